@@ -4,8 +4,7 @@ The public names of accounting; each is documented where it is defined. Those of
 not need the others are loaded when they are first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accounting.budget.calibrate import Calibration, calibrate
 from accounting.budget.returning import per_user, routes
@@ -27,6 +26,7 @@ from accounting.release.guarantee import guarantee
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
 from accounting.totals.compose import Composition, compose
+from dpcore.late import late_names
 
 if TYPE_CHECKING:
     from accounting.certificates.certificate import Certificate, certify
@@ -86,28 +86,22 @@ __all__ = [
     "verify",
 ]
 
-_LATER = {
-    "ApproxFilter": "theorems.filter",
-    "Certificate": "certificates.certificate",
-    "Filter": "theorems.filter",
-    "Ledger": "ledger",
-    "Odometer": "theorems.odometer",
-    "Plan": "protocols.choose",
-    "PureFilter": "theorems.filter",
-    "RdpFilter": "theorems.filter",
-    "ZCdpFilter": "theorems.filter",
-    "certify": "certificates.certificate",
-    "choose": "protocols.choose",
-    "filter_for": "theorems.filter",
-    "protocol_guarantee": "protocols.choose",
-    "verify": "checker",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'accounting' has no attribute {name!r}")
-    found = getattr(import_module(f"accounting.{_LATER[name]}"), name)
-    # Bound here, so that the next look finds it, and a submodule of the same name does not.
-    globals()[name] = found
-    return found
+__getattr__ = late_names(
+    __name__,
+    {
+        "ApproxFilter": "theorems.filter",
+        "Certificate": "certificates.certificate",
+        "Filter": "theorems.filter",
+        "Ledger": "ledger",
+        "Odometer": "theorems.odometer",
+        "Plan": "protocols.choose",
+        "PureFilter": "theorems.filter",
+        "RdpFilter": "theorems.filter",
+        "ZCdpFilter": "theorems.filter",
+        "certify": "certificates.certificate",
+        "choose": "protocols.choose",
+        "filter_for": "theorems.filter",
+        "protocol_guarantee": "protocols.choose",
+        "verify": "checker",
+    },
+)

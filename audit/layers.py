@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import INTERRUPTED, Layer
+from audit.claims.verdicts import INTERRUPTED, LayerRun
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.replay.findings import Finding
@@ -43,7 +43,7 @@ __all__ = ["LAYERS", "Wanted", "examine"]
 LAYERS: Final = ("exact", "fit", "replay", "sample")
 r"""The layers by name, strongest first."""
 
-_REPLAY: Final = Layer(
+_REPLAY: Final = LayerRun(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws at extremes",
     proves="a fault is an error in the code or breaks what was declared; it refutes no claim",
@@ -250,7 +250,7 @@ def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
 
 
 def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
-    layer = Layer(layer="fit", method=fitted.method[0], proves=fitted.method[1])
+    layer = LayerRun(layer="fit", method=fitted.method[0], proves=fitted.method[1])
     place = sum(layer.layer == "exact" for layer in report.layers)
     report = replace(
         report,

@@ -5,8 +5,7 @@ policy, a privatizer or a world of one's own needs is imported from its module. 
 certificates are loaded when they are first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bandits.play import play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
@@ -16,6 +15,7 @@ from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment, cz_instance
+from dpcore.late import late_names
 
 if TYPE_CHECKING:
     from bandits.audited.target import audit_view
@@ -46,21 +46,15 @@ __all__ = [
     "run_guarantee",
 ]
 
-_LATER = {
-    "Experiment": "experiments.experiment",
-    "Setting": "policies.setting",
-    "audit_view": "audited.target",
-    "certificate_of": "certificates.certificate",
-    "read_algorithm": "policies.registry",
-    "recheck": "certificates.certificate",
-    "run_cells": "experiments.playing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'bandits' has no attribute {name!r}")
-    found = getattr(import_module(f"bandits.{_LATER[name]}"), name)
-    # Bound here, so that the next look finds it.
-    globals()[name] = found
-    return found
+__getattr__ = late_names(
+    __name__,
+    {
+        "Experiment": "experiments.experiment",
+        "Setting": "policies.setting",
+        "audit_view": "audited.target",
+        "certificate_of": "certificates.certificate",
+        "read_algorithm": "policies.registry",
+        "recheck": "certificates.certificate",
+        "run_cells": "experiments.playing",
+    },
+)

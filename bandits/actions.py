@@ -19,7 +19,7 @@ from dpcore.numbers.parameter import (
     integer,
     make_positive,
     positive_rational,
-    rational,
+    rational_in,
 )
 
 __all__ = ["Actions", "LinearModel", "Shape", "cover"]
@@ -119,9 +119,7 @@ class LinearModel:
     def __post_init__(self) -> None:
         if not isinstance(self.actions, Actions):
             raise InvalidParameter("actions", self.actions, "must be Actions")
-        deviation = rational("deviation", self.deviation)
-        if not 0 <= deviation <= 1:
-            raise InvalidParameter("deviation", self.deviation, "must lie in [0, 1]")
+        deviation = rational_in("deviation", self.deviation, "[0, 1]")
         make_positive(self, bound="a bound of 0 leaves nothing")
         if self.bound < 1:
             raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")

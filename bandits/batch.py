@@ -18,7 +18,14 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    make_integers,
+    rational,
+    rational_in,
+)
 from dpcore.protocols.encoding import MOST_STEPS
 
 __all__ = [
@@ -56,7 +63,7 @@ class OwnRounds:
     actions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "users", integer("users", self.users, at_least=1))
+        make_integers(self, "users")
         object.__setattr__(self, "actions", _actions(self.actions))
 
     @property
@@ -88,7 +95,7 @@ class SharedRounds:
     times: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "users", integer("users", self.users, at_least=1))
+        make_integers(self, "users")
         object.__setattr__(self, "actions", _actions(self.actions))
         times = tuple(integer("times", count, at_least=1) for count in self.times)
         if len(times) != len(self.actions):
@@ -167,13 +174,11 @@ class Encoding:
     high: Exact = Exact(1)
 
     def __post_init__(self) -> None:
-        steps = integer("precision", self.precision, at_least=1)
-        if steps > MOST_STEPS:
-            raise InvalidParameter("precision", self.precision, "must be <= 2^40")
+        make_integers(self, "precision", at_most=MOST_STEPS)
         low, high = rational("low", self.low), rational("high", self.high)
         if high <= low:
             raise InvalidParameter("high", self.high, f"must be > low = {low}")
-        for name, value in (("precision", steps), ("low", low), ("high", high)):
+        for name, value in (("low", low), ("high", high)):
             object.__setattr__(self, name, value)
 
     @property
@@ -240,7 +245,7 @@ class Commit:
     arm: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arm", integer("arm", self.arm, at_least=0))
+        make_integers(self, "arm", at_least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +288,7 @@ def chance_of(argument: str, value: RationalLike) -> Fraction:
     >>> chance_of("delta", "1e-6")
     Fraction(1, 1000000)
     """
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
+    return rational_in(argument, value, "(0, 1)")
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:

@@ -4,8 +4,7 @@ The public names of dpcore; each is documented where it is defined. ``run`` and 
 that it runs protocols over are loaded when they are first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcore.errors import (
     DpcoreError,
@@ -14,6 +13,7 @@ from dpcore.errors import (
     Undecided,
     Unrepresentable,
 )
+from dpcore.late import late_names
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -82,18 +82,12 @@ __all__ = [
     "write_noise",
 ]
 
-_LATER = {
-    "IdealAggregation": "protocols.aggregation",
-    "MaskedAggregation": "masked.aggregation",
-    "Shuffler": "protocols.aggregation",
-    "run": "protocols.run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'dpcore' has no attribute {name!r}")
-    found = getattr(import_module(f"dpcore.{_LATER[name]}"), name)
-    # Bound here, so that the next look finds it.
-    globals()[name] = found
-    return found
+__getattr__ = late_names(
+    __name__,
+    {
+        "IdealAggregation": "protocols.aggregation",
+        "MaskedAggregation": "masked.aggregation",
+        "Shuffler": "protocols.aggregation",
+        "run": "protocols.run",
+    },
+)

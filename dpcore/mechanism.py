@@ -46,6 +46,8 @@ class Scope:
 
     >>> Scope()
     Scope(unit='contribution', relation='replace')
+    >>> Scope(unit="user").to_json()
+    {'unit': 'user', 'relation': 'replace'}
     """
 
     unit: Unit = Unit.CONTRIBUTION
@@ -62,6 +64,10 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
+
+    def to_json(self) -> dict[str, str]:
+        r"""Unit and relation in their words."""
+        return {"unit": self.unit.value, "relation": self.relation.value}
 
 
 class Norm(Enum):

@@ -358,7 +358,4 @@ def _check(rng: Rng) -> Rng:
 
 
 def _bits(bits: int) -> int:
-    bits = integer("bits", bits, at_least=8)
-    if bits > _FINEST:
-        raise InvalidParameter("bits", bits, "must be at most 2^20")
-    return bits
+    return integer("bits", bits, at_least=8, at_most=_FINEST)

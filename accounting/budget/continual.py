@@ -100,8 +100,7 @@ def calibrate_sum(
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)
         raise InvalidParameter("mechanism", mechanism, f"must be one of {choices}")
-    if integer("horizon", horizon, at_least=1) > MOST_COMPARED:
-        raise InvalidParameter("horizon", horizon, f"must be at most {MOST_COMPARED}")
+    integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     setting = MECHANISMS[mechanism](horizon=horizon, noise=_ANY, scope=scope, **items)
     pure = rational("delta", delta) == 0
     promises = [("discrete-laplace", Fraction(0))]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
     from accounting.release.real_curve import RealCurve
 
-__all__ = ["Run", "Sampling"]
+__all__ = ["Sampling", "TrainingRun"]
 
 
 class Sampling(StrEnum):
@@ -28,7 +28,7 @@ class Sampling(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TrainingRun:
     r"""A run of training; neighbours differ by ``group`` examples, replaced or added or removed."""
 
     multiplier: Fraction

@@ -147,9 +147,7 @@ def certify(
     second path cannot check it, or not within the :func:`deadline` around (60 seconds if there is
     none); :class:`Disagreement` when it finds another number.
     """
-    most = integer("digits", digits, at_least=FEWEST_DIGITS)
-    if most > _MOST:
-        raise InvalidParameter("digits", digits, f"must be at most {_MOST}")
+    most = integer("digits", digits, at_least=FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
     asked = [*_asked(total, deltas, epsilons, orders)]
     if len({(each.quantity, each.at) for each in asked}) < len(asked):
@@ -270,7 +268,7 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
 
 
 def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
-    scope = {"unit": total.scope.unit.value, "relation": total.scope.relation.value}
+    scope = total.scope.to_json()
     parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
     required = required_assumptions({"scope": scope, "parts": parts})
     return Certificate(

@@ -64,10 +64,6 @@ def _exact(value: object) -> str:
     return repr(text) if "/" in text else text
 
 
-def _scope_json(scope: Scope) -> dict[str, str]:
-    return {"unit": scope.unit.value, "relation": scope.relation.value}
-
-
 class _Stated(Guarantee):
     # What follows from a claim, from above: no lower end is known, nothing says who keeps it.
 
@@ -156,7 +152,7 @@ class Pure(_Stated):
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
         epsilon = str(self.stated_epsilon)
-        return {"claim": self.word, "epsilon": epsilon, "scope": _scope_json(self.scope)}
+        return {"claim": self.word, "epsilon": epsilon, "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
         return _written("Pure", self.scope, _exact(self.stated_epsilon))
@@ -204,7 +200,7 @@ class ZCdp(_Stated):
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
-        return {"claim": self.word, "rho": str(self.rho), "scope": _scope_json(self.scope)}
+        return {"claim": self.word, "rho": str(self.rho), "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
         return _written("ZCdp", self.scope, _exact(self.rho))
@@ -253,7 +249,7 @@ class Approx(_Stated):
             "claim": self.word,
             "epsilon": str(self.stated_epsilon),
             "delta": str(self.stated_delta),
-            "scope": _scope_json(self.scope),
+            "scope": self.scope.to_json(),
         }
 
     def __repr__(self) -> str:
@@ -324,7 +320,7 @@ class Rdp(_Stated):
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
         points = {str(order): str(epsilon) for order, epsilon in _pairs(self.points)}
-        return {"claim": self.word, "points": points, "scope": _scope_json(self.scope)}
+        return {"claim": self.word, "points": points, "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
         points = (f"{_exact(order)}: {_exact(epsilon)}" for order, epsilon in _pairs(self.points))

@@ -8,23 +8,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
-from accounting.cli.options import between, computed_by, counts, exact, show, whole
+from accounting.cli.options import between, computed_by, counts, exact, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
     WIDTH,
     CertificateFile,
-    Group,
     Neighbours,
-    Noises,
-    Rounds,
-    Sampled,
-    Sensitivities,
-    composed,
+    Releases,
     document,
     line,
     lines_of,
@@ -33,11 +26,12 @@ from accounting.cli.releases import (
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, share
+from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
@@ -73,25 +67,21 @@ budget = command_group(
 )
 
 Delta = Annotated[
-    str, typer.Option(metavar="DELTA", help="The delta of the guarantee, e.g. 1e-6; 0 for pure DP.")
+    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
 ]
 Relative = Annotated[
     str,
-    typer.Option(metavar="WIDTH", help=WIDTH),
+    option("WIDTH", WIDTH, default=...),
 ]
 
 
 @budget.command()
 @patiently
+@with_fields
 def epsilon(
+    releases: Releases,
     *,
-    noise: Noises,
     delta: Delta,
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
     relative: Relative = "1e-8",
     certificate: CertificateFile = None,
     as_json: AsJson = False,
@@ -100,7 +90,7 @@ def epsilon(
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
@@ -116,17 +106,11 @@ def epsilon(
 
 @budget.command("delta")
 @patiently
+@with_fields
 def delta_command(
+    releases: Releases,
     *,
-    noise: Noises,
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon of the guarantee, e.g. 1 or 1/2.")
-    ],
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
+    epsilon: str = option("EPSILON", "The epsilon of the guarantee, e.g. 1 or 1/2.", default=...),
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +118,7 @@ def delta_command(
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
@@ -146,25 +130,16 @@ def delta_command(
 
 @budget.command()
 @patiently
+@with_fields
 def curve(
+    releases: Releases,
     *,
-    noise: Noises,
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
-    least: Annotated[
-        str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
-    ] = "1e-12",
-    points: Annotated[
-        str, typer.Option(metavar="N", help="How many points of the curve to compute.")
-    ] = str(_POINTS),
+    least: str = option(
+        "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
+    ),
+    points: str = option("N", "How many points of the curve to compute.", default=str(_POINTS)),
     relative: Relative = "1e-6",
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the curve to a file: .svg, .png or .pdf."),
-    ] = None,
+    plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or picture.
@@ -178,7 +153,7 @@ def curve(
         check_picture("--plot", plot)
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
     options = named(relative="--relative", count="--rounds")
@@ -203,44 +178,33 @@ def curve(
 @patiently
 def calibrate_command(
     *,
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="LAW",
-            help="The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-            "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
-        ),
-    ],
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon that must hold, e.g. 2.")
-    ],
+    noise: str = option(
+        "LAW",
+        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
+        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
+        default=...,
+    ),
+    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...),
     delta: Delta = "0",
-    sensitivity: Annotated[
-        str,
-        typer.Option(metavar="D", help="How much one person can change the query (1 for a count)."),
-    ] = "1",
-    rounds: Annotated[
-        str,
-        typer.Option(
-            metavar="K",
-            help="How many times the query is released; the word most finds the largest number.",
-        ),
-    ] = "1",
-    poisson: Annotated[
-        str,
-        typer.Option(
-            metavar="RATE",
-            help="The chance that a person is sampled in a round, e.g. 256/60000; the word most "
-            "finds the largest.",
-        ),
-    ] = "100%",
-    honest: Annotated[
-        str,
-        typer.Option(
-            metavar="SHARE",
-            help="The share of users who do add their noise, e.g. 90%; each then adds more.",
-        ),
-    ] = "100%",
+    sensitivity: str = option(
+        "D", "How much one person can change the query (1 for a count).", default="1"
+    ),
+    rounds: str = option(
+        "K",
+        "How many times the query is released; the word most finds the largest number.",
+        default="1",
+    ),
+    poisson: str = option(
+        "RATE",
+        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
+        "the largest.",
+        default="100%",
+    ),
+    honest: str = option(
+        "SHARE",
+        "The share of users who do add their noise, e.g. 90%; each then adds more.",
+        default="100%",
+    ),
     relation: Neighbours = None,
     as_json: AsJson = False,
 ) -> None:
@@ -293,25 +257,17 @@ def calibrate_command(
 @patiently
 def returning(
     *,
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="NOISE", help="The noise added at each visit, e.g. skellam:variance=400."
-        ),
-    ],
-    visits: Annotated[
-        str,
-        typer.Option(metavar="LIST", help="How many visits a user makes: 1,3,9 or 1,2,4,...,64."),
-    ] = "1,2,4,...,1024",
+    noise: str = option(
+        "NOISE", "The noise added at each visit, e.g. skellam:variance=400.", default=...
+    ),
+    visits: str = option(
+        "LIST", "How many visits a user makes: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
+    ),
     delta: Delta = "1e-6",
-    sensitivity: Annotated[
-        str,
-        typer.Option(metavar="D", help="How much one visit can change the query (1 for a count)."),
-    ] = "1",
-    poisson: Annotated[
-        str | None,
-        typer.Option(metavar="RATE", help="The chance that a visit is sampled, e.g. 1%."),
-    ] = None,
+    sensitivity: str = option(
+        "D", "How much one visit can change the query (1 for a count).", default="1"
+    ),
+    poisson: str | None = option("RATE", "The chance that a visit is sampled, e.g. 1%."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compare composition theorems for users who return: the epsilon that each gives a user.
@@ -321,7 +277,7 @@ def returning(
     from accounting.budget.returning import per_user, routes
 
     rates = None if poisson is None else [poisson]
-    one = composed([noise], [sensitivity], None, rates)
+    one = Releases(noise=[noise], sensitivity=[sensitivity], poisson=rates).composed()
     visit = one.parts[0][0]
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []

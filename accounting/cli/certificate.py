@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.options import show, whole
-from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed
+from accounting.cli.options import whole
+from accounting.cli.releases import Noises, Releases, Rounds, Sampled, Sensitivities
 from dpcore.command.input_file import require_plain
-from dpcore.command.options import AsJson, command_group, named
+from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -30,7 +31,7 @@ _TENTHS: Final = 10
 
 Deadline = Annotated[
     str,
-    typer.Option(metavar="SECONDS", help="The most time for checking all claims."),
+    option("SECONDS", "The most time for checking all claims.", default=...),
 ]
 
 certify = command_group("certify")
@@ -44,29 +45,17 @@ def certify_command(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
-    delta: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DELTA", help="State epsilon at this delta; repeatable. (default: 1e-6)"
-        ),
-    ] = None,
-    epsilon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="EPSILON", help="State delta at this epsilon; repeatable."),
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORDER", help="State the Renyi divergence of this order; repeatable."),
-    ] = None,
-    visits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K", help="Certify users who return: each takes part in at most K rounds."
-        ),
-    ] = None,
-    digits: Annotated[
-        str, typer.Option(metavar="N", help="Significant digits of each bound.")
-    ] = "8",
+    delta: list[str] | None = option(
+        "DELTA", "State epsilon at this delta; repeatable. (default: 1e-6)"
+    ),
+    epsilon: list[str] | None = option("EPSILON", "State delta at this epsilon; repeatable."),
+    order: list[str] | None = option(
+        "ORDER", "State the Renyi divergence of this order; repeatable."
+    ),
+    visits: str | None = option(
+        "K", "Certify users who return: each takes part in at most K rounds."
+    ),
+    digits: str = option("N", "Significant digits of each bound.", default="8"),
     deadline: Deadline = "60",
 ) -> None:
     r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.
@@ -78,7 +67,9 @@ def certify_command(
     from accounting.budget.returning import per_user
     from accounting.certificates.certificate import certify as made
 
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = Releases(
+        noise=noise, sensitivity=sensitivity, rounds=rounds, poisson=poisson
+    ).composed()
     if visits is not None:
         if total.rounds != 1:
             raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")
@@ -100,9 +91,7 @@ def certify_command(
 
 @verify.command()
 def verify_command(
-    certificate: Annotated[
-        str, typer.Argument(metavar="FILE", help="The certificate; - reads standard input.")
-    ],
+    certificate: str = argument("FILE", "The certificate; - reads standard input."),
     *,
     deadline: Deadline = "60",
     as_json: AsJson = False,

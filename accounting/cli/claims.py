@@ -2,13 +2,9 @@ r"""``dpcore claims``: the privacy theorems of four papers, replayed."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from accounting.cli.options import show
-from dpcore.command.options import AsJson, command_group
+from dpcore.command.options import AsJson, command_group, option
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 
 __all__ = ["claims"]
 
@@ -18,12 +14,9 @@ claims = command_group("claims")
 @claims.command()
 def claims_command(
     *,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", metavar="", help="Fewer parameters of each theorem; still every erratum."
-        ),
-    ] = False,
+    quick: bool = option(
+        "", "Fewer parameters of each theorem; still every erratum.", "--quick", default=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Check the privacy theorems of four papers against exact values, and list what fails.

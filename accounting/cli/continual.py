@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
 from flint import arb
 
-from accounting.cli.options import between, computed_by, exact, show
+from accounting.cli.options import between, computed_by, exact
 from accounting.cli.releases import NEIGHBOURS, SCHEMA, document, line
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, read_law
+from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
@@ -46,29 +46,18 @@ _SAID: Final = {
 @patiently
 def continual(
     *,
-    horizon: Annotated[
-        str, typer.Option(metavar="T", help="How many items the stream has at most, up to 16384.")
-    ],
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon of all released sums together.")
-    ],
-    delta: Annotated[
-        str, typer.Option(metavar="DELTA", help="The delta of the guarantee; 0 for pure DP.")
-    ] = "0",
-    low: Annotated[str, typer.Option(metavar="X", help="The smallest item.")] = "0",
-    high: Annotated[str, typer.Option(metavar="X", help="The largest item.")] = "1",
-    unit: Annotated[
-        str,
-        typer.Option(metavar="X", help="The step of items: all are multiples of it, e.g. 1/16."),
-    ] = "1",
-    relation: Annotated[
-        Relation,
-        typer.Option(
-            metavar="WORD",
-            help="How neighbouring streams differ: one item replaced (replace), or added or "
-            "removed in its place (add-remove).",
-        ),
-    ] = Relation.REPLACE,
+    horizon: str = option("T", "How many items the stream has at most, up to 16384.", default=...),
+    epsilon: str = option("EPSILON", "The epsilon of all released sums together.", default=...),
+    delta: str = option("DELTA", "The delta of the guarantee; 0 for pure DP.", default="0"),
+    low: str = option("X", "The smallest item.", default="0"),
+    high: str = option("X", "The largest item.", default="1"),
+    unit: str = option("X", "The step of items: all are multiples of it, e.g. 1/16.", default="1"),
+    relation: Relation = option(
+        "WORD",
+        "How neighbouring streams differ: one item replaced (replace), or added or removed in "
+        "its place (add-remove).",
+        default=Relation.REPLACE,
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Compare mechanisms for running sums of a stream (continual counting): noise and error.
@@ -79,6 +68,7 @@ def continual(
 
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
+    scope = Scope(relation=relation)
     options = {name: f"--{name}" for name in ("epsilon", "delta", "low", "high", "unit")}
     found: list[CalibratedSum] = []
     with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(**options):
@@ -89,14 +79,13 @@ def continual(
             low=rational("--low", low),
             high=rational("--high", high),
             unit=rational("--unit", unit),
-            scope=Scope(relation=relation),
+            scope=scope,
         ):
             found.append(row)
             advance(len(found))
     if as_json:
         asked = {"horizon": items, "epsilon": exact(target), "delta": exact(most)}
-        neighbours = {"unit": "contribution", "relation": relation.value}
-        head = {"schema": SCHEMA, "target": asked, "scope": neighbours}
+        head = {"schema": SCHEMA, "target": asked, "scope": scope.to_json()}
         rows = [{**row.to_json(), "delta": exact(row.calibration.delta)} for row in found]
         show({**head, "continual": rows})
         return
@@ -130,43 +119,32 @@ def _root(squared: End) -> str:
 @patiently
 def matrix(
     *,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The strategy matrix C, where C x is released with noise: tree, square-root, "
-            "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH with rows of numbers as JSON.",
-        ),
-    ],
-    rounds: Annotated[str, typer.Option(metavar="T", help="How many rounds.")],
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="NOISE",
-            help="gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... under a "
-            "strategy of integers, e.g. square-root:grid=64.",
-        ),
-    ],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-6.")],
-    participations: Annotated[
-        str,
-        typer.Option(metavar="K", help="The most rounds that one person or example takes part in."),
-    ] = "1",
-    apart: Annotated[
-        str,
-        typer.Option(
-            metavar="B", help="The least rounds from one participation to the next (separation)."
-        ),
-    ] = "1",
-    sensitivity: Annotated[
-        str,
-        typer.Option(
-            metavar="D", help="How much one participation can change a round: 1 or l2-squared=2."
-        ),
-    ] = "1",
-    relation: Annotated[
-        Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
-    ] = Relation.ADD_REMOVE,
+    strategy: str = option(
+        "NAME",
+        "The strategy matrix C, where C x is released with noise: tree, square-root, "
+        "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH with rows of numbers as JSON.",
+        default=...,
+    ),
+    rounds: str = option("T", "How many rounds.", default=...),
+    noise: str = option(
+        "NOISE",
+        "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... under a strategy "
+        "of integers, e.g. square-root:grid=64.",
+        default=...,
+    ),
+    delta: str = option("DELTA", "The delta, e.g. 1e-6.", default=...),
+    participations: str = option(
+        "K", "The most rounds that one person or example takes part in.", default="1"
+    ),
+    apart: str = option(
+        "B", "The least rounds from one participation to the next (separation).", default="1"
+    ),
+    sensitivity: str = option(
+        "D", "How much one participation can change a round: 1 or l2-squared=2.", default="1"
+    ),
+    relation: Relation = option(
+        "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import read_claim, show
-from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
+from accounting.cli.options import read_claim
+from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, command_group, named
+from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.table import fact
+from dpcore.command.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
@@ -52,15 +53,16 @@ ledger = command_group(
 
 Database = Annotated[
     str,
-    typer.Option(
+    option(
+        "URL",
+        "The ledger: a file, sqlite:///file or postgresql://user@host/database.",
         "--db",
-        metavar="URL",
-        help="The ledger: a file, sqlite:///file or postgresql://user@host/database.",
+        default=...,
     ),
 ]
 RelationOption = Annotated[
     str,
-    typer.Option(metavar="WORD", help=NEIGHBOURS),
+    option("WORD", NEIGHBOURS, default=...),
 ]
 
 
@@ -68,13 +70,9 @@ RelationOption = Annotated[
 def open_command(
     *,
     db: Database,
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="CLAIM",
-            help="The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.",
-        ),
-    ],
+    budget: str = option(
+        "CLAIM", "The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.", default=...
+    ),
     relation: RelationOption = "replace",
     as_json: AsJson = False,
 ) -> None:
@@ -94,53 +92,32 @@ def open_command(
 def charge(
     *,
     db: Database,
-    batch: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of the release; a name is charged once.")
-    ],
-    users: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="The users to charge, separated by commas.")
-    ] = None,
-    users_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="The users to charge, one per line; - reads standard input."
-        ),
-    ] = None,
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NOISE",
-            help="The noise of the release, e.g. skellam:variance=400; repeat for further queries "
-            "of the same batch, charged together.",
-        ),
-    ] = None,
+    batch: str = option("NAME", "The name of the release; a name is charged once.", default=...),
+    users: str | None = option("NAMES", "The users to charge, separated by commas."),
+    users_file: str | None = option(
+        "FILE", "The users to charge, one per line; - reads standard input."
+    ),
+    noise: list[str] | None = option(
+        "NOISE",
+        "The noise of the release, e.g. skellam:variance=400; repeat for further queries of "
+        "the same batch, charged together.",
+    ),
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
-    claim: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLAIM", help="Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
-        ),
-    ] = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Why the claim is believed; stored with the charge."),
-    ] = None,
-    skip_exhausted: Annotated[
-        bool,
-        typer.Option(
-            "--skip-exhausted", metavar="", help="Leave out users who cannot pay, and print them."
-        ),
-    ] = False,
-    repeat_ok: Annotated[
-        bool,
-        typer.Option(
-            "--repeat-ok",
-            metavar="",
-            help="Exit with 0, not 4, if the batch was charged before: for a retry after a crash, "
-            "when nothing was released yet.",
-        ),
-    ] = False,
+    claim: str | None = option(
+        "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
+    ),
+    reason: str | None = option("TEXT", "Why the claim is believed; stored with the charge."),
+    skip_exhausted: bool = option(
+        "", "Leave out users who cannot pay, and print them.", "--skip-exhausted", default=False
+    ),
+    repeat_ok: bool = option(
+        "",
+        "Exit with 0, not 4, if the batch was charged before: for a retry after a crash, when "
+        "nothing was released yet.",
+        "--repeat-ok",
+        default=False,
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Charge users for a release: all of them, or nobody. Release only after exit code 0.
@@ -192,10 +169,7 @@ def charge(
 def show_command(
     *,
     db: Database,
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Show one user: spent, left, and the charges."),
-    ] = None,
+    user: str | None = option("NAME", "Show one user: spent, left, and the charges."),
     as_json: AsJson = False,
 ) -> None:
     r"""Show the budget, how many users and charges there are, and whether the history was edited.
@@ -234,10 +208,8 @@ def export(*, db: Database) -> None:
 @ledger.command()
 def backup(
     *,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The ledger's file.")],
-    destination: Annotated[
-        Path, typer.Argument(metavar="DEST", help="The copy to write; it must not exist yet.")
-    ],
+    source: str = argument("SOURCE", "The ledger's file."),
+    destination: Path = argument("DEST", "The copy to write; it must not exist yet."),
 ) -> None:
     r"""Copy a ledger's file, even while others charge; the whole history is checked.
 
@@ -378,12 +350,14 @@ def _cost(
     if noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
-        whole = composed(noise, sensitivity, rounds, None, relation)
+        whole = Releases(
+            noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
+        ).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
-    for option, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):
+    for name, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):
         if given:
-            raise InvalidParameter(option, " ".join(given), "goes with --noise, not with a claim")
+            raise InvalidParameter(name, " ".join(given), "goes with --noise, not with a claim")
     if reason is None:
         raise InvalidParameter("--reason", ABSENT, "must be given with --claim: why it is believed")
     with named(reason="--reason"):

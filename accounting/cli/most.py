@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from accounting.cli.options import between, exact, whole
-from accounting.cli.releases import SCHEMA, composed, line, rate_of
+from accounting.cli.releases import SCHEMA, Releases, line, rate_of
 from dpcore.command.options import named
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
@@ -42,7 +42,9 @@ def most_of(
     if poisson == "most" and relation is Relation.REPLACE:
         reason = "must be add-remove where the largest rate is looked for"
         raise InvalidParameter("--relation", relation.value, reason)
-    total = composed([noise], [sensitivity], None, given, relation)
+    total = Releases(
+        noise=[noise], sensitivity=[sensitivity], poisson=given, relation=relation
+    ).composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
     with progress_bar("bounds of delta", None), named(**options):

@@ -2,14 +2,12 @@ r"""How the commands of accounting read what is typed, and print what was found.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dpcore.command.options import named
-from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import whole_number
@@ -27,7 +25,6 @@ __all__ = [
     "each",
     "exact",
     "read_claim",
-    "show",
     "whole",
 ]
 
@@ -184,11 +181,3 @@ def exact(value: Fraction) -> float | str:
     if math.isfinite(near) and Fraction(repr(near)) == value:
         return near
     return exactly(value)
-
-
-def show(found: dict[str, Any] | list[str]) -> None:
-    r"""A dictionary as JSON, lines as lines."""
-    if isinstance(found, dict):
-        print(json.dumps(found, indent=2))
-    else:
-        say(found)

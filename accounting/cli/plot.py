@@ -17,7 +17,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
-from accounting.budget.training import Run, Sampling
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from dpcore.command.picture import curve_picture, picture
 from dpcore.command.progress import progress_bar
@@ -84,7 +84,7 @@ class Training:
     others: dict[str, tuple[tuple[float, float], ...]]
 
 
-def over_epochs(run: Run, sampling: Sampling, delta: Fraction) -> Training:
+def over_epochs(run: TrainingRun, sampling: Sampling, delta: Fraction) -> Training:
     r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
     from accounting.interop.peers import accountants_of_dp_accounting
     from accounting.totals.compose import compose

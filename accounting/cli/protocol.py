@@ -3,14 +3,14 @@ r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from accounting.cli.options import show, whole
-from dpcore.command.options import AsJson, command_group, named, share
+from accounting.cli.options import whole
+from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -36,128 +36,101 @@ protocol = command_group(
     no_args_is_help=True,
 )
 
-Instance = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="pure, renyi or concentrated: each user adds a share of the noise, under secure "
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    r"""What a protocol is planned for, as it was written."""
+
+    instance: str = option(
+        "NAME",
+        "pure, renyi or concentrated: each user adds a share of the noise, under secure "
         "aggregation; central: a trusted server adds it; local: each user adds all of it; "
         "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
-    ),
-]
-Users = Annotated[
-    str, typer.Option(metavar="N", help="How many users there are; each holds a value in [0, 1].")
-]
-Epsilon = Annotated[
-    str, typer.Option(metavar="EPSILON", help="The epsilon each user is promised, e.g. 1 or 1/2.")
-]
-Delta = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DELTA",
-        help="The delta each user is promised. (default: 0 where the protocol gives pure DP, "
-        "else 1e-6)",
-    ),
-]
-Honest = Annotated[
-    str,
-    typer.Option(
-        metavar="SHARE", help="The share of users who follow the protocol and stay, e.g. 90%."
-    ),
-]
-Parameters = Annotated[
-    str,
-    typer.Option(
-        metavar="WORD",
-        help="exact: the least noise that keeps the promise; paper: the paper's formula.",
-    ),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Values are rounded to steps of 1/N. (default: the paper's)"),
-]
-Scaling = Annotated[
-    str,
-    typer.Option(metavar="S", help="For renyi and concentrated: larger is less error, more bits."),
-]
-Coordinates = Annotated[
-    str, typer.Option(metavar="N", help="Entries in each user's vector (vector-shuffle).")
-]
-Failure = Annotated[
-    str, typer.Option(metavar="P", help="The chance that a sum overflows its modulus.")
-]
+        default=...,
+    )
+    users: str = option("N", "How many users there are; each holds a value in [0, 1].", default=...)
+    epsilon: str = option(
+        "EPSILON", "The epsilon each user is promised, e.g. 1 or 1/2.", default=...
+    )
+    delta: str | None = option(
+        "DELTA",
+        "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
+    )
+    honest: str = option(
+        "SHARE",
+        "The share of users who follow the protocol and stay, e.g. 90%.",
+        default="100%",
+    )
+    parameters: str = option(
+        "WORD",
+        "exact: the least noise that keeps the promise; paper: the paper's formula.",
+        default="exact",
+    )
+    precision: str | None = option(
+        "N", "Values are rounded to steps of 1/N. (default: the paper's)"
+    )
+    scaling: str = option(
+        "S", "For renyi and concentrated: larger is less error, more bits.", default="1"
+    )
+    coordinates: str = option("N", "Entries in each user's vector (vector-shuffle).", default="1")
+    failure: str = option("P", "The chance that a sum overflows its modulus.", default="1e-6")
+
+    def plan(self) -> Plan:
+        r"""The plan that they ask for; errors name the option."""
+        from accounting.protocols.choose import choose
+
+        shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
+        usual = "1e-6" if self.instance in shuffled_or_concentrated else 0
+        honest = share("--honest", self.honest)
+        if not honest:
+            raise InvalidParameter("--honest", self.honest, "must be above 0%: nobody is left")
+        with named(**_OPTIONS):
+            return choose(
+                instance=self.instance,  # type: ignore[arg-type]  # any text: refused by name
+                users=whole("--users", self.users),
+                epsilon=self.epsilon,
+                delta=usual if self.delta is None else self.delta,
+                honest_fraction=honest,
+                failure=self.failure,
+                parameters=self.parameters,  # type: ignore[arg-type]  # as instance
+                precision=None if self.precision is None else whole("--precision", self.precision),
+                scaling=self.scaling,
+                coordinates=whole("--coordinates", self.coordinates),
+            )
 
 
 @protocol.command()
 @patiently
-def plan(
-    *,
-    instance: Instance,
-    users: Users,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    honest: Honest = "100%",
-    parameters: Parameters = "exact",
-    precision: Precision = None,
-    scaling: Scaling = "1",
-    coordinates: Coordinates = "1",
-    failure: Failure = "1e-6",
-    as_json: AsJson = False,
-) -> None:
+@with_fields
+def plan(options: PlanOptions, *, as_json: AsJson = False) -> None:
     r"""Choose the parameters of a protocol for an epsilon and delta, and print what they guarantee.
 
     Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
     """
     from accounting.protocols.render import plan_json, plan_lines
 
-    chosen = _chosen(
-        instance=instance,
-        users=users,
-        epsilon=epsilon,
-        delta=delta,
-        honest=honest,
-        parameters=parameters,
-        precision=precision,
-        scaling=scaling,
-        coordinates=coordinates,
-        failure=failure,
-    )
+    chosen = options.plan()
     show(plan_json(chosen) if as_json else plan_lines(chosen))
 
 
 @protocol.command()
 @patiently
+@with_fields
 def simulate(
+    options: PlanOptions,
     *,
-    instance: Instance,
-    users: Users,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    honest: Honest = "100%",
-    dropouts: Annotated[
-        str, typer.Option(metavar="N", help="How many users drop out of each run: 10% or a number.")
-    ] = "0",
-    runs: Annotated[str, typer.Option("-n", "--runs", metavar="N", help="How many runs.")] = "100",
-    aggregation: Annotated[
-        str,
-        typer.Option(
-            metavar="WORD",
-            help="ideal: the sum's noise is one draw; ideal-per-user: each user draws; "
-            "masked: real secure aggregation with keys; masked-neighbours: the same, each user "
-            "with a few others only.",
-        ),
-    ] = "ideal",
-    parameters: Parameters = "exact",
-    precision: Precision = None,
-    scaling: Scaling = "1",
-    coordinates: Coordinates = "1",
-    failure: Failure = "1e-6",
-    seed: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N", help="Repeat a simulation exactly; its noise is then NOT PRIVATE."
-        ),
-    ] = None,
+    dropouts: str = option(
+        "N", "How many users drop out of each run: 10% or a number.", default="0"
+    ),
+    runs: str = option("N", "How many runs.", "-n", "--runs", default="100"),
+    aggregation: str = option(
+        "WORD",
+        "ideal: the sum's noise is one draw; ideal-per-user: each user draws; masked: real "
+        "secure aggregation with keys; masked-neighbours: the same, each user with a few "
+        "others only.",
+        default="ideal",
+    ),
+    seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),
     as_json: AsJson = False,
 ) -> None:
     r"""Simulate a protocol: its error, bits sent, and the guarantee planned and kept.
@@ -170,18 +143,7 @@ def simulate(
     from accounting.protocols.simulation import simulate as played
     from dpcore.sampling.rng import SYSTEM, SeededRng
 
-    chosen = _chosen(
-        instance=instance,
-        users=users,
-        epsilon=epsilon,
-        delta=delta,
-        honest=honest,
-        parameters=parameters,
-        precision=precision,
-        scaling=scaling,
-        coordinates=coordinates,
-        failure=failure,
-    )
+    chosen = options.plan()
     count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
     with progress_bar("runs", count) as advance, named(**_OPTIONS):
@@ -195,31 +157,6 @@ def simulate(
             progress=advance,
         )
     show(simulation_json(result) if as_json else simulation_lines(result))
-
-
-def _chosen(**given: Any) -> Plan:
-    from accounting.protocols.choose import choose
-
-    shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
-    delta = given["delta"]
-    if delta is None:
-        delta = "1e-6" if given["instance"] in shuffled_or_concentrated else 0
-    precision, honest = given["precision"], share("--honest", given["honest"])
-    if not honest:
-        raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
-    with named(**_OPTIONS):
-        return choose(
-            instance=given["instance"],
-            users=whole("--users", given["users"]),
-            epsilon=given["epsilon"],
-            delta=delta,
-            honest_fraction=honest,
-            failure=given["failure"],
-            parameters=given["parameters"],
-            precision=None if precision is None else whole("--precision", precision),
-            scaling=given["scaling"],
-            coordinates=whole("--coordinates", given["coordinates"]),
-        )
 
 
 def _gone(text: str, users: int) -> int:

@@ -2,15 +2,13 @@ r"""The releases that repeated options spell, read into a composition, and how a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
-import typer
-
 from accounting.cli.options import computed_by, each, whole
-from dpcore.command.options import named, read_law, share
+from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
@@ -32,10 +30,10 @@ __all__ = [
     "Group",
     "Neighbours",
     "Noises",
+    "Releases",
     "Rounds",
     "Sampled",
     "Sensitivities",
-    "composed",
     "document",
     "line",
     "lines_of",
@@ -54,100 +52,111 @@ WIDTH: Final = "How close the two bounds must be, as a part of their size."
 
 Noises = Annotated[
     list[str],
-    typer.Option(
-        "--noise",
-        metavar="NOISE",
-        help="The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+    option(
+        "NOISE",
+        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
         "gaussian:sigma=1.1 or laplace:scale=2. Repeat it for further releases.",
+        "--noise",
+        default=...,
     ),
 ]
 Sensitivities = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sensitivity",
-        metavar="D",
-        help="How much one person can change the query (1 for a count); for vectors l1=3, "
+    option(
+        "D",
+        "How much one person can change the query (1 for a count); for vectors l1=3, "
         "l2-squared=4 or box=1x2 (a bound for each entry). Once, or once for each --noise. "
         "(default: 1)",
+        "--sensitivity",
+        default=...,
     ),
 ]
 Rounds = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "K",
+        "How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
         "--rounds",
-        metavar="K",
-        help="How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        default=...,
     ),
 ]
 Sampled = Annotated[
     list[str] | None,
-    typer.Option(
-        "--poisson",
-        metavar="RATE",
-        help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
+    option(
+        "RATE",
+        "Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
         "256/60000, drawn anew each round and kept secret. --sensitivity is then what adding a "
         "person changes. Once, or once for each --noise. (default: 100%)",
+        "--poisson",
+        default=...,
     ),
 ]
 
 CertificateFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Also write a certificate of this epsilon, for dpcore verify.",
         "--certificate",
-        metavar="FILE",
-        help="Also write a certificate of this epsilon, for dpcore verify.",
+        default=...,
     ),
 ]
 
 Neighbours = Annotated[
     Relation | None,
-    typer.Option(
+    option(
+        "WORD",
+        f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
         "--relation",
-        metavar="WORD",
-        help=f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
+        default=...,
         case_sensitive=False,
     ),
 ]
 Group = Annotated[
     str,
-    typer.Option(
+    option(
+        "K",
+        "Group privacy: protect K people at once, all replaced, or all added or removed.",
         "--group",
-        metavar="K",
-        help="Group privacy: protect K people at once, all replaced, or all added or removed.",
+        default=...,
     ),
 ]
 
 
-def composed(
-    noises: Sequence[str],
-    sensitivities: Sequence[str] | None,
-    rounds: Sequence[str] | None,
-    poisson: Sequence[str] | None,
-    relation: Relation | None = None,
-    group: str = "1",
-) -> Composition:
-    r"""The composition that repeated options spell, one group for each noise.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    r"""Options that spell a list of releases, one group for each noise, as they were written."""
 
-    Of neighbours by ``relation``, ``group`` people at once; if it is None, by one who is added or
-    removed where people are sampled, else by one who is replaced.
-    """
-    from accounting.totals.compose import compose
+    noise: Noises
+    sensitivity: Sensitivities = None
+    rounds: Rounds = None
+    poisson: Sampled = None
+    relation: Neighbours = None
+    group: Group = "1"
 
-    count = len(noises)
-    moved = each("--sensitivity", sensitivities or [], count, "1")
-    moves = [read_sensitivity("--sensitivity", text) for text in moved]
-    times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
-    rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
-    people = whole("--group", group, 1)
-    between = relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
-    parts: list[tuple[Guarantee, int]] = []
-    for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        if poisson:
-            part = _sampled(spelled, move, rate, between, people)
-        else:
-            part = _curve(spelled, move.times(people), Scope(relation=between))
-        parts.append((part, time))
-    return compose(*parts)
+    def composed(self) -> Composition:
+        r"""Their composition, between neighbours by ``relation``, ``group`` people at once.
+
+        If it is None, by one who is added or removed where people are sampled, else by one who is
+        replaced.
+        """
+        from accounting.totals.compose import compose
+
+        count, poisson = len(self.noise), self.poisson or []
+        moved = each("--sensitivity", self.sensitivity or [], count, "1")
+        moves = [read_sensitivity("--sensitivity", text) for text in moved]
+        times = [whole("--rounds", r, 1) for r in each("--rounds", self.rounds or [], count, "1")]
+        rates = [rate_of(p) for p in each("--poisson", poisson, count, "100%")]
+        people = whole("--group", self.group, 1)
+        between = self.relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
+        parts: list[tuple[Guarantee, int]] = []
+        for spelled, move, rate, time in zip(self.noise, moves, rates, times, strict=True):
+            if poisson:
+                part = _sampled(spelled, move, rate, between, people)
+            else:
+                part = _curve(spelled, move.times(people), Scope(relation=between))
+            parts.append((part, time))
+        return compose(*parts)
 
 
 def _sampled(

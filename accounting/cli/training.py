@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from accounting.budget.training import Run, Sampling
-from accounting.cli.options import between, exact, show, whole
+from accounting.budget.training import Sampling, TrainingRun
+from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import (
     NEIGHBOURS,
     WIDTH,
@@ -26,9 +26,10 @@ from accounting.cli.releases import (
 )
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
+from dpcore.command.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
@@ -75,57 +76,38 @@ _CHANCE: Final = {
 @patiently
 def dpsgd(
     *,
-    noise_multiplier: Annotated[
-        str,
-        typer.Option(
-            metavar="Z", help="The standard deviation of the noise, divided by the clipping norm."
-        ),
-    ],
-    batch_size: Annotated[str, typer.Option(metavar="B", help="The (expected) size of a batch.")],
-    examples: Annotated[str, typer.Option(metavar="N", help="The size of the training data.")],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-5.")],
-    epochs: Annotated[
-        str | None, typer.Option(metavar="E", help="How many epochs; or give --rounds.")
-    ] = None,
-    rounds: Annotated[
-        str | None, typer.Option(metavar="K", help="How many batches, in place of --epochs.")
-    ] = None,
-    sampling: Annotated[
-        Sampling,
-        typer.Option(
-            metavar="WORD",
-            help="How batches are drawn: poisson (a coin for each example), fixed (a random subset "
-            "of size B), shuffled (each example once an epoch) or allocated (each example in one "
-            "random batch of an epoch).",
-            case_sensitive=False,
-        ),
-    ] = Sampling.POISSON,
-    relation: Annotated[
-        Relation | None,
-        typer.Option(
-            metavar="WORD",
-            help=f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
-            case_sensitive=False,
-        ),
-    ] = None,
-    truncate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOST",
-            help="With poisson: larger batches are cut to this size, at random.",
-        ),
-    ] = None,
+    noise_multiplier: str = option(
+        "Z", "The standard deviation of the noise, divided by the clipping norm.", default=...
+    ),
+    batch_size: str = option("B", "The (expected) size of a batch.", default=...),
+    examples: str = option("N", "The size of the training data.", default=...),
+    delta: str = option("DELTA", "The delta, e.g. 1e-5.", default=...),
+    epochs: str | None = option("E", "How many epochs; or give --rounds."),
+    rounds: str | None = option("K", "How many batches, in place of --epochs."),
+    sampling: Sampling = option(
+        "WORD",
+        "How batches are drawn: poisson (a coin for each example), fixed (a random subset of "
+        "size B), shuffled (each example once an epoch) or allocated (each example in one "
+        "random batch of an epoch).",
+        default=Sampling.POISSON,
+        case_sensitive=False,
+    ),
+    relation: Relation | None = option(
+        "WORD",
+        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
+        case_sensitive=False,
+    ),
+    truncate: str | None = option(
+        "MOST", "With poisson: larger batches are cut to this size, at random."
+    ),
     group: Group = "1",
-    relative: Annotated[str, typer.Option(metavar="WIDTH", help=WIDTH)] = _NEAR,
+    relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also "
-            "RDP and PLD, if dp-accounting is installed.",
-        ),
-    ] = None,
+    plot: Path | None = option(
+        "FILE",
+        "Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also RDP "
+        "and PLD, if dp-accounting is installed.",
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -140,10 +122,10 @@ def dpsgd(
     replaced = poisson and relation is Relation.REPLACE
     run = replace(run, replaced=replaced, group=whole("--group", group, 1))
     _known(run, sampling, relation, truncate)
-    for option, file in (("--certificate", certificate), ("--plot", plot)):
+    for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
-            raise InvalidParameter(option, str(file), reason)
+            raise InvalidParameter(name, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
@@ -207,7 +189,9 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
+def _known(
+    run: TrainingRun, sampling: Sampling, relation: Relation | None, truncate: str | None
+) -> None:
     # What is not known is refused by its option.
     fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
     if fixed and relation is Relation.ADD_REMOVE:
@@ -225,7 +209,7 @@ def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: st
         raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
 
 
-def _truncated(total: Composition, run: Run, most: str) -> Truncated:
+def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.totals.truncated import Truncated
 
     if run.rate == 1:
@@ -248,7 +232,9 @@ def _at_random(cut: Truncated, delta: Fraction, relative: str) -> Bound:
     return narrower(found, compose((random, rounds)).epsilon(delta, relative))
 
 
-def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:
+def _run(
+    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
+) -> TrainingRun:
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
@@ -266,7 +252,7 @@ def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds:
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return Run(
+    return TrainingRun(
         multiplier=noise,
         batch=size,
         examples=population,
@@ -280,21 +266,17 @@ def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds:
 @patiently
 def check(
     *,
-    event: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="An event of dp-accounting as JSON: class_name and fields, e.g. "
-            '{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}.',
-        ),
-    ],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta that its epsilon is for.")],
-    says: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon that another tool gives.")
-    ],
-    relation: Annotated[
-        Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
-    ] = Relation.ADD_REMOVE,
+    event: Path = option(
+        "FILE",
+        'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
+        '"GaussianDpEvent", "noise_multiplier": 1.1}.',
+        default=...,
+    ),
+    delta: str = option("DELTA", "The delta that its epsilon is for.", default=...),
+    says: str = option("EPSILON", "The epsilon that another tool gives.", default=...),
+    relation: Relation = option(
+        "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?

@@ -1,8 +1,8 @@
 r"""What the line integral of a total loss is made of: one factor of the integrand for each law.
 
-A :class:`LossLaw` is what a user composes. It becomes a :class:`Part`, which proposes the tilt c,
-and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with a
-listing becomes a part by :mod:`accounting.fourier.listed_factor`; a law whose moment has a closed
+A :class:`LossLaw` is what a user composes. It becomes a :class:`LossPart`, which proposes the tilt
+c, and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with
+a listing becomes a part by :mod:`accounting.fourier.listed_factor`; a law whose moment has a closed
 form says so by being a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
 """
 
@@ -19,7 +19,7 @@ from accounting.fourier.discs import Discs, Floats, Integers
 from accounting.pairs.losses import Losses
 from dpcore.errors import InvalidParameter
 
-__all__ = ["ClosedForm", "Factor", "Grid", "LossLaw", "Part", "Sampled"]
+__all__ = ["ClosedForm", "Factor", "Grid", "LossLaw", "LossPart", "Sampled"]
 
 
 class LossLaw(Protocol):
@@ -34,12 +34,12 @@ class LossLaw(Protocol):
 class ClosedForm(Protocol):
     r"""A loss law that knows its moment M(z) = E[e^(zL); L < oo] without a listing."""
 
-    def part(self) -> Part:
+    def part(self) -> LossPart:
         r"""The law, ready to be tilted by any c > 0."""
         ...
 
 
-class Part(Protocol):
+class LossPart(Protocol):
     r"""One loss law before its tilt is chosen. Balls are at the ambient precision."""
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.factor import ClosedForm, LossLaw, Part
+from accounting.fourier.factor import ClosedForm, LossLaw, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.listed_factor import Atoms
@@ -37,24 +37,26 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 
 __all__ = ["Line", "LossLaw"]
 
-_BITS: Final = 128
-_LISTED_BITS: Final = 56
-_FIRST_REACH: Final = 8
-_ATTEMPTS: Final = 9
-_LAST: Final = 4
+# What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
+# time or width, and no bound is wrong for it.
+_BITS: Final = 128  # of balls, far below any width that is asked for
+_LISTED_BITS: Final = 56  # of listings: what they leave out is far below the errors of floats
+_FIRST_REACH: Final = 8  # the tilts that a first listing serves; too few cost another one
+_ATTEMPTS: Final = 9  # sums at the most; the best enclosure so far is the answer then
+_LAST: Final = 4  # of these attempts that only make the sum finer where it is
 _MOST_ROUNDS: Final = 1 << 40
-_MOST_SMOOTHING: Final = 0.5
-_MOST_ERROR: Final = 0.25
-_SAME: Final = 0.05
-_SURE: Final = 0.9
-_FROM_AFAR: Final = 0.01
-_MOST_GAIN: Final = 64.0
-_FINEST: Final = Fraction(1, 10**12)
-_NO_LOSS: Final = Fraction(1, 10**9)
-_NO_MASS: Final = Fraction(1, 10**300)
-_FAR: Final = Fraction(10**9)
+_MOST_SMOOTHING: Final = 0.5  # more would blur what is looked for
+_MOST_ERROR: Final = 0.25  # of a sum, relatively: a looser one says nothing about the next
+_SAME: Final = 0.05  # tilts so near each other, relatively, count as one
+_SURE: Final = 0.9  # ends nearer than this place the next sum by themselves
+_FROM_AFAR: Final = 0.01  # the error allowed in delta where epsilon may be 0
+_MOST_GAIN: Final = 64.0  # a larger step towards a fine sum may make it too long
+_FINEST: Final = Fraction(1, 10**12)  # the least relative width that is tried for
+_NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon counts as this
+_NO_MASS: Final = Fraction(1, 10**300)  # a delta below counts as this
+_FAR: Final = Fraction(10**9)  # an epsilon beyond is looked for here: floats place the sum
 
-_Parts: TypeAlias = tuple[tuple[Part, int], ...]
+_Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,7 @@ class Line:
         return tuple((_part(law, reach), count) for law, count in self.parts)
 
 
-def _part(law: LossLaw | ClosedForm, reach: Fraction) -> Part:
+def _part(law: LossLaw | ClosedForm, reach: Fraction) -> LossPart:
     if isinstance(law, ClosedForm):
         return law.part()
     return Atoms(listing=law.losses(reach, _LISTED_BITS))

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from accounting.fourier.factor import Factor, Grid, Part
+from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.finite_sum import Window
 
 __all__ = [
@@ -38,15 +38,16 @@ _CALMINGS: Final = 60
 _CALM: Final = 16384.0
 """The most that c times the period may be: the number of frequencies grows with it."""
 
-_CALMER: Final = 0.8
-_LEAST_LOG: Final = -700.0
-_SHARE: Final = 64
-_FEW: Final = 64
-_NEAR: Final = 0.25
-_WIDE: Final = 0.45
-_MOST_DEPTH: Final = 10
-_BLIND_DEPTH: Final = 5
-_MOST_BLOCKS: Final = 1 << 20
+# Only speed and width rest on these: what the window leaves out is bounded, wherever it is.
+_CALMER: Final = 0.8  # the step down to a calmer tilt
+_LEAST_LOG: Final = -700.0  # of delta: a float holds no less
+_SHARE: Final = 64  # the aliases, and what is cut off, may each have 1/64 of the error
+_FEW: Final = 64  # laws: the moment of more of them is smoother
+_NEAR: Final = 0.25  # how far phi may turn within a block, for few laws
+_WIDE: Final = 0.45  # and for many; longer blocks are bounded worse
+_MOST_DEPTH: Final = 10  # a block has 2^10 frequencies at the most
+_BLIND_DEPTH: Final = 5  # where a block tells nothing, however short
+_MOST_BLOCKS: Final = 1 << 20  # of a window; a longer one is not tried, and the answer is wider
 _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 
@@ -64,7 +65,9 @@ class Saddle:
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
 
-def saddle_at_epsilon(epsilon: float, parts: Sequence[tuple[Part, int]], reach: float) -> Saddle:
+def saddle_at_epsilon(
+    epsilon: float, parts: Sequence[tuple[LossPart, int]], reach: float
+) -> Saddle:
     r"""The saddle point of log M(c) - c epsilon - log c(c+1), at most ``reach``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, reach)
     there, log, bend = _point(parts, tilt)
@@ -72,7 +75,9 @@ def saddle_at_epsilon(epsilon: float, parts: Sequence[tuple[Part, int]], reach: 
     return Saddle(tilt=tilt, epsilon=epsilon, log_delta=min(max(log, _LEAST_LOG), 0.0))
 
 
-def saddle_at_delta(log_delta: float, parts: Sequence[tuple[Part, int]], reach: float) -> Saddle:
+def saddle_at_delta(
+    log_delta: float, parts: Sequence[tuple[LossPart, int]], reach: float
+) -> Saddle:
     r"""The saddle point of the epsilon whose delta is about e^``log_delta``, at most ``reach``."""
 
     def above(c: float) -> bool:
@@ -83,7 +88,7 @@ def saddle_at_delta(log_delta: float, parts: Sequence[tuple[Part, int]], reach: 
     return Saddle(tilt=tilt, epsilon=_point(parts, tilt)[0], log_delta=max(log_delta, _LEAST_LOG))
 
 
-def calm(parts: Sequence[tuple[Part, int]], saddle: Saddle) -> Saddle:
+def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     r"""A tilt at most that of the saddle at which the moment beyond c does not drown the sum.
 
     The bound of the aliases needs E[e^(c'L)] at some c' > c, which a rare tail of large losses may
@@ -157,7 +162,7 @@ def _period(
     return best
 
 
-def _point(parts: Sequence[tuple[Part, int]], c: float) -> tuple[float, float, float]:
+def _point(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, float, float]:
     # epsilon with its saddle point at c, log of the integrand there, and log of 1/width.
     value, slope, bend = 0.0, 0.0, 0.0
     for part, count in parts:

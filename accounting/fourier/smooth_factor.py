@@ -24,18 +24,19 @@ from dpcore.errors import PrecisionExhausted
 
 __all__ = ["FadingNodes", "Nodes", "SmoothFactor", "SmoothLaw", "SmoothPart", "SmoothSampled"]
 
-_MOST_NODES: Final = 1 << 13
-_FEWEST_NODES: Final = 1 << 9
-_MOST_WORK: Final = 1 << 27
-_MOST_WORK_BESIDE: Final = 1 << 29
-_FINE: Final = 40.0
-_MIDDLING: Final = 26.0
-_COARSE: Final = 5.0
-_NEAREST: Final = 8.0
-_ENOUGH: Final = 0.5
-_LADDER: Final = 2.0 ** np.arange(0, 32, 0.25)
-_FIRST: Final = 1
-_SHORTER: Final = 0.7
+# Only speed and width rest on these: bounds of the law stand in where nodes are too few or too far.
+_MOST_NODES: Final = 1 << 13  # of a list
+_FEWEST_NODES: Final = 1 << 9  # however long the grid is
+_MOST_WORK: Final = 1 << 27  # nodes times frequencies: longer grids have fewer nodes
+_MOST_WORK_BESIDE: Final = 1 << 29  # the same beside the real line, where one list serves all
+_FINE: Final = 40.0  # nats to which the values are found
+_MIDDLING: Final = 26.0  # for a moment
+_COARSE: Final = 5.0  # for a first look
+_NEAREST: Final = 8.0  # a list reaches at least so far, to serve again
+_ENOUGH: Final = 0.5  # a bound above this is looked at with nodes
+_LADDER: Final = 2.0 ** np.arange(0, 32, 0.25)  # where the law is bounded, once for all
+_FIRST: Final = 1  # below the first of them nodes are looked at
+_SHORTER: Final = 0.7  # where nodes are too many, fewer blocks have them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
 __all__ = ["from_dp_event", "refused_part"]
 
@@ -108,7 +108,7 @@ def _real(dp: Any, event: Any, moves: int, scope: Scope) -> Guarantee:
 
 
 def _truncated(event: Any, scope: Scope) -> Guarantee:
-    rate = _probability("sampling_probability", event.sampling_probability)
+    rate = rational_in("sampling_probability", event.sampling_probability, "[0, 1]")
     examples = integer("dataset_size", event.dataset_size, at_least=0)
     most = integer("truncated_batch_size", event.truncated_batch_size, at_least=0)
     if not (rate and examples and most):
@@ -147,7 +147,7 @@ def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
 def _response(event: Any, scope: Scope) -> Guarantee:
     # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
-    p = _probability("noise_parameter", event.noise_parameter)
+    p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
     if scope.relation is not Relation.REPLACE:
         raise NotDerived(f"a guarantee from {event!r}", "randomised response replaces a record")
     if k == 1:
@@ -165,7 +165,7 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
     alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
     inner = _read(dp, event.event, alone)
     if poisson:
-        rate = _probability("sampling_probability", event.sampling_probability)
+        rate = rational_in("sampling_probability", event.sampling_probability, "[0, 1]")
     else:
         sample = integer("sample_size", event.sample_size, at_least=0)
         population = integer("source_dataset_size", event.source_dataset_size, at_least=1)
@@ -206,13 +206,6 @@ def _one_round(inner: Composition) -> PrivacyCurve | RealCurve | None:
     # N/M = N M/M^2.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
     return RealCurve(noise=Gaussian(sigma=total.denominator), sensitivity=moved, scope=inner.scope)
-
-
-def _probability(argument: str, value: object) -> Fraction:
-    found = rational(argument, value)
-    if not 0 <= found <= 1:
-        raise InvalidParameter(argument, found, "must lie in [0, 1]")
-    return found
 
 
 def _positive(argument: str, value: object) -> Fraction:

@@ -17,7 +17,7 @@ from typing import Final
 
 from flint import acb, arb, ctx
 
-from accounting.fourier.factor import Part
+from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import gaussian_part
 from accounting.pairs.balls import middle
 from accounting.pairs.lattice import LatticePair, Limit, residue
@@ -125,7 +125,7 @@ class GaussianPair(_Gaussian):
         r"""d(2m + d)/2v of mass p(m)."""
         return gaussian_losses(self.noise.sigma_squared, self.shift[0][0], tilt, bits)
 
-    def part(self) -> Part:
+    def part(self) -> LossPart:
         r"""In closed form, for the line."""
         return gaussian_part(self.noise.sigma_squared, self.shift[0][0])
 

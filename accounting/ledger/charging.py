@@ -22,16 +22,16 @@ from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 
-__all__ = ["Outcome", "Turns", "charged"]
+__all__ = ["Charged", "Turns", "charged"]
 
-Outcome: TypeAlias = Receipt | DpcoreError
+Charged: TypeAlias = Receipt | DpcoreError
 """What becomes of one request: it is in the ledger, or why it is not."""
 
 _NAMED: Final = 3
 _CUT: Final = "the thread that charged for several was interrupted: charge again, it is paid once"
 
 
-def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> list[Outcome]:
+def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> list[Charged]:
     r"""Charge the requests one after the other, as if each had a transaction of its own.
 
     What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
@@ -41,7 +41,7 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
     made = book.found(connection, [request.batch for request in requests])
     everyone = sorted({name for request in requests for name in request.names})
     accounts, damaged = book.accounts(connection, everyone)
-    outcomes: list[Outcome] = []
+    outcomes: list[Charged] = []
     entries: list[tuple[Charge, tuple[str, ...], tuple[str, ...]]] = []
     for request in requests:
         if request.batch in made:
@@ -84,7 +84,7 @@ def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[s
     )
 
 
-def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Outcome:
+def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Charged:
     # A batch that was charged before: the same charge, or another one of that name.
     paying = without(request.names, spared)
     if request.cost.price.amounts != made.amounts:
@@ -106,7 +106,7 @@ def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Outcome:
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Place:
     asked: Sequence[Asked]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Charged] = field(default_factory=list)
     error: DpcoreError | None = None
     over: bool = False
     turn: Event = field(default_factory=Event)  # it is over, or this thread leads
@@ -120,13 +120,13 @@ class Turns:
     it is of has ended.
     """
 
-    def __init__(self, work: Callable[[Sequence[Asked]], list[Outcome]]) -> None:
+    def __init__(self, work: Callable[[Sequence[Asked]], list[Charged]]) -> None:
         self._work = work
         self._gate = Lock()
         self._led = False
         self._waiting: list[_Place] = []
 
-    def take(self, requests: Sequence[Asked]) -> list[Outcome]:
+    def take(self, requests: Sequence[Asked]) -> list[Charged]:
         r"""The outcomes of ``requests``, in their order."""
         place = _Place(asked=requests)
         with self._gate:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from accounting.claims.claim import Assumed, said
 from accounting.ledger.book import Book
-from accounting.ledger.charging import Outcome, Turns, charged
+from accounting.ledger.charging import Charged, Turns, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
@@ -210,7 +210,7 @@ class Ledger:
 
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[Charged, ...]:
         r"""Charge several releases in one transaction: what becomes of each, in their order.
 
         Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
@@ -233,7 +233,7 @@ class Ledger:
             for outcome in outcomes
         )
 
-    def _charged(self, requests: Sequence[Asked]) -> list[Outcome]:
+    def _charged(self, requests: Sequence[Asked]) -> list[Charged]:
         with self._store.writing() as connection:
             outcomes = charged(self._book, connection, requests)
             if any(isinstance(each, Receipt) and each.repeated for each in outcomes):

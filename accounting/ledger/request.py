@@ -162,8 +162,8 @@ def _finite(whole: Composition, upper: End) -> Fraction:
 
 
 def _record_of(whole: Composition) -> dict[str, Any]:
-    scope = {"unit": whole.scope.unit.value, "relation": whole.scope.relation.value}
-    record = {"claim": "composition", "parts": whole.to_json(), "scope": scope}
+    parts, scope = whole.to_json(), whole.scope.to_json()
+    record = {"claim": "composition", "parts": parts, "scope": scope}
     if whole.assumptions:
         record["reason"] = "; ".join(whole.assumptions)
     return _plain(record)

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import make_integers
 
 __all__ = ["Participation", "best_pattern"]
 
@@ -44,8 +44,7 @@ class Participation:
     apart: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("most", "apart"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        make_integers(self, "most", "apart")
 
     def patterns(self, rounds: int) -> int:
         r"""The most rounds of ``rounds`` that one unit can be in."""

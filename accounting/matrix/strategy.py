@@ -24,7 +24,14 @@ from accounting.errors import NotDerived
 from dpcore.continual.square_root import column
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number, write_rational
+from dpcore.numbers.parameter import (
+    RationalLike,
+    integer,
+    make_integers,
+    rational,
+    whole_number,
+    write_rational,
+)
 from dpcore.spec import find_name, read_keys, split_name
 
 __all__ = [
@@ -65,10 +72,7 @@ class Strategy(ABC):
     rounds: int
 
     def __post_init__(self) -> None:
-        rounds = integer("rounds", self.rounds, at_least=1)
-        if rounds > MOST_ROUNDS:
-            raise InvalidParameter("rounds", rounds, f"must be at most {MOST_ROUNDS}")
-        object.__setattr__(self, "rounds", rounds)
+        make_integers(self, "rounds", at_most=MOST_ROUNDS)
 
     @property
     @abstractmethod

@@ -30,20 +30,21 @@ from accounting.pairs.balls import as_ball, middle
 from accounting.pairs.monotone import RayPair
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["LatticePair", "Limit", "Part", "residue"]
+__all__ = ["LatticePair", "Limit", "Summands", "residue"]
 
-_GUARD: Final = 6
-_MOST_FREQUENCIES: Final = 1 << 17
-_BEHIND: Final = 2.5
-_NEAREST: Final = 1.5
-_LEFT: Final = 4.0
-_BELOW_TOP: Final = 0.25
-_BLOCKS: Final = 4
-_STEPS: Final = 80
-_CLOSE: Final = 1e-9
-_SHORT: Final = 1e-6
-_FAR: Final = 6.0
-_LOWEST: Final = -8.0
+# Only time and width rest on these: the line may be anywhere, and each sum says what it leaves out.
+_GUARD: Final = 6  # bits beyond those that are asked for
+_MOST_FREQUENCIES: Final = 1 << 17  # more are refused, by name
+_BEHIND: Final = 2.5  # deviations that the line lies beyond its saddle: fewer points
+_NEAREST: Final = 1.5  # deviations from the pole at 0; nearer ones take more points
+_LEFT: Final = 4.0  # deviations left of 0, from where the line runs through the saddle
+_BELOW_TOP: Final = 0.25  # steps below the largest loss, whose saddle is infinite
+_BLOCKS: Final = 4  # lines for each deviation: neighbours share one
+_STEPS: Final = 80  # of Newton's method; a saddle that is off costs points
+_CLOSE: Final = 1e-9  # deviations from the saddle at which it has been found
+_SHORT: Final = 1e-6  # a shift below it, in deviations, is taken for a slope
+_FAR: Final = 6.0  # from where Mills' ratio is a continued fraction
+_LOWEST: Final = -8.0  # below, e^(x^2/2) grows beyond use
 _PEAK: Final = 1 / math.sqrt(2 * math.pi)
 
 
@@ -60,7 +61,7 @@ class Limit:
     bound: Callable[[arb], arb]
 
 
-class Part(Protocol):
+class Summands(Protocol):
     r"""Independent summands of S that are alike. ``c`` > 0 is a real tilt."""
 
     def log_moment(self, c: arb) -> arb:
@@ -100,7 +101,7 @@ class LatticePair(RayPair):
         r"""The largest value of S, None where there is none."""
 
     @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Summands, ...]:
         r"""The independent parts of S."""
 
     def tails(self, m: int) -> tuple[arb, arb]:
@@ -223,12 +224,12 @@ def _line(pair: LatticePair, t: int, bits: int) -> _Line:
     )
 
 
-def _log_moment(parts: tuple[Part, ...], c: arb) -> arb:
+def _log_moment(parts: tuple[Summands, ...], c: arb) -> arb:
     return sum((part.log_moment(c) for part in parts), arb(0))
 
 
 def _kept(
-    pair: LatticePair, parts: tuple[Part, ...], c: arb, points: int, need: arb
+    pair: LatticePair, parts: tuple[Summands, ...], c: arb, points: int, need: arb
 ) -> tuple[list[int], arb]:
     # The j in 0..N/2 that no limit excludes, and a bound of |M/M(c)| at all others. A limit
     # excludes j when step * j is more than `wide` away from the multiples of N.
@@ -284,7 +285,7 @@ def _nats(value: arb) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _cumulants(parts: tuple[Part, ...], c: float) -> tuple[float, float, float]:
+def _cumulants(parts: tuple[Summands, ...], c: float) -> tuple[float, float, float]:
     each = [part.cumulants(c) for part in parts]
     value, mean, variance = (math.fsum(column) for column in zip(*each, strict=True))
     return value, mean, variance

@@ -134,7 +134,7 @@ class BinomialBox(Guarantee):
             "trials": self.trials,
             "probability": str(self.probability),
             "bounds": [*self.bounds],
-            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+            "scope": self.scope.to_json(),
         }
 
     # -- the losses of all coordinates ------------------------------------------------------------

@@ -103,9 +103,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
-    present = integer("honest", honest, at_least=1)
-    if present > protocol.users:
-        raise InvalidParameter("honest", honest, f"must be <= users = {protocol.users}")
+    present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
     if protocol.width > MOST_WIDTH:
         reason = f"messages of {protocol.width} bits are too long to certify: at most {MOST_WIDTH}"
         raise InvalidParameter("protocol", protocol, reason)

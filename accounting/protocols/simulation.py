@@ -30,7 +30,7 @@ from dpcore.protocols.aggregation import (
     Step,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import Outcome, PureOutcome, RelaxedOutcome, run, run_pure, run_relaxed
+from dpcore.protocols.run import PureOutcome, RelaxedOutcome, RunOutcome, run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -38,7 +38,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 __all__ = ["Kind", "Simulation", "simulate"]
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
-Play: TypeAlias = Callable[..., Outcome | RelaxedOutcome | PureOutcome]
+Play: TypeAlias = Callable[..., RunOutcome | RelaxedOutcome | PureOutcome]
 
 _BATCH: Final = "simulation"
 _MOST_VALUES: Final = 1 << 24

@@ -18,7 +18,7 @@ from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import make_integers
 
 __all__ = ["RandomAllocation"]
 
@@ -65,12 +65,8 @@ class RandomAllocation(ByOrder):
             )
         if not isinstance(self.curve.sampled(_HALF)[0], SampledGaussian):
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
-        for name, most in (("rounds", _MOST_ROUNDS), ("picks", None)):
-            value = integer(name, getattr(self, name), at_least=1)
-            limit = self.rounds if most is None else most
-            if value > limit:
-                raise InvalidParameter(name, value, f"must be at most {limit}")
-            object.__setattr__(self, name, value)
+        make_integers(self, "rounds", at_most=_MOST_ROUNDS)
+        make_integers(self, "picks", at_most=self.rounds)
 
     @property
     def scope(self) -> Scope:

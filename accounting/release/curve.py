@@ -28,7 +28,6 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.laws.registry import candidates, worst
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import Loss, Pair
-from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
@@ -254,7 +253,7 @@ class PrivacyCurve(OneRelease):
                 "norm": self._moves.norm.value,
                 "amount": list(amount) if isinstance(amount, tuple) else amount,
             },
-            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+            "scope": self.scope.to_json(),
         }
 
     @property
@@ -299,7 +298,4 @@ def _smallest(found: Iterable[Enclosure]) -> Enclosure:
 
 
 def _checked(bits: int) -> int:
-    bits = integer("bits", bits, at_least=_LEAST_BITS)
-    if bits > MOST_BITS:
-        raise InvalidParameter("bits", bits, f"must be at most {MOST_BITS}")
-    return bits
+    return integer("bits", bits, at_least=_LEAST_BITS, at_most=MOST_BITS)

@@ -16,7 +16,7 @@ from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
-from dpcore.numbers.parameter import Exact, integer
+from dpcore.numbers.parameter import Exact, make_integers
 
 __all__ = ["MOST_MEMBERS", "GroupSampled"]
 
@@ -54,14 +54,11 @@ class GroupSampled(RealSample):
 
     def __post_init__(self) -> None:
         self._check(below=True, why="members come or go")
-        members = integer("members", self.members, at_least=1)
-        if members > MOST_MEMBERS:
-            raise InvalidParameter("members", members, f"must be at most {MOST_MEMBERS}")
+        make_integers(self, "members", at_most=MOST_MEMBERS)
         if not isinstance(self.curve.sampled(self.rate)[0], SampledGaussian):
             raise InvalidParameter(
                 "noise", self.curve.noise, "must be Gaussian: for others it is not known"
             )
-        object.__setattr__(self, "members", members)
 
     @property
     def scope(self) -> Scope:

@@ -116,7 +116,7 @@ class MatrixMechanism:
             "participation": {"most": self.participation.most, "apart": self.participation.apart},
             "noise": self.noise.to_json(),
             "sensitivity": {"norm": moves.norm.value, "amount": moves.amount},
-            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+            "scope": self.scope.to_json(),
         }
 
 

@@ -30,7 +30,7 @@ from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import Exact, RationalLike, rational
+from dpcore.numbers.parameter import Exact, Interval, RationalLike, rational_in
 
 __all__ = ["RealCurve", "RealLoss", "RealSample"]
 
@@ -155,7 +155,7 @@ class RealCurve(OneRelease):
             "claim": "real-curve",
             "noise": self.noise.to_json(),
             "sensitivity": {"norm": moves.norm.value, "amount": amount},
-            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+            "scope": self.scope.to_json(),
         }
 
     def _both(self, found: Enclosure) -> Bound:
@@ -246,10 +246,8 @@ class RealSample(OneRelease):
         if self.curve.scope.relation is not Relation.ADD_REMOVE:
             must = f"must have the relation 'add-remove': {why}"
             raise InvalidParameter("scope", self.curve.scope, must)
-        rate = rational("rate", self.rate)
-        if not 0 < rate <= 1 or (below and rate == 1):
-            range_ = "(0, 1)" if below else "(0, 1]"
-            raise InvalidParameter("rate", self.rate, f"must lie in {range_}: it is a probability")
+        interval: Interval = "(0, 1)" if below else "(0, 1]"
+        rate = rational_in("rate", self.rate, interval, "it is a probability")
         object.__setattr__(self, "rate", rate)
 
 

@@ -40,7 +40,7 @@ from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational_in
 
 __all__ = ["FixedSizeSampled", "PoissonSampled"]
 
@@ -76,9 +76,7 @@ class PoissonSampled(OneRelease):
 
     def __post_init__(self) -> None:
         _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
-        rate = rational("rate", self.rate)
-        if not 0 < rate <= 1:
-            raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
+        rate = rational_in("rate", self.rate, "(0, 1]", "it is a probability")
         object.__setattr__(self, "rate", rate)
 
     @property
@@ -199,12 +197,8 @@ class FixedSizeSampled(OneRelease):
 
     def __post_init__(self) -> None:
         _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
-        sample = integer("sample", self.sample, at_least=1)
-        population = integer("population", self.population, at_least=1)
-        if sample > population:
-            raise InvalidParameter("sample", sample, f"must be at most {population}")
-        object.__setattr__(self, "sample", sample)
-        object.__setattr__(self, "population", population)
+        make_integers(self, "population")
+        make_integers(self, "sample", at_most=self.population)
 
     @property
     def scope(self) -> Scope:

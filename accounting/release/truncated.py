@@ -26,7 +26,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import Exact, RationalLike, integer
+from dpcore.numbers.parameter import Exact, RationalLike, make_integers
 
 __all__ = ["PoissonTruncated"]
 
@@ -85,8 +85,7 @@ class PoissonTruncated(RealSample):
         self._check(below=False, why="the sensitivity is that of one unit added")
         if not isinstance(self.curve.loss(), NormalLoss):
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
-        for name in ("examples", "most"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        make_integers(self, "examples", "most")
         object.__setattr__(self, "relation", Relation(self.relation))
 
     @property

@@ -14,7 +14,7 @@ from typing import Final
 
 from accounting.papers.arguments import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.row import Row, Verdict
+from accounting.replays.row import Judgement, LaterRow
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
@@ -25,11 +25,13 @@ __all__ = ["rows", "shared_draw_delta", "swapped_scale"]
 
 _LARGEST: Final = (1 << 63) - 1
 
-_swapped_rate = partial(Verdict, paper="CZ", statement="released code, Polya sampler", erratum="9a")
-_one_draw = partial(Verdict, paper="CZ", erratum="9b")
+_swapped_rate = partial(
+    Judgement, paper="CZ", statement="released code, Polya sampler", erratum="9a"
+)
+_one_draw = partial(Judgement, paper="CZ", erratum="9b")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of the samplers, not yet computed."""
     del quick
     n, e, g = 1024, Fraction(1, 2), 16
@@ -47,8 +49,8 @@ def rows(*, quick: bool) -> Iterator[Row]:
 # -- erratum 8 --------------------------------------------------------------------------------
 
 
-def _recipe(users: int, e: Fraction, g: int) -> Verdict:
-    return Verdict(
+def _recipe(users: int, e: Fraction, g: int) -> Judgement:
+    return Judgement(
         paper="CZ",
         statement="footnote 6 (Gamma-Poisson, in floats)",
         erratum="8",
@@ -66,9 +68,9 @@ def _bounded(largest: float, shift: int) -> Enclosure:
     return Enclosure.infinite() if largest < math.inf and shift else Enclosure.exactly(0)
 
 
-def _shares(users: int, e: Fraction, g: int, erratum: str) -> Verdict:
+def _shares(users: int, e: Fraction, g: int, erratum: str) -> Judgement:
     total = _of_shares(users, g / e)
-    return Verdict(
+    return Judgement(
         paper="CZ",
         statement="ours: the sum of exact Polya shares",
         erratum=erratum,
@@ -106,7 +108,7 @@ def _swapped(users: int, e: Fraction, g: int) -> tuple[Noise, Noise]:
     return _of_shares(users, Fraction(found.lower)), _of_shares(users, Fraction(found.upper))
 
 
-def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
+def _swapped_variance(users: int, e: Fraction, g: int) -> Judgement:
     low, high = (_hull(noise.variance) for noise in _swapped(users, e, g))
     return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
@@ -117,7 +119,7 @@ def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
     )
 
 
-def _swapped_zeros(users: int, e: Fraction, g: int) -> Verdict:
+def _swapped_zeros(users: int, e: Fraction, g: int) -> Judgement:
     low, high = (noise.enclose_pmf(0) for noise in _swapped(users, e, g))
     return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
@@ -129,7 +131,7 @@ def _swapped_zeros(users: int, e: Fraction, g: int) -> Verdict:
     )
 
 
-def _swapped_epsilon(users: int, e: Fraction, g: int) -> Verdict:
+def _swapped_epsilon(users: int, e: Fraction, g: int) -> Judgement:
     low, high = (
         PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
         for noise in _swapped(users, e, g)
@@ -168,7 +170,7 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
     return PrivacyCurve(noise=noise, sensitivity=abs(moves[0])).enclose_delta(epsilon)
 
 
-def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
+def _shared(e: Fraction, moves: tuple[int, int]) -> Judgement:
     return _one_draw(
         statement="released code, DP-SE",
         parameters=f"2 arms, epsilon = {e}, sums that move by {moves}",
@@ -181,7 +183,7 @@ def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
     )
 
 
-def _separate(e: Fraction) -> Verdict:
+def _separate(e: Fraction) -> Judgement:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=1 / e), sensitivity=Sensitivity.l1(1))
     return _one_draw(
         statement="ours: one draw for each arm",

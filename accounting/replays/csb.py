@@ -23,7 +23,7 @@ from accounting.papers.csb import (
     csb_tree_scale,
 )
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.row import Row, Verdict, shown
+from accounting.replays.row import Judgement, LaterRow, shown
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -38,10 +38,10 @@ _STEPS: Final = 100
 _HORIZON: Final = 10**5
 _PULLS: Final = 1000
 
-_of_csb = partial(Verdict, paper="CSB", erratum="7")
+_of_csb = partial(Judgement, paper="CSB", erratum="7")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
@@ -60,7 +60,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
 # -- privacy ----------------------------------------------------------------------------------
 
 
-def _local(statement: str, epsilon: Fraction, arms: int, sent: int) -> Verdict:
+def _local(statement: str, epsilon: Fraction, arms: int, sent: int) -> Judgement:
     noise = DiscreteLaplace(scale=_STEPS * arms / epsilon)
     curve = PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent))
     return _of_csb(
@@ -73,7 +73,7 @@ def _local(statement: str, epsilon: Fraction, arms: int, sent: int) -> Verdict:
     )
 
 
-def _tree(horizon: int, epsilon: Fraction, statement: str) -> Verdict:
+def _tree(horizon: int, epsilon: Fraction, statement: str) -> Judgement:
     # One datum of mass 1, which enters `levels` nodes.
     levels = csb_tree_levels(horizon)
     if statement.startswith("ours"):
@@ -115,7 +115,7 @@ def _unit() -> arb:
     return (ball(_HORIZON).log() / _PULLS).sqrt()
 
 
-def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Verdict:
+def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Judgement:
     failure = Fraction(1, _HORIZON**4)
     coins = Binomial(trials=_PULLS, probability=Fraction(1, 2))
     # A mean of fair coins exceeds 1/2 by r with a chance above the failure, for every r below
@@ -139,7 +139,7 @@ def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Verdic
     )
 
 
-def _reward_term() -> Verdict:
+def _reward_term() -> Judgement:
     reach = narrow(lambda: _PULLS * (arb(1) / 2 + arb(2).sqrt() * _unit()), WIDTH_BITS)
     coins = Binomial(trials=_PULLS, probability=Fraction(1, 2))
     return _of_csb(
@@ -152,7 +152,7 @@ def _reward_term() -> Verdict:
     )
 
 
-def _central(arms: int, epsilon: Fraction) -> Verdict:
+def _central(arms: int, epsilon: Fraction) -> Judgement:
     # A sum up to any t <= T adds one node for each binary digit of t, at most `levels` of them.
     levels = csb_tree_levels(_HORIZON)
     scale = csb_tree_scale(_HORIZON, 2 * arms, epsilon)

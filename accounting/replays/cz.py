@@ -18,7 +18,7 @@ from accounting import papers
 from accounting.claims.bound import Bound
 from accounting.papers.arguments import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.row import Row, Verdict, shown
+from accounting.replays.row import Judgement, LaterRow, shown
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -36,10 +36,10 @@ _BITS: Final = 128
 _FINE: Final = 256
 _ORDERS: Final = (*range(2, 64), *range(64, 512, 8))
 
-_of_cz = partial(Verdict, paper="CZ")
+_of_cz = partial(Judgement, paper="CZ")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
@@ -58,7 +58,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
 # -- pure noise -------------------------------------------------------------------------------
 
 
-def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParameters) -> Verdict:
+def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParameters) -> Judgement:
     curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
     return _of_cz(
         statement=statement,
@@ -73,7 +73,7 @@ def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParam
 # -- Theorem 3 --------------------------------------------------------------------------------
 
 
-def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected"]) -> Verdict:
+def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected"]) -> Judgement:
     chosen = papers.cz_shuffled(users, epsilon, _FAILURE, form=form)
     alone = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).enclose_epsilon(0)
     proven = Fraction(alone.upper) + epsilon / 2
@@ -127,7 +127,7 @@ def leaking_aggregation(chosen: papers.SumParameters, spent: Fraction) -> Enclos
 # -- Theorem 2 and Lemma 3 --------------------------------------------------------------------
 
 
-def _renyi_rows(*, quick: bool) -> Iterator[Row]:
+def _renyi_rows(*, quick: bool) -> Iterator[LaterRow]:
     # (n, epsilon, s, alpha): the last of them are where the printed bound is not what the proof
     # gives, and where it is far from the truth.
     points: list[tuple[int, str, int, int]] = [(2, "0.3", 2, 32), (16, "1", 1, 32)]
@@ -144,7 +144,7 @@ def _renyi_rows(*, quick: bool) -> Iterator[Row]:
 
 def _renyi(
     users: int, e: Fraction, scaling: int, order: int, form: Literal["printed", "corrected"]
-) -> Verdict:
+) -> Judgement:
     chosen = papers.cz_renyi(users, e, _FAILURE, scaling)
     variance = (chosen.precision / e) ** 2
     lemma = papers.skellam_renyi_bound(order, variance, chosen.precision)
@@ -163,7 +163,7 @@ def _renyi(
     )
 
 
-def _skellam(variance: Fraction, shift: int, order: int) -> Verdict:
+def _skellam(variance: Fraction, shift: int, order: int) -> Judgement:
     return _of_cz(
         statement="Lemma 3",
         parameters=f"variance = {variance}, Delta = {shift}, alpha = {order}",
@@ -177,7 +177,7 @@ def _skellam(variance: Fraction, shift: int, order: int) -> Verdict:
 # -- Theorem 4 and Lemma 4 --------------------------------------------------------------------
 
 
-def _concentrated_rows(*, quick: bool) -> Iterator[Row]:
+def _concentrated_rows(*, quick: bool) -> Iterator[LaterRow]:
     points = [(16, "1/2", 1)] if quick else [(2, "1/2", 1), (16, "1/2", 1), (64, "9/10", 3)]
     for n, e, s in points:
         for order in (2, 32):
@@ -186,7 +186,7 @@ def _concentrated_rows(*, quick: bool) -> Iterator[Row]:
         yield partial(_gaussian_sum, k, Fraction(v), d)
 
 
-def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Verdict:
+def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Judgement:
     chosen = papers.cz_concentrated(users, e, _FAILURE, scaling)
 
     def claim() -> arb:
@@ -207,7 +207,7 @@ def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Verdict:
     )
 
 
-def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Verdict:
+def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Judgement:
     stated = papers.gaussian_sum_epsilon(count, variance, shift)
     low, high = Fraction(stated.lower), Fraction(stated.upper)
     noise = DiscreteGaussianSum(count=count, sigma_squared=variance)
@@ -224,7 +224,7 @@ def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Verdict:
 # -- Appendix I: users who return -------------------------------------------------------------
 
 
-def _returning_rows(*, quick: bool) -> Iterator[Row]:
+def _returning_rows(*, quick: bool) -> Iterator[LaterRow]:
     for rho in [Fraction(1, 8)] if quick else [Fraction(1, 800), Fraction(1, 8), Fraction(2)]:
         yield partial(_conversion, rho)
     for visits in (16,) if quick else (1, 4, 16, 64, 256, 1024):
@@ -238,7 +238,7 @@ def _classic(rho: Fraction, delta: Fraction) -> Enclosure:
     return narrow(lambda: ball(rho) + 2 * (ball(rho) * ball(1 / delta).log()).sqrt(), WIDTH_BITS)
 
 
-def _conversion(rho: Fraction) -> Verdict:
+def _conversion(rho: Fraction) -> Judgement:
     noise = DiscreteGaussian(sigma_squared=1 / (2 * rho))
     return _of_cz(
         statement="Lemma 10",
@@ -250,7 +250,7 @@ def _conversion(rho: Fraction) -> Verdict:
     )
 
 
-def _returning(visits: int) -> Verdict:
+def _returning(visits: int) -> Judgement:
     rho, curve = (
         Fraction(1, 800),
         PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1),
@@ -265,7 +265,7 @@ def _returning(visits: int) -> Verdict:
     )
 
 
-def _returning_renyi(visits: int) -> Verdict:
+def _returning_renyi(visits: int) -> Judgement:
     # Lemma 3 at integer orders, B times, then Lemma 10; orders beyond these do not help here.
     def at(order: int) -> Enclosure:
         spent = visits * papers.skellam_renyi_bound(order, 400, 1)
@@ -296,7 +296,7 @@ def _total(curve: PrivacyCurve, visits: int) -> Bound:
     return compose((curve, visits)).epsilon(_DELTA, "1e-6")
 
 
-def _advanced(visits: int, target: Fraction) -> Verdict:
+def _advanced(visits: int, target: Fraction) -> Judgement:
     # A pure release at epsilon is dominated by randomised response, which is discrete Laplace
     # noise of scale 1/epsilon under a shift of 1.
     each = narrow(

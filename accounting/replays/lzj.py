@@ -20,7 +20,7 @@ from accounting.claims.bound import Bound
 from accounting.papers.arguments import WIDTH_BITS
 from accounting.papers.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from accounting.protocols.shuffled_bits import fewest_bits
-from accounting.replays.row import Row, Verdict, shown
+from accounting.replays.row import Judgement, LaterRow, shown
 from accounting.replays.tkms import bits_box
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
@@ -30,12 +30,12 @@ _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
 _MANY: Final = 1 << 18
 
-_gaussian = partial(Verdict, paper="LZJ", erratum="3")
-_vectors = partial(Verdict, paper="LZJ", erratum="6")
-_scalars = partial(Verdict, paper="LZJ", erratum="4")
+_gaussian = partial(Judgement, paper="LZJ", erratum="3")
+_vectors = partial(Judgement, paper="LZJ", erratum="6")
+_scalars = partial(Judgement, paper="LZJ", erratum="4")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
     targets = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
     if not quick:
@@ -64,7 +64,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
 # -- the Gaussian mechanism -------------------------------------------------------------------
 
 
-def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Verdict:
+def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Judgement:
     ratio = papers.lzj_classical_gaussian(e, d)
     # delta falls in the ratio.
     low = real_gaussian_delta(Fraction(ratio.upper), e).lower
@@ -80,7 +80,7 @@ def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Verdict:
+def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Judgement:
     return _gaussian(
         statement=theorem,
         parameters=f"epsilon = {e}, delta = {d}",
@@ -91,7 +91,7 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _exact_gaussian(e: Fraction, d: Fraction) -> Verdict:
+def _exact_gaussian(e: Fraction, d: Fraction) -> Judgement:
     ratio = real_gaussian_ratio(e, d)
     return _gaussian(
         statement="ours: the least sigma/Delta",
@@ -106,7 +106,7 @@ def _exact_gaussian(e: Fraction, d: Fraction) -> Verdict:
 # -- the vector sum of Algorithm 2 ------------------------------------------------------------
 
 
-def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Verdict:
+def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Judgement:
     found = papers.lzj_vector(_USERS, coordinates, e, d)
     # More bits are post-processing of fewer, and s coordinates at epsilon/s make one at epsilon:
     # crude, and enough for noise of this size.
@@ -126,7 +126,7 @@ def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Verdict
     )
 
 
-def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
+def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
     # A step is 2 Delta/g, and replacing a vector of norm Delta moves the sum by 2 Delta at most.
     found = papers.lzj_vector(_USERS, coordinates, e, d)
     low, high = found.variance.lower, found.variance.upper
@@ -144,7 +144,7 @@ def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
+def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
     def stated() -> arb:
         # sqrt(360 ln(4s/delta))/epsilon-hat, epsilon-hat = epsilon/(18 sqrt(ln(2/delta))).
         inner = 360 * ball(4 * coordinates / d).log() * ball(2 / d).log()
@@ -160,7 +160,7 @@ def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
+def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
     g = papers.lzj_vector(_USERS, coordinates, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * coordinates)
     return _vectors(
@@ -181,7 +181,7 @@ def _twice(value: Enclosure) -> Enclosure:
 # -- the scalar sum of Algorithm 4 ------------------------------------------------------------
 
 
-def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
+def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
     found = papers.lzj_scalar_lemma(users, precision, e, d)
     spent = e * (Fraction(2, precision) + 1)
     return _scalars(
@@ -195,7 +195,7 @@ def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
+def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
     found = papers.lzj_scalar_lemma(users, precision, e, d)
     return _scalars(
         statement="Lemma C.5 for Algorithm 4",
@@ -208,7 +208,7 @@ def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Verdi
     )
 
 
-def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
+def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
     found = papers.lzj_scalar(users, precision, e, d)
     return _scalars(
         statement="Theorem C.6 (Algorithm 4)",
@@ -222,7 +222,7 @@ def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     )
 
 
-def _exact_scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
+def _exact_scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
     least = fewest_bits(epsilon=e, delta=d, bounds=(precision,), users=users)
     return _scalars(
         statement="ours: the fewest fair bits",

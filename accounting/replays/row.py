@@ -16,7 +16,7 @@ from accounting.claims.bound import Bound
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["LOOSE", "Answer", "Row", "Verdict", "answer", "shown"]
+__all__ = ["LOOSE", "Answer", "Judgement", "LaterRow", "answer", "shown"]
 
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
 """holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
@@ -48,14 +48,14 @@ def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Judgement:
     r"""One claim at one choice of parameters.
 
     ``statement`` is the paper's number of it; a statement that begins with "ours" is what this
     package says instead. ``erratum`` is the entry of docs/errata.md that the row belongs to.
     ``quantity`` is what is bounded; ``note`` says in a line what the numbers mean.
 
-    >>> row = Verdict(
+    >>> row = Judgement(
     ...     paper="CSB",
     ...     statement="Lemma 1",
     ...     erratum="7",
@@ -123,7 +123,7 @@ class Verdict:
         }
 
 
-Row: TypeAlias = Callable[[], Verdict]
+LaterRow: TypeAlias = Callable[[], Judgement]
 """A row that is still to be computed."""
 
 

@@ -18,15 +18,15 @@ from accounting.replays import cz as replay_cz
 from accounting.replays import lzj as replay_lzj
 from accounting.replays import tkms as replay_tkms
 from accounting.replays import utility as replay_utility
-from accounting.replays.row import Answer, Row, Verdict
+from accounting.replays.row import Answer, Judgement, LaterRow
 
-__all__ = ["Answer", "Progress", "Verdict", "lines", "replay", "rows", "to_json"]
+__all__ = ["Answer", "Judgement", "Progress", "lines", "replay", "rows", "to_json"]
 
 Progress = Callable[[int, int], None]
 """Called with how many rows are done, and how many there are."""
 
 
-def rows(*, quick: bool = False) -> tuple[Row, ...]:
+def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
     r"""Every row, not yet computed; ``quick`` takes fewer points, and every erratum all the same.
 
     >>> len(rows(quick=True)) < len(rows())
@@ -36,7 +36,7 @@ def rows(*, quick: bool = False) -> tuple[Row, ...]:
     return tuple(row for paper in papers for row in paper.rows(quick=quick))
 
 
-def replay(*, quick: bool = False, progress: Progress | None = None) -> tuple[Verdict, ...]:
+def replay(*, quick: bool = False, progress: Progress | None = None) -> tuple[Judgement, ...]:
     r"""Compute every row. ``progress(done, of)`` is called before the first and after each.
 
     >>> from accounting.replays.csb import rows as some
@@ -45,7 +45,7 @@ def replay(*, quick: bool = False, progress: Progress | None = None) -> tuple[Ve
     ('Theorem 1 (Algorithm 1)', 'holds')
     """
     todo = rows(quick=quick)
-    found: list[Verdict] = []
+    found: list[Judgement] = []
     if progress is not None:
         progress(0, len(todo))
     for row in todo:
@@ -55,7 +55,7 @@ def replay(*, quick: bool = False, progress: Progress | None = None) -> tuple[Ve
     return tuple(found)
 
 
-def lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
+def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
     r"""The rows as text, paper by paper, and a last line that counts the verdicts."""
     counts: Counter[str] = Counter()
     paper = None
@@ -70,7 +70,7 @@ def lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
     yield ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
 
 
-def to_json(verdicts: Iterable[Verdict]) -> dict[str, Any]:
+def to_json(verdicts: Iterable[Judgement]) -> dict[str, Any]:
     r"""All rows as data, and how many have each verdict."""
     listed = tuple(verdicts)
     return {

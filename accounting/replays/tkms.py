@@ -17,7 +17,7 @@ from accounting import papers
 from accounting.papers.arguments import BitNoise
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.shuffled_bits import fewest_bits
-from accounting.replays.row import Row, Verdict, shown
+from accounting.replays.row import Judgement, LaterRow, shown
 from dpcore.numbers.enclosure import Enclosure
 
 __all__ = ["bits_box", "rows"]
@@ -25,10 +25,10 @@ __all__ = ["bits_box", "rows"]
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)
 
-_of_bits = partial(Verdict, paper="TKMS", erratum="5")
+_of_bits = partial(Judgement, paper="TKMS", erratum="5")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
     points = [(1, "0.5"), (10**4, "0.5")]
     if not quick:
@@ -56,7 +56,7 @@ def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
 
 
-def _theorem(users: int, epsilon: Fraction) -> Verdict:
+def _theorem(users: int, epsilon: Fraction) -> Judgement:
     found = papers.tkms_bits(users, epsilon, _DELTA)
     return _of_bits(
         statement="Theorem C.1 (Algorithm 3)",
@@ -68,7 +68,7 @@ def _theorem(users: int, epsilon: Fraction) -> Verdict:
     )
 
 
-def _bits(epsilon: Fraction) -> Verdict:
+def _bits(epsilon: Fraction) -> Judgement:
     used = papers.tkms_bits(1, epsilon, _DELTA).trials
     needed = fewest_bits(epsilon=epsilon, delta=_DELTA).bits
     return _of_bits(
@@ -81,7 +81,7 @@ def _bits(epsilon: Fraction) -> Verdict:
     )
 
 
-def _exact_bits(epsilon: Fraction) -> Verdict:
+def _exact_bits(epsilon: Fraction) -> Judgement:
     least = fewest_bits(epsilon=epsilon, delta=_DELTA)
     return _of_bits(
         statement="ours: the fewest fair bits",
@@ -93,7 +93,7 @@ def _exact_bits(epsilon: Fraction) -> Verdict:
     )
 
 
-def _comparisons(epsilon: Fraction) -> Verdict:
+def _comparisons(epsilon: Fraction) -> Judgement:
     # m < tau and m <= tau differ at m = tau alone.
     tau = papers.tkms_threshold(epsilon, _DELTA)
     differing = math.floor(tau.upper) - math.ceil(tau.lower) + 1
@@ -107,9 +107,9 @@ def _comparisons(epsilon: Fraction) -> Verdict:
     )
 
 
-def _bandit(statement: str, epsilon: Fraction, sizes: tuple[int, ...]) -> Verdict:
+def _bandit(statement: str, epsilon: Fraction, sizes: tuple[int, ...]) -> Judgement:
     deltas = [bits_box(papers.tkms_bits(m, epsilon, _DELTA)).enclose_delta(epsilon) for m in sizes]
-    return Verdict(
+    return Judgement(
         paper="TKMS",
         statement=f"{statement}, by Theorem C.1",
         parameters=f"epsilon = {epsilon}, delta = {_DELTA}, m from {sizes[0]} to {sizes[-1]}",

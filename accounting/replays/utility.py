@@ -21,7 +21,7 @@ from accounting.claims.bound import Bound
 from accounting.papers.arguments import WIDTH_BITS, ceiling
 from accounting.release.curve import PrivacyCurve
 from accounting.replays.csb import least_threshold
-from accounting.replays.row import Row, Verdict
+from accounting.replays.row import Judgement, LaterRow
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -38,10 +38,10 @@ _ARMS: Final = 10
 _HORIZON: Final = 10**6
 _GAPS: Final = tuple(Fraction(place, 2 * (_ARMS - 1)) for place in range(_ARMS))
 
-_of_cz = partial(Verdict, paper="CZ")
+_of_cz = partial(Judgement, paper="CZ")
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of these statements, not yet computed."""
     yield from _laws(quick=quick)
     yield from _lemmas(quick=quick)
@@ -53,7 +53,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         yield partial(_lower, "Theorem 6", epsilon, Fraction(1, 10))
 
 
-def _laws(*, quick: bool) -> Iterator[Row]:
+def _laws(*, quick: bool) -> Iterator[LaterRow]:
     chances = (_RARE,) if quick else (_TENTH, _RARE)
     for chance in chances:
         for scale in ("8",) if quick else ("8", "1/2", "1000"):
@@ -67,7 +67,7 @@ def _laws(*, quick: bool) -> Iterator[Row]:
         yield partial(_skellam_moment, Fraction(variance))
 
 
-def _lemmas(*, quick: bool) -> Iterator[Row]:
+def _lemmas(*, quick: bool) -> Iterator[LaterRow]:
     epsilons = (Fraction(1, 2),) if quick else (Fraction(1, 10), Fraction(1, 2), Fraction(1))
     for epsilon in epsilons:
         yield partial(_laplace_moment, epsilon)
@@ -93,7 +93,7 @@ def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 
 
-def _laplace_tail(scale: Fraction, chance: Fraction) -> Verdict:
+def _laplace_tail(scale: Fraction, chance: Fraction) -> Judgement:
     # 2 e^(-m/s)/(e^(1/s) + 1) <= p, solved for m.
     printed = ceiling(
         lambda: ball(scale) * (2 / (ball(chance) * (ball(1 / scale).exp() + 1))).log()
@@ -108,7 +108,7 @@ def _laplace_tail(scale: Fraction, chance: Fraction) -> Verdict:
     )
 
 
-def _gaussian_tail(squared: Fraction, t: int) -> Verdict:
+def _gaussian_tail(squared: Fraction, t: int) -> Judgement:
     return _of_cz(
         statement="Fact 3, its tail",
         parameters=f"Delta^2/epsilon^2 = {squared}, t = {t}",
@@ -119,7 +119,7 @@ def _gaussian_tail(squared: Fraction, t: int) -> Verdict:
     )
 
 
-def _gaussian_rho(squared: Fraction) -> Verdict:
+def _gaussian_rho(squared: Fraction) -> Judgement:
     return _of_cz(
         statement="Fact 3, its privacy",
         parameters=f"Delta^2/epsilon^2 = {squared}, Delta = 1",
@@ -130,7 +130,7 @@ def _gaussian_rho(squared: Fraction) -> Verdict:
     )
 
 
-def _skellam_moment(variance: Fraction) -> Verdict:
+def _skellam_moment(variance: Fraction) -> Judgement:
     # K(a)/a^2 = variance (cosh a - 1)/a^2 rises with a: the largest a decides.
     return _of_cz(
         statement="Proposition 1, its moments",
@@ -142,7 +142,7 @@ def _skellam_moment(variance: Fraction) -> Verdict:
     )
 
 
-def _skellam_tail(variance: Fraction, chance: Fraction) -> Verdict:
+def _skellam_tail(variance: Fraction, chance: Fraction) -> Judgement:
     limit = narrow(
         lambda: (
             2 * (ball(variance) * ball(2 / chance).log()).sqrt()
@@ -160,7 +160,7 @@ def _skellam_tail(variance: Fraction, chance: Fraction) -> Verdict:
     )
 
 
-def _laplace_moment(epsilon: Fraction) -> Verdict:
+def _laplace_moment(epsilon: Fraction) -> Judgement:
     # Of a symmetric law that can be divided K(a)/a^2 rises with a, so the largest a decides.
     def most() -> arb:
         beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
@@ -176,7 +176,7 @@ def _laplace_moment(epsilon: Fraction) -> Verdict:
     )
 
 
-def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Verdict:
+def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Judgement:
     def limit() -> arb:
         log, c = ball(2 / chance).log(), ball(_C / epsilon)
         wide, far = c * (2 * users * log).sqrt(), 2 * c * log
@@ -195,7 +195,7 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Verdict:
 # -- Lemmas 1 and 2 ---------------------------------------------------------------------------
 
 
-def _assumption(epsilon: Fraction, chance: Fraction) -> Verdict:
+def _assumption(epsilon: Fraction, chance: Fraction) -> Judgement:
     log = partial(lambda p: ball(2 / p).log(), chance)
     limit = narrow(lambda: ((2 * log()).sqrt() + log()) / ball(epsilon), WIDTH_BITS)
     return _of_cz(
@@ -208,7 +208,7 @@ def _assumption(epsilon: Fraction, chance: Fraction) -> Verdict:
     )
 
 
-def _intervals() -> Verdict:
+def _intervals() -> Judgement:
     # Of batch b: p/(2 b^2) for the rewards, p/b^2 for the noise, over all arms.
     return _of_cz(
         statement="Lemma 2, all intervals",
@@ -224,7 +224,7 @@ def _intervals() -> Verdict:
     )
 
 
-def _pulls(last: int) -> Verdict:
+def _pulls(last: int) -> Judgement:
     length = 1 << last
     return _of_cz(
         statement="Lemma 2, pulls of an arm",
@@ -239,7 +239,7 @@ def _pulls(last: int) -> Verdict:
 # -- regret -----------------------------------------------------------------------------------
 
 
-def _regret(statement: str, epsilon: Fraction) -> Verdict:
+def _regret(statement: str, epsilon: Fraction) -> Judgement:
     # sigma^2 of the noise of Algorithm 3, and m as many users as it has noise bits.
     m = papers.tkms_bits(1, epsilon, _RARE).trials
     squared = Fraction(m, 4)
@@ -255,7 +255,7 @@ def _regret(statement: str, epsilon: Fraction) -> Verdict:
     pulls = [_pulled(m if statement == "Theorem 3.1" else None, squared, gap) for gap in _GAPS]
     lost = sum((gap * count for gap, count in zip(_GAPS, pulls, strict=True)), Fraction(0))
     trivial = max(_GAPS) * _HORIZON
-    return Verdict(
+    return Judgement(
         paper="TKMS",
         statement=f"{statement}, its regret for any gaps",
         parameters=f"k = {_ARMS}, T = {_HORIZON}, epsilon = {epsilon}, delta = {_RARE}, means "
@@ -304,10 +304,10 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     return narrow(divergence, WIDTH_BITS)
 
 
-def _lower(statement: str, epsilon: Fraction, gap: Fraction) -> Verdict:
+def _lower(statement: str, epsilon: Fraction, gap: Fraction) -> Judgement:
     # Regret/ln T >= (number of others) Delta/information: 128 epsilon^2 gap^2 is what is printed.
     scaled = "Delta/B_inf" if statement == "Theorem 5" else "Delta/(B_1 K)"
-    return Verdict(
+    return Judgement(
         paper="CSB",
         statement=f"{statement}, its lower bound",
         parameters=f"epsilon = {epsilon}, {scaled} = {gap}",

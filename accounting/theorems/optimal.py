@@ -138,9 +138,7 @@ def _probability(found: Enclosure) -> Enclosure:
 
 
 def _checked(claim: Pure | Approx, rounds: int) -> tuple[Fraction, Fraction, int]:
-    k = integer("rounds", rounds, at_least=1)
-    if k > _MOST_ROUNDS:
-        raise InvalidParameter("rounds", rounds, f"must be at most {_MOST_ROUNDS}")
+    k = integer("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS)
     return *epsilon_delta(claim), k
 
 

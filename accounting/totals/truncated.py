@@ -27,7 +27,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, make_integers
 
 __all__ = ["Truncated"]
 
@@ -73,8 +73,7 @@ class Truncated(Guarantee):
         for source, _ in self.total.parts:
             if not isinstance(source, (PoissonSampled, PoissonReplaced, GroupSampled)):
                 raise InvalidParameter("total", source, "must be of Poisson samples: they are cut")
-        for name in ("examples", "most"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        make_integers(self, "examples", "most")
 
     @property
     def scope(self) -> Scope:

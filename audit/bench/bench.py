@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
@@ -32,11 +32,11 @@ from audit.errors import TargetFailed
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.target import Catalogued
-from dpcore.command.workers import checked_jobs
+from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "Done", "Result", "Row", "bench", "first_runs"]
+__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "BenchRow", "Done", "Result", "bench", "first_runs"]
 
 TRIES: Final = (1, 2, 4)
 r"""The runs of each try of an entry, in units of N."""
@@ -77,7 +77,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BenchRow:
     r"""An entry and its twin."""
 
     entry: Entry
@@ -99,7 +99,7 @@ class Row:
 class Bench:
     r"""A run over the catalogue, in the order of its numbers."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
     alpha: Fraction
     seed: int
 
@@ -173,12 +173,12 @@ def bench(
         for role in _ROLES
     ]
     found: dict[tuple[str, _Role], Result] = {}
-    for name, role, result in _carried_out(tasks, jobs):
+    for name, role, result in in_processes(_Task.run, [(task,) for task in tasks], jobs):
         found[name, role] = result
         if done is not None:
             done(len(found))
     rows = (
-        Row(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
+        BenchRow(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
         for entry in ordered
     )
     return Bench(rows=tuple(rows), alpha=exact, seed=seed)
@@ -198,16 +198,6 @@ def first_runs(entry: Entry) -> int:
     20000
     """
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
-
-
-def _carried_out(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[str, _Role, Result]]:
-    if jobs == 1:
-        yield from (task.run() for task in tasks)
-        return
-    from joblib import Parallel, delayed
-
-    workers = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from workers(delayed(task.run)() for task in tasks)
 
 
 def _nothing_said(report: AuditReport) -> str | None:

@@ -29,7 +29,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Final
 
-from audit.bench.bench import LEAST_CHANCE, Bench, Result, Row
+from audit.bench.bench import LEAST_CHANCE, Bench, BenchRow, Result
 from audit.catalogue import Entry, Layer
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
@@ -81,7 +81,7 @@ def bench_text(bench: Bench, versions: dict[str, str], left_out: Sequence[Entry]
     return json_text(document)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: BenchRow) -> dict[str, Any]:
     return {
         "number": row.entry.number,
         "name": row.entry.name,
@@ -116,7 +116,7 @@ def bench_lines(bench: Bench, left_out: Sequence[Entry] = ()) -> list[str]:
     return lines
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: BenchRow) -> tuple[str, ...]:
     broken, twin = row.broken, row.twin
     runs = "" if row.entry.layer is Layer.EXACT else f"{broken.runs:,}"
     # A bound from a curve is at the delta of one of its points, and says nothing beside "true".

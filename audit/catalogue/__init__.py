@@ -30,9 +30,9 @@ from audit.catalogue import (
     shares,
     sparse_vector,
 )
-from audit.catalogue.entry import Entry, Layer, Run, Subject, Twin
+from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
 
-__all__ = ["ENTRIES", "Entry", "Layer", "Run", "Subject", "Twin", "find"]
+__all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
 
 _MODULES: Final = (
     scale, sensitivity, bounds, noise_shape, gaussian, floating_point, randomness, rare, selection,

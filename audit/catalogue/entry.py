@@ -15,9 +15,9 @@ from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["Entry", "Layer", "Run", "Subject", "Twin", "laplace", "seeded"]
+__all__ = ["Entry", "Layer", "Runnable", "Subject", "Twin", "laplace", "seeded"]
 
-Run: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
+Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
 r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one a run."""
 
 _SEEDS: Final = 1 << 63
@@ -46,7 +46,7 @@ class Subject:
     """
 
     name: str
-    run: Run
+    run: Runnable
     pair: tuple[Any, Any] = (0, 1)
     epsilon: Fraction = Fraction(1)
     delta: Fraction = Fraction(0)

@@ -9,7 +9,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import Exact, rational, write_rational
+from dpcore.numbers.parameter import Exact, rational, rational_in, write_rational
 from dpcore.spec import pairs_of, read_keys
 
 __all__ = ["ACCEPTED", "Claim", "shown"]
@@ -35,15 +35,13 @@ class Claim:
     relation: Relation | str = Relation.REPLACE
 
     def __post_init__(self) -> None:
-        epsilon, delta = rational("epsilon", self.epsilon), rational("delta", self.delta)
+        epsilon = rational("epsilon", self.epsilon)
         if epsilon < 0:
             raise InvalidParameter("epsilon", self.epsilon, "must be >= 0")
         if epsilon > _MOST_EPSILON:
             raise InvalidParameter("epsilon", self.epsilon, "must be <= 1e300")
-        if not 0 <= delta < 1:
-            raise InvalidParameter("delta", self.delta, "must be in [0, 1)")
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "delta", rational_in("delta", self.delta, "[0, 1)"))
         try:
             object.__setattr__(self, "relation", Relation(self.relation))
         except ValueError:

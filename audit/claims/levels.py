@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_up
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, rational, rational_in
 from dpcore.numbers.rounding import down, up
 
 __all__ = ["evidence", "level", "level_upper", "shown_p_value"]
@@ -19,10 +18,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
     >>> level("alpha", "0.05")
     Fraction(1, 20)
     """
-    exact = rational(name, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(name, value, f"must be in (0, 1), such as {example}")
-    return exact
+    return rational_in(name, value, "(0, 1)", f"such as {example}")
 
 
 def level_upper(alpha: RationalLike) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["INTERRUPTED", "VERDICTS", "Layer", "Shown", "Verdict"]
+__all__ = ["INTERRUPTED", "VERDICTS", "LayerRun", "Shown", "VerdictWord"]
 
 
-Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
+VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
 
 class Shown(NamedTuple):
@@ -19,7 +19,7 @@ class Shown(NamedTuple):
     exit_code: int
 
 
-VERDICTS: Final[dict[Verdict | None, Shown]] = {
+VERDICTS: Final[dict[VerdictWord | None, Shown]] = {
     "refuted": Shown("REFUTED", "bold red", 1),
     "not_refuted": Shown("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
     "proven": Shown("PROVEN", "bold green", 0),
@@ -32,7 +32,7 @@ r"""Why no more runs were drawn, after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class LayerRun:
     r"""One layer that ran: its method, and what its result proves under which assumption."""
 
     layer: Literal["exact", "fit", "replay", "sample"]

@@ -6,7 +6,6 @@ that has a sub-command's name is written with its path, ``./fit.py:fit``).
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import typer
@@ -21,7 +20,7 @@ from audit.cli.fit import fit
 from audit.cli.replay import replay_command
 from audit.cli.run import run
 from dpcore.command.options import AsJson
-from dpcore.command.terminal import say
+from dpcore.command.terminal import say, show
 
 __all__ = ["commands"]
 
@@ -98,7 +97,7 @@ def catalogue(
             }
             for entry in ENTRIES
         ]
-        print(json.dumps({"schema": "dpcore-catalogue/1", "entries": rows}, indent=2, default=str))
+        show({"schema": "dpcore-catalogue/1", "entries": rows})
         return
     from audit.report.render import catalogue_table
 

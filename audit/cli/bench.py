@@ -3,12 +3,10 @@ r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
@@ -22,33 +20,19 @@ _QUICK: Final = 5000
 
 
 def bench_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Entries of dpcore audit catalogue. (default: all)"),
-    ] = None,
+    names: list[str] | None = argument(
+        "NAME", "Entries of dpcore audit catalogue. (default: all)", default=None
+    ),
     *,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", metavar="", help="Only entries that 5,000 runs refute: takes seconds."
-        ),
-    ] = False,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", help="How many processes; -1: one per core.")
-    ] = 2,
-    alpha: Annotated[
-        str,
-        typer.Option(
-            metavar="P", help="The chance of a false alarm, for each entry and each twin."
-        ),
-    ] = "0.05",
-    seed: Annotated[
-        str, typer.Option(metavar="N", help="Seed: the same seed gives the same runs.")
-    ] = "1",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON to a file."),
-    ] = None,
+    quick: bool = option(
+        "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
+    ),
+    jobs: int = option("N", "How many processes; -1: one per core.", default=2),
+    alpha: str = option(
+        "P", "The chance of a false alarm, for each entry and each twin.", default="0.05"
+    ),
+    seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
+    output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
 ) -> None:
     r"""Test the auditor: it must catch every broken mechanism and refute no correct twin.

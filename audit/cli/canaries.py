@@ -5,12 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.terminal import page, say
 
@@ -19,53 +16,36 @@ __all__ = ["canaries_command"]
 
 @patiently
 def canaries_command(
-    scores: Annotated[
-        str,
-        typer.Argument(
-            metavar="SCORES",
-            help="A CSV file with the columns score and included (1 or 0), one canary a line; an "
-            ".npz file of numpy with arrays of these names; - is standard input (CSV).",
-        ),
-    ],
+    scores: str = argument(
+        "SCORES",
+        "A CSV file with the columns score and included (1 or 0), one canary a line; an .npz "
+        "file of numpy with arrays of these names; - is standard input (CSV).",
+    ),
     *,
-    claim: Annotated[
-        str,
-        typer.Option(
-            metavar="CLAIM",
-            help="epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
-        ),
-    ],
-    relation: Annotated[
-        str,
-        typer.Option(
-            metavar="WORD",
-            help="What happened to a canary that was not included: left out (add-remove), or "
-            "replaced by something fixed (replace).",
-        ),
-    ] = "add-remove",
-    guesses: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="How many canaries to guess; fix it before you see scores and coins together. "
-            "(default: a sixteenth of them, more where the claim needs it)",
-        ),
-    ] = None,
-    guess: Annotated[
-        str,
-        typer.Option(
-            metavar="WORD",
-            help="Guess the highest scores as included, the lowest as excluded, or half of each "
-            "(both).",
-        ),
-    ] = "both",
-    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
-    seed: Annotated[
-        str, typer.Option(metavar="N", help="The seed that puts equal scores in order.")
-    ] = "0",
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
-    ] = None,
+    claim: str = option(
+        "CLAIM",
+        "epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
+        default=...,
+    ),
+    relation: str = option(
+        "WORD",
+        "What happened to a canary that was not included: left out (add-remove), or replaced "
+        "by something fixed (replace).",
+        default="add-remove",
+    ),
+    guesses: str | None = option(
+        "N",
+        "How many canaries to guess; fix it before you see scores and coins together. "
+        "(default: a sixteenth of them, more where the claim needs it)",
+    ),
+    guess: str = option(
+        "WORD",
+        "Guess the highest scores as included, the lowest as excluded, or half of each (both).",
+        default="both",
+    ),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    seed: str = option("N", "The seed that puts equal scores in order.", default="0"),
+    html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,
 ) -> None:
     r"""Audit one training run by its canaries: does it keep the claim?

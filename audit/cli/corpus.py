@@ -3,12 +3,10 @@ r"""``dpcore audit corpus``: real failures of published packages, installed and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, command_group, named, read_jobs
+from dpcore.command.options import AsJson, argument, command_group, named, option, read_jobs
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
@@ -35,9 +33,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
 
 @corpus.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="An entry of dpcore audit corpus list.")
-    ],
+    name: str = argument("NAME", "An entry of dpcore audit corpus list."),
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -51,39 +47,21 @@ def show(
 
 @corpus.command()
 def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Entries of dpcore audit corpus list."),
-    ] = None,
+    names: list[str] | None = argument(
+        "NAME", "Entries of dpcore audit corpus list.", default=None
+    ),
     *,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar="", help="Run every entry: downloads gigabytes.")
-    ] = False,
-    jobs: Annotated[
-        str, typer.Option("-j", "--jobs", metavar="N", help="How many processes; -1: one per core.")
-    ] = "1",
-    keep: Annotated[
-        bool,
-        typer.Option(
-            "--keep", metavar="", help="Keep the environments: the next run needs no network."
-        ),
-    ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where environments are made. (default: your cache folder)"
-        ),
-    ] = None,
-    alpha: Annotated[
-        str, typer.Option(metavar="P", help="The chance of a false alarm, of each audit.")
-    ] = "0.001",
-    seed: Annotated[
-        str, typer.Option(metavar="N", help="Seed: the same seed gives the same coins.")
-    ] = "1",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON to a file."),
-    ] = None,
+    everything: bool = option("", "Run every entry: downloads gigabytes.", "--all", default=False),
+    jobs: str = option("N", "How many processes; -1: one per core.", "-j", "--jobs", default="1"),
+    keep: bool = option(
+        "", "Keep the environments: the next run needs no network.", "--keep", default=False
+    ),
+    cache: Path | None = option(
+        "FOLDER", "Where environments are made. (default: your cache folder)"
+    ),
+    alpha: str = option("P", "The chance of a false alarm, of each audit.", default="0.001"),
+    seed: str = option("N", "Seed: the same seed gives the same coins.", default="1"),
+    output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
 ) -> None:
     r"""Install the pinned packages and audit them: failures must be refuted, twins must not.

@@ -2,12 +2,8 @@ r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.patience import endlessly
 from dpcore.command.terminal import page
 
@@ -16,56 +12,33 @@ __all__ = ["dpsgd_command"]
 
 @endlessly
 def dpsgd_command(
-    step: Annotated[
-        str,
-        typer.Argument(
-            metavar="STEP",
-            help="module:Class or file.py:Class with two methods: sample(rng) returns the records "
-            "of the next batch, update(gradients, rng) the released vector, from per-example "
-            "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
-            "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
-        ),
-    ],
+    step: str = argument(
+        "STEP",
+        "module:Class or file.py:Class with two methods: sample(rng) returns the records of "
+        "the next batch, update(gradients, rng) the released vector, from per-example "
+        "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
+        "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
+    ),
     *,
-    records: Annotated[str, typer.Option(metavar="N", help="How many records the data has.")],
-    rate: Annotated[
-        str, typer.Option(metavar="Q", help="The stated chance that a record enters a batch.")
-    ],
-    noise_multiplier: Annotated[
-        str,
-        typer.Option(
-            metavar="SIGMA",
-            help="The stated standard deviation of the noise, over the clipping norm.",
-        ),
-    ],
-    clip: Annotated[
-        str,
-        typer.Option(
-            metavar="C", help="The stated clipping norm: the largest l2 norm of a gradient."
-        ),
-    ],
-    sampling: Annotated[
-        str,
-        typer.Option(
-            metavar="WORD", help="poisson: a coin for each record; fixed: exactly rate x records."
-        ),
-    ] = "poisson",
-    dimension: Annotated[
-        str, typer.Option(metavar="D", help="How many coordinates a gradient has.")
-    ] = "500",
-    batches: Annotated[str, typer.Option(metavar="N", help="How many batches to draw.")] = "400",
-    draws: Annotated[
-        str,
-        typer.Option("-n", "--draws", metavar="N", help="How many coordinates of noise to test."),
-    ] = "20000",
-    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
-    seed: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Repeat an audit exactly: the seed that its report shows."),
-    ] = None,
-    timeout: Annotated[
-        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
-    ] = "60",
+    records: str = option("N", "How many records the data has.", default=...),
+    rate: str = option("Q", "The stated chance that a record enters a batch.", default=...),
+    noise_multiplier: str = option(
+        "SIGMA", "The stated standard deviation of the noise, over the clipping norm.", default=...
+    ),
+    clip: str = option(
+        "C", "The stated clipping norm: the largest l2 norm of a gradient.", default=...
+    ),
+    sampling: str = option(
+        "WORD", "poisson: a coin for each record; fixed: exactly rate x records.", default="poisson"
+    ),
+    dimension: str = option("D", "How many coordinates a gradient has.", default="500"),
+    batches: str = option("N", "How many batches to draw.", default="400"),
+    draws: str = option(
+        "N", "How many coordinates of noise to test.", "-n", "--draws", default="20000"
+    ),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    seed: str | None = option("N", "Repeat an audit exactly: the seed that its report shows."),
+    timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
 ) -> None:
     r"""Audit a training step: does it sample, clip, add noise and divide as stated?

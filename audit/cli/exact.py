@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, rational_in
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -31,48 +29,28 @@ _ORDERS: Final = ("2", "inf")
 
 
 def exact(
-    p: Annotated[
-        str,
-        typer.Argument(
-            metavar="P",
-            help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
-            "coordinates: @0,1,0), or a file of probabilities: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with the columns '
-            "output,probability.",
-        ),
-    ],
-    q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],
+    p: str = argument(
+        "P",
+        "A noise moved by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
+        '@0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
+        '"1/4"}, or CSV with the columns output,probability.',
+    ),
+    q: str = argument("Q", "The other law, in the same form."),
     *,
-    claim: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLAIM",
-            help="What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a "
-            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
-        ),
-    ] = None,
-    epsilon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="E", help="Compute delta at this epsilon; repeatable."),
-    ] = None,
-    delta: Annotated[
-        list[str] | None,
-        typer.Option(metavar="D", help="Compute epsilon at this delta; repeatable."),
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A", help="Compute the Renyi divergence of this order > 1, or inf."),
-    ] = None,
-    normalise: Annotated[
-        bool,
-        typer.Option(
-            "--normalise", metavar="", help="Divide the probabilities of a file by their exact sum."
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw delta over epsilon to a file: .svg, .png or .pdf."),
-    ] = None,
+    claim: str | None = option(
+        "CLAIM",
+        "What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a claimed "
+        "curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
+    ),
+    epsilon: list[str] | None = option("E", "Compute delta at this epsilon; repeatable."),
+    delta: list[str] | None = option("D", "Compute epsilon at this delta; repeatable."),
+    order: list[str] | None = option(
+        "A", "Compute the Renyi divergence of this order > 1, or inf."
+    ),
+    normalise: bool = option(
+        "", "Divide the probabilities of a file by their exact sum.", "--normalise", default=False
+    ),
+    plot: Path | None = option("FILE", "Draw delta over epsilon to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the privacy loss between two known output laws P and Q, by proof.
@@ -194,10 +172,7 @@ def _epsilon(text: str) -> Fraction:
 
 
 def _delta(text: str) -> Fraction:
-    exact = rational("--delta", text)
-    if not 0 <= exact < 1:
-        raise InvalidParameter("--delta", text, "must be in [0, 1)")
-    return exact
+    return rational_in("--delta", text, "[0, 1)")
 
 
 def _order(text: str) -> Order:

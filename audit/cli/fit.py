@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -18,39 +18,23 @@ __all__ = ["fit"]
 
 
 def fit(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise "
-            "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
-        ),
-    ],
+    target: str = argument(
+        "TARGET",
+        "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise such as "
+        "discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+    ),
     *,
-    law: Annotated[
-        str, typer.Option(metavar="NOISE", help="The claimed law, e.g. discrete-laplace:scale=1.")
-    ],
-    runs: Annotated[
-        str | None, typer.Option("-n", "--runs", metavar="N", help="How many draws. (default: 1e5)")
-    ] = None,
-    sequential: Annotated[
-        bool,
-        typer.Option("--sequential", metavar="", help="Stop as soon as there is enough evidence."),
-    ] = False,
-    max_runs: Annotated[
-        str | None,
-        typer.Option(
-            "--max-n", metavar="N", help="The most draws with --sequential. (default: 1e6)"
-        ),
-    ] = None,
-    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
-    seed: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Repeat a test exactly: the seed that its report shows."),
-    ] = None,
-    timeout: Annotated[
-        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
-    ] = "60",
+    law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
+    runs: str | None = option("N", "How many draws. (default: 1e5)", "-n", "--runs"),
+    sequential: bool = option(
+        "", "Stop as soon as there is enough evidence.", "--sequential", default=False
+    ),
+    max_runs: str | None = option(
+        "N", "The most draws with --sequential. (default: 1e6)", "--max-n"
+    ),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
+    timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
 ) -> None:
     r"""Test a sampler: does TARGET draw from the law?

@@ -16,7 +16,7 @@ from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.options import named
 from dpcore.command.options import read_jobs as processes
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.numbers.parameter import rational, whole_number
+from dpcore.numbers.parameter import rational, rational_in, whole_number
 
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
@@ -139,12 +139,8 @@ def read_resolution(text: str | None) -> Fraction | None:
     >>> read_resolution("1e-3")
     Fraction(1, 1000)
     """
-    if text is None:
-        return None
-    wanted = rational("--resolution", text)
-    if not 0 < wanted <= 1:
-        raise InvalidParameter("--resolution", text, "must be a probability in (0, 1]")
-    return wanted
+    why = "it is a probability"
+    return None if text is None else rational_in("--resolution", text, "(0, 1]", why)
 
 
 def read_layers(

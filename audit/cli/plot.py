@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from audit.exact.divergence import Law
+from audit.exact.divergence import AnyLaw
 from audit.exact.points import Point, delta_point, epsilon_point
 from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -26,7 +26,7 @@ _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 
 
-def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
+def curve_points(p: AnyLaw, q: AnyLaw) -> tuple[Point, ...]:
     r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9.
 
     >>> points = curve_points({"a": "3/4", "b": "1/4"}, {"a": "1/4", "b": "3/4"})
@@ -37,7 +37,7 @@ def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
 
-def _end(p: Law, q: Law) -> Fraction:
+def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
     # A round number near it: epsilons of a picture have few digits. Nothing rests on it.
     for delta in (Fraction(), _LEAST_DELTA):
         try:

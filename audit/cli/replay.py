@@ -2,12 +2,8 @@ r"""``dpcore audit replay``: one tape for both datasets, and every draw at its e
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.terminal import page
 from dpcore.numbers.parameter import whole_number
 
@@ -15,62 +11,32 @@ __all__ = ["replay_command"]
 
 
 def replay_command(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:callable, file.py:callable, a noise, a protocol, or a name that dpcore "
-            "audit catalogue lists.",
-        ),
-    ],
+    target: str = argument(
+        "TARGET",
+        "module:callable, file.py:callable, a noise, a protocol, or a name that dpcore audit "
+        "catalogue lists.",
+    ),
     *,
-    pair: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two neighbouring datasets, as JSON."),
-    ] = None,
-    sensitivity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="D",
-            help="State that output = query + noise, and a person changes the query by at most D.",
-        ),
-    ] = None,
-    norm: Annotated[
-        str, typer.Option(metavar="WORD", help="The norm of --sensitivity: l1, l2 or linf.")
-    ] = "l1",
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", metavar="", help="State that draws and output shape do not depend on data."
-        ),
-    ] = False,
-    tapes: Annotated[
-        str,
-        typer.Option(
-            metavar="N",
-            help="How many tapes (recorded random draws), each replayed on both datasets.",
-        ),
-    ] = "32",
-    changes: Annotated[
-        str,
-        typer.Option(metavar="N", help="The most tapes on which one draw is set to an extreme."),
-    ] = "500",
-    seed: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Repeat a replay exactly: the seed that its report shows."),
-    ] = None,
-    timeout: Annotated[
-        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
-    ] = "60",
-    deadline: Annotated[
-        str | None, typer.Option(metavar="SECONDS", help="Start no new tape after this time.")
-    ] = None,
-    allow_constant: Annotated[
-        bool,
-        typer.Option(
-            "--allow-constant", metavar="", help="Accept a target that draws nothing, on purpose."
-        ),
-    ] = False,
+    pair: tuple[str, str] | None = option("A B", "Two neighbouring datasets, as JSON."),
+    sensitivity: str | None = option(
+        "D", "State that output = query + noise, and a person changes the query by at most D."
+    ),
+    norm: str = option("WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1"),
+    strict: bool = option(
+        "", "State that draws and output shape do not depend on data.", "--strict", default=False
+    ),
+    tapes: str = option(
+        "N", "How many tapes (recorded random draws), each replayed on both datasets.", default="32"
+    ),
+    changes: str = option(
+        "N", "The most tapes on which one draw is set to an extreme.", default="500"
+    ),
+    seed: str | None = option("N", "Repeat a replay exactly: the seed that its report shows."),
+    timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
+    deadline: str | None = option("SECONDS", "Start no new tape after this time."),
+    allow_constant: bool = option(
+        "", "Accept a target that draws nothing, on purpose.", "--allow-constant", default=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Replay TARGET on both datasets with the same random draws, and with draws at their extremes.

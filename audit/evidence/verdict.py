@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claims.claim import Claim
-from audit.claims.verdicts import Layer, Verdict
+from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.anytime import EProcess
 from audit.evidence.coverage import Coverage
 from audit.evidence.event import Tally, Witness
@@ -37,14 +37,14 @@ __all__ = [
     "weigh_process",
 ]
 
-FIXED: Final = Layer(
+FIXED: Final = LayerRun(
     layer="sample",
     method="prequential guessing game",
     proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
 )
 r"""The sample layer, one test of a number of runs fixed beforehand."""
 
-ANYTIME: Final = Layer(
+ANYTIME: Final = LayerRun(
     layer="sample",
     method="e-process of guesses",
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
@@ -102,10 +102,10 @@ class Weighed:
     ``resolution`` is of the views in which anything was measured, which ``coverage`` says.
     """
 
-    verdict: Verdict
+    verdict: VerdictWord
     epsilon_lower: float
     witness: Witness | None
-    layer: Layer
+    layer: LayerRun
     p_value: float | None = None
     e_value: float | None = None
     resolution: float = math.inf
@@ -166,7 +166,7 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
     )
 
 
-def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> Verdict:
+def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
     r"""What a sample layer may say: where no view measured anything, that it did not.
 
     >>> verdict_of([], refuted=False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from audit.claims.verdicts import Layer
+from audit.claims.verdicts import LayerRun
 from audit.evidence.event import Event, Witness
 from audit.evidence.rule import Trial
 from audit.evidence.verdict import ANYTIME, Outcome
@@ -64,7 +64,7 @@ def excess(outcome: Outcome) -> float:
     return outcome.epsilon_lower - float(outcome.claim.exact[0])
 
 
-def layer_of(alone: Layer, tests: int) -> Layer:
+def layer_of(alone: LayerRun, tests: int) -> LayerRun:
     r"""The layer of one test, or of so many that share their level."""
     if tests == 1:
         return alone

@@ -27,9 +27,9 @@ from audit.exact.direction import Box, between, rows, vectors
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
-__all__ = ["Event", "Law", "Shifted", "epsilon_at", "hockey_stick", "renyi", "worst_event"]
+__all__ = ["AnyLaw", "Event", "Shifted", "epsilon_at", "hockey_stick", "renyi", "worst_event"]
 
 _BITS: Final = 64
 _SHOWN: Final = 12
@@ -52,7 +52,7 @@ class Shifted:
             integer("shift", step)
 
 
-Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
+AnyLaw: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Event:
     q: Enclosure
 
 
-def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
+def hockey_stick(p: AnyLaw, q: AnyLaw, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
 
     Exactly 0 where P/Q never exceeds e^epsilon.
@@ -81,7 +81,7 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
     return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
 
 
-def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
+def epsilon_at(p: AnyLaw, q: AnyLaw, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
     r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0; infinite where it is infinite.
 
     >>> from dpcore import DiscreteLaplace
@@ -91,14 +91,12 @@ def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) ->
     >>> epsilon_at({0: "1/2", 1: "1/2"}, {0: 1}, "1/3")
     Enclosure([inf, inf])
     """
-    allowed = rational("delta", delta)
-    if not 0 <= allowed < 1:
-        raise InvalidParameter("delta", delta, "must be in [0, 1)")
+    allowed = rational_in("delta", delta, "[0, 1)")
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 
 
-def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
+def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""D_a(P || Q) for a rational order a > 1; infinite where P has mass and Q has none.
 
     >>> from dpcore import DiscreteGaussian
@@ -113,7 +111,7 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
     return Enclosure.exactly(0) if curve is None else curve.enclose_renyi(a, bits)
 
 
-def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
+def worst_event(p: AnyLaw, q: AnyLaw, epsilon: RationalLike) -> Event | None:
     r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors.
 
     >>> from dpcore import DiscreteLaplace
@@ -135,7 +133,7 @@ def _level(epsilon: RationalLike) -> Fraction:
     return level
 
 
-def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
+def _compare(p: AnyLaw, q: AnyLaw) -> PrivacyCurve | Box | _Table | None:
     # The curve of two shifts of one noise (None where they are equal), or a table of two pmfs.
     match p, q:
         case Shifted(), Shifted():

@@ -15,7 +15,6 @@ JSON where its name ends in .json, CSV where it ends in .csv, else what its firs
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from audit.exact.divergence import Law, Shifted
-from dpcore.command.input_file import read_text
+from audit.exact.divergence import AnyLaw, Shifted
+from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
@@ -47,7 +46,7 @@ class WrittenLaw:
 
     argument: str
     spelling: str
-    law: Law
+    law: AnyLaw
     divided_by: Fraction = _ONE
 
     @property
@@ -205,16 +204,11 @@ def _part(argument: str, text: str, item: Any) -> str:
 
 def _of_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    reader = csv.reader(content.splitlines(), skipinitialspace=True, strict=True)
-    try:
-        for row in reader:
-            cells = tuple(cell.strip() for cell in row)
-            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) in _HEADINGS):
-                continue
-            if len(cells) != len(_HEADINGS[0]):
-                reason = f"line {reader.line_num} must be output,probability"
-                raise InvalidParameter(argument, text, reason)
-            pairs.append((cells[0], cells[1]))
-    except csv.Error as error:
-        raise InvalidParameter(argument, text, f"line {reader.line_num}: {error}") from None
+    for line, row in rows_of(argument, text, content.splitlines()):
+        cells = tuple(cell.strip() for cell in row)
+        if not pairs and tuple(map(str.lower, cells)) in _HEADINGS:
+            continue
+        if len(cells) != len(_HEADINGS[0]):
+            raise InvalidParameter(argument, text, f"line {line} must be output,probability")
+        pairs.append((cells[0], cells[1]))
     return pairs

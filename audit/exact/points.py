@@ -16,7 +16,15 @@ from typing import Final, Literal, TypeAlias
 
 from audit.claims.claim import Claim
 from audit.exact.direction import NeverWorse
-from audit.exact.divergence import Event, Law, Shifted, epsilon_at, hockey_stick, renyi, worst_event
+from audit.exact.divergence import (
+    AnyLaw,
+    Event,
+    Shifted,
+    epsilon_at,
+    hockey_stick,
+    renyi,
+    worst_event,
+)
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
@@ -66,7 +74,7 @@ class Point:
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
 
 
-def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
+def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
     r"""The smallest delta at ``epsilon``.
 
     >>> delta_point({"a": "3/4", "b": "1/4"}, {"a": "1/4", "b": "3/4"}, Fraction()).worse
@@ -75,14 +83,14 @@ def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
-def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
+def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
     r"""The smallest epsilon at ``delta``.
 
     Raises :class:`PrecisionExhausted` where delta is a value at which epsilon jumps and the law's
     masses are not rational.
     """
 
-    def smallest(one: Law, other: Law) -> Enclosure:
+    def smallest(one: AnyLaw, other: AnyLaw) -> Enclosure:
         try:
             found = epsilon_at(one, other, delta)
         except PrecisionExhausted:
@@ -98,7 +106,7 @@ def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
     return _both("epsilon", delta, p, q, smallest)
 
 
-def renyi_point(p: Law, q: Law, order: Order) -> Point:
+def renyi_point(p: AnyLaw, q: AnyLaw, order: Order) -> Point:
     r"""The Renyi divergence of that order; of order infinity it is epsilon at delta = 0.
 
     >>> renyi_point({0: "1/3", 1: "2/3"}, {0: "1/2", 1: "1/2"}, math.inf).worse.lower_float
@@ -114,9 +122,9 @@ def renyi_point(p: Law, q: Law, order: Order) -> Point:
 def _both(
     quantity: Literal["delta", "epsilon", "renyi"],
     at: Order,
-    p: Law,
-    q: Law,
-    enclose: Callable[[Law, Law], Enclosure],
+    p: AnyLaw,
+    q: AnyLaw,
+    enclose: Callable[[AnyLaw, AnyLaw], Enclosure],
 ) -> Point:
     ways: list[Enclosure | None] = []
     for one, other in ((p, q), (q, p)):
@@ -145,7 +153,7 @@ class Decision:
     event: Event | None = None
 
 
-def decide(p: Law, q: Law, claim: Claim) -> Decision:
+def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     r"""Prove or refute P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta, all S.
 
     Of two pmfs every claim is decided: their delta is rational and exact, or irrational
@@ -162,9 +170,9 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     ('refuted', 'output <= 0')
     """
     epsilon, delta = claim.exact
-    ways: tuple[tuple[Direction, Law, Law], ...] = (("p_against_q", p, q), ("q_against_p", q, p))
+    ways: dict[Direction, tuple[AnyLaw, AnyLaw]] = {"p_against_q": (p, q), "q_against_p": (q, p)}
     reached: dict[Direction, Enclosure] = {}
-    for direction, one, other in ways:
+    for direction, (one, other) in ways.items():
         try:
             reached[direction] = _settled(one, other, epsilon, delta)
         except NeverWorse:
@@ -191,7 +199,7 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     )
 
 
-def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
+def _settled(p: AnyLaw, q: AnyLaw, epsilon: Fraction, delta: Fraction) -> Enclosure:
     # delta(epsilon) of one direction: above the claimed delta, or not, or as narrow as it gets.
     exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
     if exact and (rational := _if_rational(p, q, epsilon)) is not None:
@@ -208,7 +216,7 @@ def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
     return found if one is None or other is None else _settled(one, other, epsilon, delta)
 
 
-def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
+def _if_rational(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Fraction | None:
     # Of pmfs, delta = P(S) - e^epsilon Q(S) with rational masses: itself rational where epsilon or
     # Q(S) is 0, and transcendental else.
     event = worst_event(p, q, epsilon)
@@ -218,7 +226,7 @@ def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
     return in_p - in_q if epsilon == 0 or not in_q else None
 
 
-def _tabulated(law: Law) -> Law | None:
+def _tabulated(law: AnyLaw) -> AnyLaw | None:
     # Binomial noise in one coordinate, by its rational masses.
     match law:
         case Shifted(noise=Binomial() as noise, shift=int(shift)) if noise.trials <= _MOST_TRIALS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audit.claims.claim import Claim
-from audit.claims.verdicts import Layer, Verdict
+from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
 from audit.exact.divergence import Shifted
 from audit.exact.points import Decision, decide
@@ -51,7 +51,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     refuted = next((row for row in decided if not row.kept), None)
     # If nothing is refuted, the row that needs the largest epsilon beyond its claim.
     shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
-    verdict: Verdict = "refuted"
+    verdict: VerdictWord = "refuted"
     if refuted is None:
         whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan)
         verdict = "proven" if whole else "not_refuted"
@@ -136,7 +136,7 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
     )
 
 
-def _layer(target: KnownLaw, plan: Plan, verdict: Verdict) -> Layer:
+def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
     places = [target.places(pair) for pair in plan.pairs]
     if verdict == "refuted":
         proves = "one probability > e^epsilon times the other + delta, both enclosed"
@@ -149,7 +149,7 @@ def _layer(target: KnownLaw, plan: Plan, verdict: Verdict) -> Layer:
         proves = f"for every event, and every pair of integers at distance <= {distance}"
     else:
         proves = "for every event, and every pair that moves no coordinate further than this one"
-    return Layer(
+    return LayerRun(
         layer="exact", method="enclosed hockey-stick divergence", proves=proves + target.about
     )
 

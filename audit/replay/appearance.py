@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from audit.replay.findings import Finding
 from audit.replay.parts import FACETS, shown
-from audit.replay.run import Both, Run
+from audit.replay.run import Both, Execution
 from audit.wording.shorten import cut
 
 __all__ = ["appearances", "failures"]
@@ -54,7 +54,7 @@ def appearances(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
         )
 
 
-def _of(run: Run, facet: str) -> Hashable:
+def _of(run: Execution, facet: str) -> Hashable:
     return run.facets.get(facet)
 
 
@@ -88,7 +88,7 @@ def failures(pairs: Sequence[Both]) -> Iterator[Finding]:
             )
 
 
-def _against(run: Run, other: Run, met: Counter[str]) -> tuple[str, bool]:
+def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, bool]:
     # What sets it apart from the other dataset, and whether that is a fault.
     if run.key == other.key:
         return "", False

@@ -14,7 +14,7 @@ from audit.outputs.identity import identity
 from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
 from audit.replay.parts import Number, difference, named_parts, numbers_in, root
-from audit.replay.run import Both, Run, numbers_of
+from audit.replay.run import Both, Execution, numbers_of
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 
@@ -144,7 +144,7 @@ def unnoised_parts(pairs: Iterable[Both]) -> Iterator[Finding]:
             return
 
 
-def _still(runs: Sequence[Run]) -> dict[str, Any]:
+def _still(runs: Sequence[Execution]) -> dict[str, Any]:
     # What is the same in all runs, by name; the plainest first.
     if len({run.key for run in runs}) == 1:
         return {"the output": runs[0].key}
@@ -169,7 +169,7 @@ def _still(runs: Sequence[Run]) -> dict[str, Any]:
     return found
 
 
-def within_reach(run: Run, others: Sequence[Run]) -> bool:
+def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is one that the dataset of ``others`` may well give, too.
 
     It was given; or it lies between the least and the largest that were given, where all are
@@ -208,7 +208,9 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 # -- where the randomness comes from ---------------------------------------------------------
 
 
-def seeds(constants: Iterable[Seeded], runs: Sequence[Run], again: Run) -> Iterator[Finding]:
+def seeds(
+    constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
+) -> Iterator[Finding]:
     r"""Seeds that are constants, given twice in one run, or come from outside of the tape.
 
     ``again`` is a second run of the first of ``runs``, on the same tape.
@@ -241,7 +243,7 @@ def seeds(constants: Iterable[Seeded], runs: Sequence[Run], again: Run) -> Itera
         )
 
 
-def sources(runs: Sequence[Run]) -> Iterator[Finding]:
+def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
     r"""Generators that are not cryptographic, and generators older than the replay."""
     met: set[str] = set()
     for run in runs:

@@ -34,12 +34,12 @@ from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
 
-__all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
+__all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "ReplayVerdict", "Severity", "plain"]
 __all__ += ["require_norm"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
-Verdict: TypeAlias = Literal[
+ReplayVerdict: TypeAlias = Literal[
     "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
 ]
 
@@ -54,7 +54,7 @@ ASSUMES: Final = (
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
 # How each verdict begins the report, and its exit code.
-_VERDICTS: Final[dict[Verdict, tuple[str, int]]] = {
+_VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
     "refuted": ("REFUTED", 1),
     "found": ("FAULTS FOUND", 1),
     "nothing_found": ("NOTHING FOUND BY REPLAY", 0),
@@ -127,7 +127,7 @@ class ReplayReport:
         object.__setattr__(self, "findings", tuple(ranked))
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ReplayVerdict:
         r"""Refuted by a deterministic counterexample only; never "private"."""
         if any(finding.refutes for finding in self.findings):
             return "refuted"

@@ -29,7 +29,7 @@ from audit.replay.evidence import (
     within_reach,
 )
 from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
-from audit.replay.run import Both, Run, Runner, function_of
+from audit.replay.run import Both, Execution, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.targets.spelling import target_of
 from audit.targets.target import Target
@@ -175,7 +175,7 @@ class _Replayed:
         self.replayable = self.replayable and finding.kind not in {"own-entropy", "elsewhere"}
 
 
-def _unsteady(once: Run, then: Run, world: int) -> Finding:
+def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
     return Finding(
         kind="own-entropy",
         severity="warning",
@@ -220,7 +220,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
 
 def _require_an_output(runner: Runner) -> None:
     # Without any output, or any end, on ordinary tapes, there is nothing to find.
-    failed: list[Run] = []
+    failed: list[Execution] = []
     for number, world in product(range(_LEARNING), (0, 1)):
         failed.append(runner.on(world, number))
         if failed[-1].error is None:
@@ -245,7 +245,7 @@ def _constants(runner: Runner) -> frozenset[Seeded]:
     return frozenset(found)
 
 
-def _repeats(replayed: _Replayed, runner: Runner, first: list[Run], times: int) -> bool:
+def _repeats(replayed: _Replayed, runner: Runner, first: list[Execution], times: int) -> bool:
     for world in (0, 1):
         for _ in range(times):
             run = runner.on(world, 0)

@@ -19,13 +19,13 @@ from audit.replay.session import Session
 from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["Both", "Run", "Runner", "function_of", "numbers_of"]
+__all__ = ["Both", "Execution", "Runner", "function_of", "numbers_of"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Execution:
     r"""The result of one dataset on one tape: an output, or an error.
 
     ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape;
@@ -60,8 +60,8 @@ class Run:
 class Both:
     r"""The runs of both datasets on one tape."""
 
-    a: Run
-    b: Run
+    a: Execution
+    b: Execution
 
     @property
     def failed(self) -> bool:
@@ -89,7 +89,7 @@ class Runner:
     first: int
     runs: int = 0
 
-    def on(self, world: int, number: int, changes: Changes | None = None) -> Run:
+    def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
         r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
         return self.run(world, Tape(self.first + number, changes))
 
@@ -97,7 +97,7 @@ class Runner:
         r"""The runs of both datasets on one tape."""
         return Both(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
-    def run(self, world: int, tape: Tape) -> Run:
+    def run(self, world: int, tape: Tape) -> Execution:
         r"""The run of a dataset (0 is A) on a tape that was not played yet."""
         self.runs += 1
         dataset = copy.deepcopy(self.pair[world])
@@ -111,7 +111,7 @@ class Runner:
         try:
             output = self.session.play(tape, call)
             self.watchdog.stop()
-            found = Run(
+            found = Execution(
                 output=output,
                 key=identity(output),
                 kind=kind(output),
@@ -124,7 +124,9 @@ class Runner:
             hangs = isinstance(error, TimeUp)
             name = "hangs" if hangs else f"raises {type(error).__name__}"
             said = "" if hangs else _ADDRESS.sub("", str(error))
-            found = Run(output=name, key=("failed", name, said), kind=name, tape=tape, error=failed)
+            found = Execution(
+                output=name, key=("failed", name, said), kind=name, tape=tape, error=failed
+            )
         return found
 
 
@@ -165,7 +167,7 @@ def _given(target: Scalar | Vectorised, session: Session) -> Any:
     return session.given_ours() if target.ours else session.given()
 
 
-def numbers_of(run: Run) -> tuple[Number, ...] | None:
+def numbers_of(run: Execution) -> tuple[Number, ...] | None:
     r"""The numbers of an output in order; None where it holds anything else."""
     found = None if run.error is not None else numbers_in(run.output)
     return None if found is None or found.else_ else found.values

@@ -8,7 +8,7 @@ from fractions import Fraction
 from html import escape
 from typing import Final
 
-from audit.claims.verdicts import Verdict
+from audit.claims.verdicts import VerdictWord
 from audit.evidence.event import Witness
 from audit.report.markup import (
     copied,
@@ -33,7 +33,7 @@ _EVENT: Final = 1_500
 
 def card(
     target: str,
-    verdict: Verdict | None,
+    verdict: VerdictWord | None,
     told: Told,
     warnings: Sequence[str],
     witness: Witness | None = None,
@@ -58,7 +58,7 @@ def card(
     return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{page}"></iframe>'
 
 
-def counted(witness: Witness, verdict: Verdict | None) -> str:
+def counted(witness: Witness, verdict: VerdictWord | None) -> str:
     r"""The counts of a witness as a table, and what they mean.
 
     >>> witness = Witness(

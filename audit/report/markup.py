@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import Verdict
+from audit.claims.verdicts import VerdictWord
 from audit.wording.shorten import shortened
 
 __all__ = [
@@ -47,7 +47,7 @@ _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-_LOOKS: Final[dict[Verdict | None, tuple[str, str]]] = {
+_LOOKS: Final[dict[VerdictWord | None, tuple[str, str]]] = {
     "refuted": ("refuted", "✗"),
     "not_refuted": ("open", "○"),
     "proven": ("proven", "✓"),
@@ -69,7 +69,7 @@ def document(title: str, body: str) -> str:
     )
 
 
-def head(target: str, verdict: Verdict | None, words: str, sentence: str) -> str:
+def head(target: str, verdict: VerdictWord | None, words: str, sentence: str) -> str:
     r"""The verdict on a target in ``words``, and a sentence that is HTML already."""
     style, sign = _LOOKS[verdict]
     return (

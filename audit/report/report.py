@@ -68,7 +68,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import evidence, level_upper
-from audit.claims.verdicts import VERDICTS, Layer, Verdict
+from audit.claims.verdicts import VERDICTS, LayerRun, VerdictWord
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -110,7 +110,7 @@ __all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness"]
 SCHEMA: Final = "dpcore-audit/2"
 
 _BY_CTRL_C: Final = 130
-_KEEPS: Final[dict[Verdict | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
+_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
 _SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
 _SHOWN: Final = 60
 
@@ -174,7 +174,7 @@ class AuditReport(Report):
     target: str
     claim: Claim | CurveClaim
     pair: tuple[Any, Any]
-    verdict: Verdict | None
+    verdict: VerdictWord | None
     epsilon_lower: float
     alpha: RationalLike
     runs_by_world: tuple[int, int]
@@ -198,7 +198,7 @@ class AuditReport(Report):
     trace: Trace | None = None
     tradeoff_band: TradeoffBand | None = None
     curve: tuple[tuple[float, float], ...] = ()
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[LayerRun, ...] = ()
     seed: int | None = None
     repeatable: bool = True
     interrupted: bool = False

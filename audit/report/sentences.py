@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import Verdict
+from audit.claims.verdicts import VerdictWord
 from audit.evidence.coverage import unresolved, unseen
 from audit.wording.lines import out_of
 from dpcore.numbers.parameter import RationalLike, rational
@@ -65,7 +65,7 @@ def refutals(alpha: RationalLike) -> str:
 
 
 def blind_spot(
-    resolution: float, coverage: Sequence[Coverage], *, verdict: Verdict | None = None
+    resolution: float, coverage: Sequence[Coverage], *, verdict: VerdictWord | None = None
 ) -> str:
     r"""What these runs could have missed; its probability rounded up.
 

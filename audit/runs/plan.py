@@ -13,7 +13,7 @@ from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS, TRAINING
 from audit.outputs.features.feature import Feature, beside_time
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
@@ -73,9 +73,7 @@ class Plan:
         integer("seed", self.seed, at_least=0)
         if integer("jobs", self.jobs) < 1 and self.jobs != _ALL_CORES:
             raise InvalidParameter("jobs", self.jobs, "must be >= 1, or -1 for all cores")
-        alpha = rational("alpha", self.alpha)
-        if not 0 < alpha < 1:
-            raise InvalidParameter("alpha", self.alpha, "must be in (0, 1)")
+        alpha = rational_in("alpha", self.alpha, "(0, 1)")
         if alpha < _LEAST_ALPHA:
             raise InvalidParameter("alpha", self.alpha, "must be >= 1e-300")
         for name in ("timeout", "deadline"):

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from audit.search.space import Pair, Space, different
+from audit.search.space import DatasetPair, Space, different
 from dpcore.mechanism import Norm, Relation
 
 __all__ = ["Histograms", "Integers", "Vectors"]
@@ -69,10 +69,10 @@ class _Grid(Space):
             return False
         return self._may(tuple(y - x for x, y in zip(here, there, strict=True)))
 
-    def patterns(self) -> Iterator[Pair]:
+    def patterns(self) -> Iterator[DatasetPair]:
         return different(pair for pair in self._candidates() if self.neighbours(*pair))
 
-    def _candidates(self) -> Iterator[Pair]:
+    def _candidates(self) -> Iterator[DatasetPair]:
         middle = (self.low + self.high) // 2
         # At 0 where it lies within, since thresholds often are there.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
@@ -83,7 +83,7 @@ class _Grid(Space):
                 wide = [middle + max(-step, 0) if start == len(levels) else level for step in move]
                 yield self._fitted(wide, move)
 
-    def _fitted(self, start: list[int], move: _Point) -> Pair:
+    def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
         # From the nearest start from which the move stays within bounds.
         here = tuple(
             min(max(x, self.low + max(-step, 0)), self.high - max(step, 0))
@@ -92,7 +92,7 @@ class _Grid(Space):
         there = tuple(x + step for x, step in zip(here, move, strict=True))
         return self._shown(here), self._shown(there)
 
-    def draw(self, rng: np.random.Generator) -> Pair:
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
         match rng.integers(3):
             case 0:  # the same everywhere
                 start = np.full(self.size, rng.integers(self.low, self.high + 1))
@@ -103,7 +103,7 @@ class _Grid(Space):
                 start = rng.integers(self.low, self.high + 1, size=self.size)
         return self._fitted(start.tolist(), self._move(rng))
 
-    def _step(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
         here, there = self._point(pair[0]), self._point(pair[1])
         if here is None or there is None:
             return self.draw(rng)

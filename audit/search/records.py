@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from audit.search.space import Pair, Space, different
+from audit.search.space import DatasetPair, Space, different
 from dpcore.mechanism import Relation, Unit
 
 __all__ = ["Datasets", "Streams"]
@@ -46,14 +46,14 @@ class Datasets(Space):
         short, long = sorted((one, other), key=len)
         return len(long) == len(short) + 1 and long[place + 1 :] == short[place:]
 
-    def _pair(self, rest: list[int], place: int, record: int, instead: int) -> Pair:
+    def _pair(self, rest: list[int], place: int, record: int, instead: int) -> DatasetPair:
         # ``instead`` is in place of the record in the other dataset, or nothing is.
         one = [*rest[:place], record, *rest[place:]]
         if self.relation is Relation.ADD_REMOVE:
             return list(rest), one
         return one, [*rest[:place], instead, *rest[place:]]
 
-    def patterns(self) -> Iterator[Pair]:
+    def patterns(self) -> Iterator[DatasetPair]:
         ends = (self.low, self.high)
         return different(
             self._pair([level] * size, place, record, self.low + self.high - record)
@@ -72,14 +72,14 @@ class Datasets(Space):
         other = int(rng.integers(self.low, self.high))
         return record, other + (other >= record)
 
-    def draw(self, rng: np.random.Generator) -> Pair:
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
         size = int(rng.integers(self.most))
         rest = rng.integers(self.low, self.high + 1, size=size)
         if rng.random() < 0.5:
             rest = np.full(size, rng.integers(self.low, self.high + 1))
         return self._pair(rest.tolist(), int(rng.integers(size + 1)), *self._two(rng))
 
-    def _step(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
         one, other = sorted(pair, key=len, reverse=True)
         place = _first_difference(one, other)
         rest = [*one[:place], *one[place + 1 :]]
@@ -165,7 +165,7 @@ class Streams(Space):
         who = next(entry[0] for step in differ for entry in step if entry is not None)
         return all(entry is None or entry[0] != who for entry in without)
 
-    def _pair(self, one: list[_Entry], places: list[int]) -> Pair:
+    def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
         # The events at these places are replaced by the farthest ones, or left out.
         other = list(one)
         for i in places:
@@ -175,7 +175,7 @@ class Streams(Space):
                 other[i] = None if self.relation is Relation.ADD_REMOVE else replaced
         return one, other
 
-    def patterns(self) -> Iterator[Pair]:
+    def patterns(self) -> Iterator[DatasetPair]:
         last = self.steps - 1
         return different(
             self._pair([list(event) if others or i in places else None for i in steps], places)
@@ -199,7 +199,7 @@ class Streams(Space):
         event = int(rng.integers(self.low, self.high + 1))
         return [int(rng.integers(self.users)), event]
 
-    def draw(self, rng: np.random.Generator) -> Pair:
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
         one = [self._entry(rng) for _ in range(self.steps)]
         place = int(rng.integers(self.steps))
         who, event = int(rng.integers(self.users)), int(rng.integers(self.low, self.high + 1))
@@ -209,7 +209,7 @@ class Streams(Space):
             places = [i for i, entry in enumerate(one) if entry is not None and entry[0] == who]
         return self._pair(one, places)
 
-    def _step(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
         one, other = list(pair[0]), list(pair[1])
         i, j = rng.integers(self.steps, size=2).tolist()
         match rng.integers(4):

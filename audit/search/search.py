@@ -37,7 +37,7 @@ from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from audit.runs.block import Task
 from audit.runs.jobs import Drawer, drawer
-from audit.search.space import Pair, Space, different, key
+from audit.search.space import DatasetPair, Space, different, key
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
@@ -78,7 +78,7 @@ class Tried:
     and bounds nothing.
     """
 
-    pair: Pair
+    pair: DatasetPair
     runs: int
     score: float
 
@@ -108,7 +108,7 @@ class Found:
     """
 
     space: str
-    pair: Pair
+    pair: DatasetPair
     runs: int
     tried: tuple[Tried, ...]
 
@@ -219,7 +219,7 @@ def _width(runs: int) -> int:
     return max(2, min(_SOME, runs // _SCARCE), runs // (_KEPT * _FEWEST))
 
 
-def _first(space: Space, width: int, rng: np.random.Generator) -> list[Pair]:
+def _first(space: Space, width: int, rng: np.random.Generator) -> list[DatasetPair]:
     # The classic patterns, and some pairs at random.
     classic = islice(space.patterns(), width - width // _RANDOM)
     drawn = (space.draw(rng) for _ in range(4 * width))
@@ -228,7 +228,7 @@ def _first(space: Space, width: int, rng: np.random.Generator) -> list[Pair]:
 
 def _changed(
     space: Space, best: Sequence[Tried], width: int, rng: np.random.Generator
-) -> list[Pair]:
+) -> list[DatasetPair]:
     # The best themselves, and changes of each in turn.
     old = [tried.pair for tried in best]
     new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
@@ -249,7 +249,7 @@ class _Trainer:
     runs: dict[str, _Runs] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
 
-    def bracket(self, pairs: list[Pair], runs: int) -> list[Tried]:
+    def bracket(self, pairs: list[DatasetPair], runs: int) -> list[Tried]:
         # The last few of the candidates by successive halving, the best first. Runs of an earlier
         # bracket count as well: a change must beat what is better known.
         for pair in pairs:
@@ -279,7 +279,7 @@ class _Trainer:
         self.drawn += each * len(candidates)
         self.tasks += len(candidates)
 
-    def _task(self, pair: Pair, runs: int, place: int) -> Task:
+    def _task(self, pair: DatasetPair, runs: int, place: int) -> Task:
         coins, seed_a, seed_b, mixing = (
             np.random.SeedSequence(self.seed, spawn_key=(STREAM, 1, self.tasks + place, purpose))
             for purpose in range(4)
@@ -335,7 +335,7 @@ class _Trainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    pair: Pair
+    pair: DatasetPair
     outputs: list[Outputs] = field(default_factory=list)
     worlds: list[NDArray[np.bool_]] = field(default_factory=list)
 
@@ -366,7 +366,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
     return total / max(int(runs.sum()), 1)
 
 
-def _named(failed: TargetFailed, pair: Pair) -> TargetFailed:
+def _named(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
     # The dataset is one of many: it is shown.
     shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]

@@ -32,9 +32,9 @@ import numpy as np
 
 from dpcore.mechanism import Norm
 
-__all__ = ["FARTHEST", "LARGEST", "NORMS", "SPACES", "Pair", "Space", "different", "key"]
+__all__ = ["FARTHEST", "LARGEST", "NORMS", "SPACES", "DatasetPair", "Space", "different", "key"]
 
-Pair: TypeAlias = tuple[Any, Any]
+DatasetPair: TypeAlias = tuple[Any, Any]
 
 _ATTEMPTS: Final = 30
 FARTHEST: Final = 1 << 53  # every JSON reader holds such an integer exactly
@@ -62,11 +62,11 @@ class Space(ABC):
     spelling: str
 
     @abstractmethod
-    def patterns(self) -> Iterator[Pair]:
+    def patterns(self) -> Iterator[DatasetPair]:
         r"""The classic candidates, each once, always in the same order; at least one."""
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator) -> Pair:
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
         r"""A pair drawn at random."""
 
     @abstractmethod
@@ -74,11 +74,11 @@ class Space(ABC):
         r"""Whether the two datasets are of this space, different, and neighbours."""
 
     @abstractmethod
-    def _step(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
         # A pair a small step away, which may lie outside of the space.
         ...
 
-    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
         r"""Another pair, a small step away from ``pair``; one drawn afresh where none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
@@ -87,7 +87,7 @@ class Space(ABC):
         return self.draw(rng)
 
 
-def different(pairs: Iterable[Pair]) -> Iterator[Pair]:
+def different(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
     r"""Each pair once: a mirror image of one that came before is left out.
 
     >>> list(different([(0, 1), (1, 0), (0, 2)]))
@@ -100,7 +100,7 @@ def different(pairs: Iterable[Pair]) -> Iterator[Pair]:
             yield pair
 
 
-def key(pair: Pair) -> str:
+def key(pair: DatasetPair) -> str:
     r"""A text that is the same for a pair and its mirror image, and for no other pair.
 
     >>> key(([0], [1])) == key(([1], [0])) == "[0] [1]"

@@ -31,7 +31,7 @@ from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, St
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
 __all__ = ["LIBRARIES", "TrainingStep", "dpsgd"]
 
@@ -109,8 +109,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     exact = level("alpha", alpha)
     asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
     for name, value in asked.items():
-        if integer(name, value, at_least=2) > _MOST[name]:
-            raise InvalidParameter(name, value, f"must be <= {_MOST[name]:,}")
+        integer(name, value, at_least=2, at_most=_MOST[name])
     calls = -(-integer("draws", draws, at_least=100) // dimension)
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
@@ -140,12 +139,8 @@ def _stated(
     clip: RationalLike,
     sampling: Sampling,
 ) -> Stated:
-    exact = rational("rate", rate)
-    if not 0 < exact < 1:
-        reason = (
-            "must be in (0, 1): at 0 nobody enters a batch, and from 1 on sampling hides nobody"
-        )
-        raise InvalidParameter("rate", rate, reason)
+    reason = "at 0 nobody enters a batch, and from 1 on sampling hides nobody"
+    exact = rational_in("rate", rate, "(0, 1)", reason)
     if sampling not in get_args(Sampling):
         raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")
     found = Stated(

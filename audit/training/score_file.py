@@ -4,7 +4,6 @@ names in an ``.npz`` file of numpy.
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import sys
@@ -15,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from dpcore.command.input_file import read_text
+from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 
 __all__ = ["read_scores"]
@@ -73,27 +72,21 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
     ...
     dpcore.errors.InvalidParameter: scores.csv, line 2: score = nan: must be a finite number
     """
-    try:
-        rows = csv.reader(io.StringIO(text), strict=True)
-        header = [name.strip() for name in next(rows, [])]
-        places = {}
-        for name in _COLUMNS:
-            if header.count(name) != 1:
-                reason = f"must have one column {name!r} in its first line: {','.join(_COLUMNS)}"
-                raise InvalidParameter("SCORES", path, reason)
-            places[name] = header.index(name)
-        scores, included = [], []
-        for row in rows:
-            if not any(cell.strip() for cell in row):
-                continue
-            where = f"{path}, line {rows.line_num}"
-            if len(row) != len(header):
-                reason = f"must have {len(header)} values, as the first line has"
-                raise InvalidParameter(where, ",".join(row), reason)
-            scores.append(_score(where, row[places["score"]]))
-            included.append(_included(where, row[places["included"]]))
-    except csv.Error as error:
-        raise InvalidParameter("SCORES", path, f"is not CSV: {error}") from None
+    rows = rows_of("SCORES", path, io.StringIO(text))
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    for name in _COLUMNS:
+        if header.count(name) != 1:
+            reason = f"must have one column {name!r} in its first line: {','.join(_COLUMNS)}"
+            raise InvalidParameter("SCORES", path, reason)
+    score, inclusion = (header.index(name) for name in _COLUMNS)
+    scores, included = [], []
+    for line, row in rows:
+        where = f"{path}, line {line}"
+        if len(row) != len(header):
+            reason = f"must have {len(header)} values, as the first line has"
+            raise InvalidParameter(where, ",".join(row), reason)
+        scores.append(_score(where, row[score]))
+        included.append(_included(where, row[inclusion]))
     if not scores:
         raise InvalidParameter("SCORES", path, "has no canaries below its first line")
     return scores, included

@@ -35,10 +35,10 @@ from dpcore.laws.binomial import Binomial
 from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng
 
-__all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "Route", "Seen", "View", "Views", "Watching"]
+__all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "PathName", "Seen", "View", "Views", "Watching"]
 __all__ += ["view_of"]
 
-Route: TypeAlias = Literal["release", "devices"]
+PathName: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
 
 Views: TypeAlias = npt.NDArray[np.int64]
@@ -85,7 +85,7 @@ class View:
     policy: Policy[Any]
     sizes: tuple[int, ...]
     ones: tuple[tuple[int, int], ...]
-    path: Route
+    path: PathName
     visits: int = 1
 
     @property
@@ -152,7 +152,7 @@ class View:
         return mechanism_guarantee(record.mechanism)
 
 
-def view_of(policy: Policy[Any], *, path: Route = "release", visits: int = 1) -> View:
+def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
     r"""The small instance for ``policy``, whose ``schedule``, if it has one, is made short.
 
     A first batch has as few users as can tell a lead of 3/4 (16 at most by devices, since each
@@ -173,7 +173,7 @@ def view_of(policy: Policy[Any], *, path: Route = "release", visits: int = 1) ->
     return replace(found, ones=full, visits=visits)
 
 
-def _short_view(policy: Policy[Any], path: Route) -> View:
+def _short_view(policy: Policy[Any], path: PathName) -> View:
     if not isinstance(policy, BatchedElimination):
         return _view(policy, path)
     local = isinstance(policy.privatizer.protocol(1), LocalSum)
@@ -196,7 +196,7 @@ def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
     return replace(policy, schedule=Schedule(first=first, growth=2), radius=radius)
 
 
-def _view(policy: Policy[Any], path: Route) -> View:
+def _view(policy: Policy[Any], path: PathName) -> View:
     # Found by asking the policy, which is a function of what it is shown.
     privatizer = policy.privatizer
     reporting = privatizer.reporting if isinstance(privatizer, Privatizer) else int

@@ -18,7 +18,7 @@ import numpy as np
 from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
-from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, PathName, View, Views, view_of
 from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
@@ -47,7 +47,7 @@ _KEYS: Final = {
     "delta": "of the claim (0, or 1/100 where the loss is unbounded)",
     "scaling": "of batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
-    "path": " or ".join(get_args(Route)),
+    "path": " or ".join(get_args(PathName)),
     "visits": "1 or 2: so often the watched user comes, and noise for as many (new users)",
     "honest": "the share of honest users",
     "dropouts": "the share of users who vanish",
@@ -174,21 +174,21 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
     path = given.get("path", "release")
-    check_word("path", path, Route)
+    check_word("path", path, PathName)
     visits = whole_number("visits", given.get("visits", "1"))
     policy: Policy[Any] | Cucb
     if own:
         policy = own_policy(spelling, algorithm)
     else:
         policy = _policy(spelling, algorithm, given, delta or _USUAL, visits)
-    return audit_view(policy, delta=delta, path=cast(Route, path), seeded=seeded, visits=visits)
+    return audit_view(policy, delta=delta, path=cast(PathName, path), seeded=seeded, visits=visits)
 
 
 def audit_view(
     policy: Policy[Any] | Cucb,
     *,
     delta: RationalLike | None = None,
-    path: Route = "release",
+    path: PathName = "release",
     seeded: bool = True,
     visits: int = 1,
 ) -> Viewed:
@@ -227,7 +227,7 @@ def audit_view(
     )
 
 
-def _view_of(policy: Policy[Any] | Cucb, path: Route, visits: int) -> AnyView:
+def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> AnyView:
     if visits not in (1, BATCHES):
         raise InvalidParameter(
             "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"

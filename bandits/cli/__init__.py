@@ -2,7 +2,6 @@ r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import typer
@@ -11,7 +10,7 @@ from bandits.cli.compare import compare
 from bandits.cli.plot import plot
 from bandits.cli.run import run
 from dpcore.command.options import AsJson, command_group
-from dpcore.command.terminal import say
+from dpcore.command.terminal import say, show
 
 __all__ = ["commands"]
 
@@ -53,8 +52,7 @@ def list_command(
         return
     presets = [{key: getattr(preset, key) for key in _OF_PRESETS} for preset in PRESETS]
     algorithms = [{key: getattr(entry, key) for key in _OF_ALGORITHMS} for entry in ALGORITHMS]
-    found = {"schema": _SCHEMA, "presets": presets, "algorithms": algorithms}
-    print(json.dumps(found, indent=2))
+    show({"schema": _SCHEMA, "presets": presets, "algorithms": algorithms})
 
 
 commands.command()(run)

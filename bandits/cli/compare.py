@@ -2,14 +2,11 @@ r"""``dpcore bandit compare``; ``bandits.cli`` registers :func:`compare`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from dpcore.command.options import AsJson
-from dpcore.command.terminal import say
+from dpcore.command.options import AsJson, argument
+from dpcore.command.terminal import say, show
 
 __all__ = ["compare"]
 
@@ -17,10 +14,8 @@ _SCHEMA: Final = "dpcore-bandit-compare/1"
 
 
 def compare(
-    first: Annotated[
-        Path, typer.Argument(metavar="A", help="A file or folder that dpcore bandit run wrote.")
-    ],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another one, of the same worlds.")],
+    first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
+    second: Path = argument("B", "Another one, of the same worlds."),
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -49,5 +44,4 @@ def compare(
         for algorithm, epsilon in rows
     ]
     rows = [ratio.to_json() for ratio in ratios]
-    found = {"schema": _SCHEMA, "rows": rows, "unmatched": unmatched}
-    print(json.dumps(found, indent=2, allow_nan=False))
+    show({"schema": _SCHEMA, "rows": rows, "unmatched": unmatched})

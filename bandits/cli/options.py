@@ -55,7 +55,7 @@ def read_experiment(
     preset: str,
     *,
     algorithms: str | None = None,
-    epsilons: Sequence[str] | None = None,
+    epsilon: Sequence[str] | None = None,
     visits: str | None = None,
     honest: str | None = None,
     dropouts: str | None = None,
@@ -65,7 +65,7 @@ def read_experiment(
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
-    >>> read_experiment("cz/easy", epsilons=["0.5"], horizon="1e5").instances
+    >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
     ``fields`` are others of the experiment, by name. With ``rewards`` the arms are those of a table
@@ -102,7 +102,7 @@ def read_experiment(
             algorithms=supported(visitors, own.algorithms) or own.algorithms
             if algorithms is None
             else _names(algorithms),
-            epsilons=tuple(epsilons) if epsilons else own.epsilons,
+            epsilons=tuple(epsilon) if epsilon else own.epsilons,
             max_visits=visitors.max_visits,
             deployment=visitors.deployment,
             **asked,

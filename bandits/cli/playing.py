@@ -83,13 +83,13 @@ def publish(
     from bandits.experiments.summary import document, rows_of, write_json
 
     rows = rows_of(experiment, cells, promises)
-    text = write_json(document(experiment, worlds, rows))
-    shown = text if as_json else page(run_lines(experiment, rows))
+    found = document(experiment, worlds, rows)
+    shown = write_json(found) if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
     warnings: list[str] = []
     try:
         if folder is not None:
-            warnings = [*write_results(folder, experiment, worlds, cells, text, runs)]
+            warnings = [*write_results(folder, experiment, worlds, cells, found, runs)]
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dpcore.command.options import named
+from dpcore.command.options import argument, named, option
 from dpcore.command.terminal import say
 
 __all__ = ["plot"]
 
 
 def plot(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder that dpcore bandit run --output wrote, or its regret.csv.",
-        ),
-    ],
+    source: Path = argument(
+        "SOURCE", "A folder that dpcore bandit run --output wrote, or its regret.csv."
+    ),
     *,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="The picture to write: .svg, .png or .pdf."
-        ),
-    ],
+    output: Path = option(
+        "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
+    ),
 ) -> None:
     r"""Draw regret per round over time, with bands of one standard error.
 

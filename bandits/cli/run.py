@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from dpcore.command.options import read_jobs
+from dpcore.command.options import argument, option, read_jobs, with_fields
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
@@ -23,38 +24,101 @@ _NOTHING: Final = "no result"
 _HALFWAY: Final = "the result was being written, and is whole only in a folder with rows.json"
 
 
-def _option(panel: str, metavar: str, text: str, *names: str, default: Any = None) -> Any:
-    return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel)
+_what = partial(option, rich_help_panel="What is played")
+_how = partial(option, rich_help_panel="How it is played")
+_result = partial(option, rich_help_panel="The result")
 
 
-_what = partial(_option, "What is played")
-_how = partial(_option, "How it is played")
-_result = partial(_option, "The result")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentOptions:
+    r"""The options that spell an experiment, as they were written."""
 
-
-def run(
-    preset: Annotated[
-        str, typer.Argument(metavar="PRESET", help="A world or data set from dpcore bandit list.")
-    ],
-    *,
     algorithms: str | None = _what(
         "NAMES", "Separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100. (default: the preset's)"
-    ),
+    )
     epsilon: list[str] | None = _what(
         "EPSILON", "The epsilon of each user; repeatable. (default: the preset's)"
-    ),
+    )
     delta: str | None = _what(
         "DELTA",
         "The delta of each user. Algorithms with shuffled bits are built to keep it; of "
         "others epsilon is reported at it. (default: 1e-6)",
-    ),
+    )
     horizon: str | None = _what(
         "T", "Rounds in each run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
-    ),
+    )
     instances: str | None = _what(
         "N", "How many worlds to draw; each is played once. (default: the preset's)"
-    ),
-    arms: str | None = _what("K", "Arms in each world. (default: the preset's)"),
+    )
+    arms: str | None = _what("K", "Arms in each world. (default: the preset's)")
+    radius: str = _how(
+        "WORD",
+        "Confidence intervals: exact (proven for the noise used), or paper (its formula).",
+        default="exact",
+    )
+    schedule: str | None = _how(
+        "WORD",
+        "Batch lengths: exact (fit for the noise), paper (2^b) or released (4^b, its "
+        "code). (default: exact with --radius exact, else the preset's)",
+    )
+    confidence: str | None = _how(
+        "P",
+        "The chance that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+        "(default: 0.1)",
+    )
+    renyi_tail: str | None = _how(
+        "WORD",
+        "The h of dist-rdp-se in --radius paper: printed (the paper) or released (its "
+        "code). (default: released with --schedule released, else printed)",
+    )
+    calibration: str | None = _how(
+        "WORD",
+        "Noise of linear algorithms: exact (the least that keeps the promise), paper (its "
+        "formula; the result says what it keeps) or pure (Laplace, no delta). (default: exact)",
+    )
+    users: str | None = _how(
+        "N",
+        "How many users there are: for a linear world, where nobody is a client twice, "
+        "or for --visits. (default: the preset's, or T/B)",
+    )
+    alpha: str | None = _how(
+        "ALPHA",
+        "Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. (default: 0.8)",
+    )
+    super_arm: str | None = _what("K", "Size of super arms. (default: the preset's)")
+    release: str | None = _how(
+        "WORD",
+        "How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
+        "tree with --radius paper)",
+    )
+    visits: str | None = _how(
+        "B",
+        "Users may return, up to B visits each; epsilon and delta are for all visits of a "
+        "user. (default: every user is new)",
+    )
+    honest: str | None = _how(
+        "SHARE", "The share of users who keep their noise secret, e.g. 90%. (default: 100%)"
+    )
+    dropouts: str | None = _how(
+        "SHARE",
+        "The share of a release's users who vanish, e.g. 5%; the noise of the others "
+        "keeps the promise. (default: 0%)",
+    )
+    aggregation: str | None = _how(
+        "WORD",
+        "How messages are added up: ideal (in the clear), or masked (secure aggregation, "
+        "about 10 ms a reward). (default: ideal)",
+    )
+    seed: str = _how(
+        "N", "Seed of rewards and noise: the same seed gives the same results.", default="1"
+    )
+
+
+@with_fields
+def run(
+    preset: str = argument("PRESET", "A world or data set from dpcore bandit list."),
+    *,
+    asked: ExperimentOptions,
     data: list[str] | None = _what(
         "FILE", "The data file that cz/mslr or obd needs; repeatable for cz/mslr."
     ),
@@ -62,67 +126,6 @@ def run(
         "FILE",
         "Your own rewards in place of the preset's arms: a CSV of numbers in [0, 1], a "
         "column for each arm, drawn with replacement.",
-    ),
-    radius: str = _how(
-        "WORD",
-        "Confidence intervals: exact (proven for the noise used), or paper (its formula).",
-        default="exact",
-    ),
-    schedule: str | None = _how(
-        "WORD",
-        "Batch lengths: exact (fit for the noise), paper (2^b) or released (4^b, its "
-        "code). (default: exact with --radius exact, else the preset's)",
-    ),
-    confidence: str | None = _how(
-        "P",
-        "The chance that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
-        "(default: 0.1)",
-    ),
-    renyi_tail: str | None = _how(
-        "WORD",
-        "The h of dist-rdp-se in --radius paper: printed (the paper) or released (its "
-        "code). (default: released with --schedule released, else printed)",
-    ),
-    calibration: str | None = _how(
-        "WORD",
-        "Noise of linear algorithms: exact (the least that keeps the promise), paper (its "
-        "formula; the result says what it keeps) or pure (Laplace, no delta). (default: exact)",
-    ),
-    users: str | None = _how(
-        "N",
-        "How many users there are: for a linear world, where nobody is a client twice, "
-        "or for --visits. (default: the preset's, or T/B)",
-    ),
-    alpha: str | None = _how(
-        "ALPHA",
-        "Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. (default: 0.8)",
-    ),
-    super_arm: str | None = _what("K", "Size of super arms. (default: the preset's)"),
-    release: str | None = _how(
-        "WORD",
-        "How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
-        "tree with --radius paper)",
-    ),
-    visits: str | None = _how(
-        "B",
-        "Users may return, up to B visits each; epsilon and delta are for all visits of a "
-        "user. (default: every user is new)",
-    ),
-    honest: str | None = _how(
-        "SHARE", "The share of users who keep their noise secret, e.g. 90%. (default: 100%)"
-    ),
-    dropouts: str | None = _how(
-        "SHARE",
-        "The share of a release's users who vanish, e.g. 5%; the noise of the others "
-        "keeps the promise. (default: 0%)",
-    ),
-    aggregation: str | None = _how(
-        "WORD",
-        "How messages are added up: ideal (in the clear), or masked (secure aggregation, "
-        "about 10 ms a reward). (default: ideal)",
-    ),
-    seed: str = _how(
-        "N", "Seed of rewards and noise: the same seed gives the same results.", default="1"
     ),
     jobs: str = _how(
         "N",
@@ -164,30 +167,7 @@ def run(
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:
             refuse_inputs(folder, {option: place, "--resume": state})
-        experiment = read_experiment(
-            preset,
-            algorithms=algorithms,
-            epsilons=epsilon,
-            delta=delta,
-            horizon=horizon,
-            instances=instances,
-            radius=radius,
-            schedule=schedule,
-            arms=arms,
-            seed=seed,
-            calibration=calibration,
-            users=users,
-            alpha=alpha,
-            confidence=confidence,
-            renyi_tail=renyi_tail,
-            super_arm=super_arm,
-            release=release,
-            visits=visits,
-            honest=honest,
-            dropouts=dropouts,
-            aggregation=aggregation,
-            rewards=rewards is not None,
-        )
+        experiment = read_experiment(preset, **asdict(asked), rewards=rewards is not None)
         with as_options(data=option):
             worlds = experiment.worlds(source)
             promises = promises_for(experiment, worlds)

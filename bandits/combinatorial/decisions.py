@@ -87,10 +87,7 @@ class Unions(Decisions):
         if not held or held != [*range(len(held))] or not all(self.groups):
             raise InvalidParameter("groups", self.groups, "must hold each base arm once, and some")
         _check_arms(len(held))
-        chosen = integer("chosen", self.chosen, at_least=1)
-        if chosen > len(self.groups):
-            reason = f"must be <= {len(self.groups)}, the number of groups"
-            raise InvalidParameter("chosen", self.chosen, reason)
+        integer("chosen", self.chosen, at_least=1, at_most=len(self.groups), limit="groups")
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
@@ -98,9 +95,8 @@ class Unions(Decisions):
 
         Raises :class:`InvalidParameter` for arms outside of [1, 62] and a size outside of [1, m].
         """
-        m, k = _check_arms(arms), integer("super_arm", size, at_least=1)
-        if k > m:
-            raise InvalidParameter("super_arm", size, f"must be <= arms = {m}")
+        m = _check_arms(arms)
+        k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
 
     @property
@@ -334,10 +330,7 @@ class SpanningTrees(_Graph):
 
 
 def _check_arms(arms: int) -> int:
-    m = integer("arms", arms, at_least=1)
-    if m > _MOST_ARMS:
-        raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS} base arms")
-    return m
+    return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
 
 def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:

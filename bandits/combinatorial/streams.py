@@ -20,12 +20,11 @@ from bandits.batch import chance_of, check_word
 from bandits.privatizers.promise import NEW
 from bandits.privatizers.protocols import TRUSTED
 from dpcore.continual.square_root import column
-from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, make_integers, make_positive
 from dpcore.sampling.rng import Rng
 
 __all__ = ["StreamPrivatizer", "StreamRelease", "StreamTrust"]
@@ -79,11 +78,8 @@ class StreamPrivatizer:
         check_word("release", self.release, StreamRelease)
         make_positive(self, epsilon="no noise gives epsilon 0")
         object.__setattr__(self, "delta", chance_of("delta", self.delta))
-        object.__setattr__(self, "sent", integer("sent", self.sent, at_least=1))
-        horizon = integer("horizon", self.horizon, at_least=1)
-        if horizon > _MOST_HORIZON:
-            raise InvalidParameter("horizon", self.horizon, "must be <= 1e8 rounds")
-        object.__setattr__(self, "horizon", horizon)
+        make_integers(self, "sent")
+        make_integers(self, "horizon", at_most=_MOST_HORIZON)
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:

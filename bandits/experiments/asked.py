@@ -10,7 +10,7 @@ from typing import Final
 from bandits.play import checked_checkpoints
 from bandits.policies.registry import Algorithm, WorldKind
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = [
     "check_delta",
@@ -68,9 +68,7 @@ def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
 
 def check_delta(given: RationalLike, names: Sequence[str]) -> None:
     r"""Refuse a delta outside of (0, 1), or that an algorithm cannot keep."""
-    delta = rational("delta", given)
-    if not 0 < delta < 1:
-        raise InvalidParameter("delta", given, "must lie in (0, 1)")
+    delta = rational_in("delta", given, "(0, 1)")
     for name in names:
         if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
             raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")

@@ -35,7 +35,6 @@ from bandits.radius.radius import RadiusName, TailName
 from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
@@ -107,12 +106,8 @@ class Experiment:
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
         check_named("algorithms", spelled)
         check_named("epsilon", epsilons)
-        horizon = integer("horizon", self.horizon, at_least=1)
-        if horizon > _MOST_HORIZON:
-            raise InvalidParameter("horizon", self.horizon, "must be <= 1e12")
-        instances = integer("instances", self.instances, at_least=1)
-        if instances > MOST_INSTANCES:
-            raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
+        horizon = integer("horizon", self.horizon, at_least=1, at_most=_MOST_HORIZON)
+        instances = integer("instances", self.instances, at_least=1, at_most=MOST_INSTANCES)
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
         self.visitors.check(names, self.radius)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import csv_rows
 from dpcore.command.output_file import write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
@@ -97,7 +97,6 @@ def read_lines(path: Path) -> tuple[Line, ...]:
     for one that was cut, and where runs that no mean is over would be one curve: of two settings,
     an instance twice, instances of unequal rounds.
     """
-    require_plain("path", path)
     curves: dict[_Key, _Curve] = {}
     for number, point in _points(path):
         curve = curves.setdefault(point.key, _Curve(setting=point.setting, number=number))
@@ -162,30 +161,18 @@ def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float
 
 
 def _points(path: Path) -> Iterator[tuple[int, _Point]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(_whole_lines(path, file), strict=True)
-            missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
-            if missing:
-                reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
-                raise InvalidParameter("path", str(path), reason)
-            for row in rows:
-                try:
-                    yield rows.line_num, _point(row)
-                except (TypeError, ValueError):
-                    reason = f"line {rows.line_num} holds no round and regret"
-                    raise InvalidParameter("path", str(path), reason) from None
-    except OSError as error:
-        raise InvalidParameter("path", str(path), error.strerror or str(error)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidParameter("path", str(path), f"is no CSV text ({error})") from None
-
-
-def _whole_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
-    for line in file:
-        if not line.endswith("\n"):
-            raise InvalidParameter("path", str(path), "was cut: its last line has no end")
-        yield line
+    rows = csv_rows("path", path, whole=True)
+    _, header = next(rows, (0, []))
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
+        raise InvalidParameter("path", str(path), reason)
+    for line, row in rows:
+        try:
+            yield line, _point(dict(zip(header, row, strict=True)))
+        except ValueError:
+            reason = f"line {line} holds no round and regret"
+            raise InvalidParameter("path", str(path), reason) from None
 
 
 def _point(row: dict[str, str]) -> _Point:

@@ -2,7 +2,6 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -24,6 +23,7 @@ from bandits.experiments.ownership import (
 )
 from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import Line, lines_of, write_csv
+from bandits.experiments.summary import write_json
 from bandits.play import Run
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds
@@ -58,7 +58,7 @@ def write_results(
     experiment: Experiment,
     worlds: Worlds,
     cells: Sequence[Cell],
-    rows: str,
+    found: dict[str, Any],
     runs: Mapping[tuple[str, str], Run],
 ) -> Iterator[str]:
     r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
@@ -80,8 +80,8 @@ def write_results(
             yield f"no {name}: {text}"
         else:
             write_whole("--output", folder / name, text)
-    yield from _write_picture(folder / PICTURE, experiment, cells, json.loads(rows))
-    write_whole("--output", folder / ROWS, rows)
+    yield from _write_picture(folder / PICTURE, experiment, cells, found)
+    write_whole("--output", folder / ROWS, write_json(found))
 
 
 def _write_picture(

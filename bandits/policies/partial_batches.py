@@ -19,7 +19,7 @@ from bandits.policies.schedule import Schedule
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, make_integers, rational
 
 __all__ = ["PartedElimination", "PartedState"]
 
@@ -69,7 +69,7 @@ class PartedElimination(Policy[PartedState]):
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if not isinstance(self.schedule, Schedule):
             raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
-        object.__setattr__(self, "most", integer("most", self.most, at_least=1))
+        make_integers(self, "most")
         object.__setattr__(self, "confidence", confidence_of(self.confidence))
 
     @property

@@ -28,7 +28,7 @@ from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational_in
 
 __all__ = ["FAMILIES", "MODELS", "AverageSizes", "Clients", "PhasedElimination", "PhasedState"]
 __all__ += ["clients_needed"]
@@ -133,10 +133,7 @@ class PhasedElimination(Policy[PhasedState]):
         if laplace and isinstance(self.width, PaperWidth):
             reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
-        alpha = rational("alpha", self.alpha)
-        if not 0 < alpha < 1:
-            raise InvalidParameter("alpha", self.alpha, "must lie in (0, 1)")
-        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "alpha", rational_in("alpha", self.alpha, "(0, 1)"))
         if self.population is not None:
             people = integer("users", self.population, at_least=1)
             object.__setattr__(self, "population", people)

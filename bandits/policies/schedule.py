@@ -19,7 +19,7 @@ from typing import Final
 from bandits.batch import arms_and_horizon, confidence_of
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import ExactRadius
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, integer, make_integers
 
 __all__ = ["EXACT_GROWTH", "EXACT_SCALING", "PAPER", "RELEASED", "Schedule", "exact_schedule"]
 
@@ -52,9 +52,8 @@ class Schedule:
     growth: int
 
     def __post_init__(self) -> None:
-        for argument, least in (("first", 1), ("growth", 2)):
-            exact = integer(argument, getattr(self, argument), at_least=least)
-            object.__setattr__(self, argument, exact)
+        make_integers(self, "first")
+        make_integers(self, "growth", at_least=2)
 
     def pulls(self, batch: int) -> int:
         r"""l(b), b = ``batch`` >= 1."""

@@ -32,7 +32,7 @@ from bandits.radius.radius import tkms_width
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 __all__ = [
@@ -143,7 +143,7 @@ class ShuffleElimination(Policy[ShuffleState]):
             reason = "must shuffle bits, as BitPrivatizer does"
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if self.batch is not None:
-            object.__setattr__(self, "batch", integer("batch", self.batch, at_least=1))
+            make_integers(self, "batch")
         if not isinstance(self.radius, PooledRadius):
             reason = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
             raise InvalidParameter("radius", self.radius, reason)

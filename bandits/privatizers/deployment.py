@@ -15,7 +15,7 @@ from bandits.batch import check_word
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.sizing import size_neighbourhood
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational_in
 from dpcore.protocols.aggregation import Step
 from dpcore.protocols.run import run
 from dpcore.protocols.sums import AggregatedSum
@@ -60,13 +60,9 @@ class Deployment:
     aggregation: AggregationName = "ideal"
 
     def __post_init__(self) -> None:
-        honest, dropouts = rational("honest", self.honest), rational("dropouts", self.dropouts)
-        if not 0 < honest <= 1:
-            raise InvalidParameter(
-                "honest", self.honest, "must lie in (0, 1]: only noise of honest users hides"
-            )
-        if not 0 <= dropouts < 1:
-            raise InvalidParameter("dropouts", self.dropouts, "must lie in [0, 1): somebody stays")
+        why = "only noise of honest users hides"
+        honest = rational_in("honest", self.honest, "(0, 1]", why)
+        dropouts = rational_in("dropouts", self.dropouts, "[0, 1)", "somebody stays")
         if honest <= dropouts:
             reason = f"must be < honest = {honest}: nobody would be left whose noise hides a user"
             raise InvalidParameter("dropouts", self.dropouts, reason)

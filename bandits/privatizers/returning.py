@@ -42,7 +42,7 @@ from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import Exact, integer
+from dpcore.numbers.parameter import Exact, integer, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
@@ -93,7 +93,7 @@ class SteadyPrivatizer(Privatizer):
                 raise InvalidParameter("steps", self.steps, "must be 1: a reward is one bit")
         check_planned(self.deployment, "exact")
         failure = chance_of("failure", self.failure)
-        object.__setattr__(self, "steps", integer("steps", self.steps, at_least=1))
+        make_integers(self, "steps")
         object.__setattr__(self, "failure", failure)
 
     @property

@@ -19,7 +19,7 @@ from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.protocols import Relaxed, SumProtocol
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -27,7 +27,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, make_positive, rational
+from dpcore.numbers.parameter import Exact, integer, make_positive, rational_in
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 
@@ -84,9 +84,8 @@ class SumPrivatizer(Privatizer):
         make_positive(
             self, epsilon="no noise gives epsilon 0", scaling="it multiplies the precision"
         )
-        failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
-        if not 0 <= delta < 1:
-            raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
+        failure = chance_of("failure", self.failure)
+        delta = rational_in("delta", self.delta, "[0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)
@@ -157,13 +156,9 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
     def rare(t: int) -> bool:
         if t < 0:
             return False
-        if n == 2:
-            tail = pair_tail(scale=scale, least=t + 1, bits=_TAIL_BITS)
-        elif n >= FEWEST_DRAWS:
-            tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
-        else:
-            law = PolyaDifference(shape=n, scale=scale)
-            tail = law.enclose_sf(t, _TAIL_BITS)
+        tail = quick_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        if tail is None:
+            tail = PolyaDifference(shape=n, scale=scale).enclose_sf(t, _TAIL_BITS)
         return 2 * tail.upper <= failure
 
     # About ten deviations: far enough for any failure of use, and near enough to halve from.

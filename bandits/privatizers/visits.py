@@ -73,19 +73,12 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
 
 def visits_of(max_visits: object) -> int:
     r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``max_visits``."""
-    return _count("max_visits", max_visits, _MOST_VISITS)
+    return integer("max_visits", max_visits, at_least=1, at_most=_MOST_VISITS)
 
 
 def people(users: object) -> int:
     r"""M, an integer in [1, 2^27], or :class:`InvalidParameter` naming ``users``."""
-    return _count("users", users, _MOST_PEOPLE)
-
-
-def _count(argument: str, value: object, most: int) -> int:
-    count = integer(argument, value, at_least=1)
-    if count > most:
-        raise InvalidParameter(argument, value, f"must be <= {most}")
-    return count
+    return integer("users", users, at_least=1, at_most=_MOST_PEOPLE)
 
 
 class Book(ABC):

@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb
 
 from bandits.batch import chance_of
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.analysis.laplace_sums import quick_tail
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -42,22 +42,22 @@ __all__ += ["union_width"]
 
 # Where the knots start, in standard deviations; more follow until little is left beyond.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
-_FURTHER: Final = Fraction(4, 3)
-_LEFT: Final = Fraction(1, 100_000)
-_MOST_FURTHER: Final = 40
+_FURTHER: Final = Fraction(4, 3)  # how much farther the next knot lies
+_LEFT: Final = Fraction(1, 100_000)  # of the failure, beyond the last knot: no more is given away
+_MOST_FURTHER: Final = 40  # knots out there; a width found with fewer is sound
 # Knots are added until they could lower the bound by this share of it, or so often.
 _GAIN: Final = 0.08
-_ROUNDS: Final = 5
-_AT_ONCE: Final = 4
-_ROUGH: Final = 18
+_ROUNDS: Final = 5  # of new knots: a width after fewer is sound, and wider
+_AT_ONCE: Final = 4  # knots are added in a round, where most may be gained
+_ROUGH: Final = 18  # halvings of a search between knots; _FINE are those of the last one
 # Where rewards vary far less than the noise, more knots help below the width, not above.
 _BELOW: Final = 1 - 2.0**-16
-_TAIL_BITS: Final = 10
+_TAIL_BITS: Final = 10  # of a tail: a coarse one is a little larger, never smaller
 _BITS: Final = 56
-_SPLITS: Final = 32
+_SPLITS: Final = 32  # thresholds on either side, for the plain form
 _FINE: Final = 46
-_STEP_UP: Final = 2.0**-36
-_FAR: Final = 350.0
+_STEP_UP: Final = 2.0**-36  # by which the float is raised until balls certify it
+_FAR: Final = 350.0  # a search begins where e^(-2 _FAR) is what Hoeffding gives: a float holds it
 # Floats look for widths: below this they would see a failure of 0, and find none.
 LEAST_FAILURE: Final = Fraction(1, 10**300)
 
@@ -206,10 +206,9 @@ def _hoeffding(pulls: int, failure: Fraction) -> float:
 def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
     # P(sign X > knot), for symmetric laws at knot >= 0 only.
     if isinstance(noise, PolyaDifference):
-        if noise.shape == 2:
-            return pair_tail(scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
-        if noise.shape >= FEWEST_DRAWS:
-            return sum_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+        found = quick_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+        if found is not None:
+            return found
     with precision(_BITS):
         value = noise.sf_ball(knot) if sign > 0 else noise.cdf_ball(-knot - 1)
         if value.is_finite() and value.rel_accuracy_bits() >= _TAIL_BITS:

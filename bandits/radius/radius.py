@@ -23,7 +23,7 @@ from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, make_integers, rational
 from dpcore.protocols.sums import ModularSum
 
 __all__ = [
@@ -89,7 +89,7 @@ class ExactRadius(Radius):
 
     def __post_init__(self) -> None:
         if self.batches is not None:
-            object.__setattr__(self, "batches", integer("batches", self.batches, at_least=1))
+            make_integers(self, "batches")
 
     def weight(self, batch: int) -> Fraction:
         r"""w(b), the share of p that batch b has.
@@ -97,12 +97,8 @@ class ExactRadius(Radius):
         >>> ExactRadius().weight(3), ExactRadius(batches=8).weight(3)
         (Fraction(1, 12), Fraction(1, 8))
         """
-        b = integer("batch", batch, at_least=1)
-        if self.batches is None:
-            return Fraction(1, b * (b + 1))
-        if b > self.batches:
-            raise InvalidParameter("batch", batch, f"must be <= batches = {self.batches}")
-        return Fraction(1, self.batches)
+        b = integer("batch", batch, at_least=1, at_most=self.batches, limit="batches")
+        return Fraction(1, b * (b + 1)) if self.batches is None else Fraction(1, self.batches)
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike

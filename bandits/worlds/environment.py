@@ -91,9 +91,7 @@ class Environment(ABC):
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
         if arm >= self.arms:
             raise InvalidParameter("arm", arm, f"must be < arms = {self.arms}")
-        steps = integer("precision", precision, at_least=1)
-        if steps > MOST_STEPS:
-            raise InvalidParameter("precision", precision, "must be <= 2^40")
+        steps = integer("precision", precision, at_least=1, at_most=MOST_STEPS)
         if pulls * steps >= _MOST_SUM:
             raise InvalidParameter("pulls", pulls, "pulls * precision must stay below 2^62")
         if not isinstance(world, np.random.Generator):

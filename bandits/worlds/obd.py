@@ -7,7 +7,6 @@ and so are users: a rate is that of the log, not of an item shown to everybody.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,7 +15,7 @@ from typing import Final
 
 from bandits.worlds.environment import Bernoulli
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import csv_rows
 from dpcore.errors import InvalidParameter
 
 __all__ = ["OBD", "obd_arms"]
@@ -32,7 +31,6 @@ def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
     missing column, an item that is no whole number >= 0, a click that is neither 0 nor 1, and items
     that are not as many as ``arms`` where that is given.
     """
-    require_plain("data", path)
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _rows(path):
@@ -46,27 +44,19 @@ def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, int]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, strict=True)
-            header = next(rows, [])
-            missing = [name for name in _COLUMNS if name not in header]
-            if missing:
-                reason = f"has no column {missing[0]}: it must be a CSV of the Open Bandit Dataset"
-                raise InvalidParameter("data", str(path), reason)
-            item, click = (header.index(name) for name in _COLUMNS)
-            for row in rows:
-                if not row:  # a blank line
-                    continue
-                try:
-                    yield _item(row[item]), _CLICKS[row[click]]
-                except (ValueError, KeyError, IndexError):
-                    reason = f"line {rows.line_num} holds no item number and click 0 or 1"
-                    raise InvalidParameter("data", str(path), reason) from None
-    except OSError as error:
-        raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidParameter("data", str(path), f"is no CSV text ({error})") from None
+    rows = csv_rows("data", path)
+    _, header = next(rows, (0, []))
+    missing = [name for name in _COLUMNS if name not in header]
+    if missing:
+        reason = f"has no column {missing[0]}: it must be a CSV of the Open Bandit Dataset"
+        raise InvalidParameter("data", str(path), reason)
+    item, click = (header.index(name) for name in _COLUMNS)
+    for line, row in rows:
+        try:
+            yield _item(row[item]), _CLICKS[row[click]]
+        except (ValueError, KeyError, IndexError):
+            reason = f"line {line} holds no item number and click 0 or 1"
+            raise InvalidParameter("data", str(path), reason) from None
 
 
 def _item(text: str) -> int:

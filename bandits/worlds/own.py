@@ -6,7 +6,6 @@ drawn apart. A first row that holds no number at all names the arms.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Final
 from bandits.worlds.cz import CZ_ALGORITHMS
 from bandits.worlds.environment import Table
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import csv_rows
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -29,7 +28,6 @@ def table_arms(path: Path, arms: int | None = None) -> Table:
     row of another length than the first, a cell that is no number in [0, 1], and columns that are
     not as many as ``arms`` where that is given.
     """
-    require_plain("data", path)
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -48,24 +46,15 @@ def table_arms(path: Path, arms: int | None = None) -> Table:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, strict=True)
-            width = 0
-            for row in rows:
-                if not row:  # a blank line
-                    continue
-                names = not width and all(cell.strip() and _number(cell) is None for cell in row)
-                width = width or len(row)
-                if len(row) != width:
-                    reason = f"line {rows.line_num} has {len(row)} cells, the first line {width}"
-                    raise InvalidParameter("data", str(path), reason)
-                if not names:
-                    yield rows.line_num, row
-    except OSError as error:
-        raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidParameter("data", str(path), f"is no CSV text ({error})") from None
+    width = 0
+    for line, row in csv_rows("data", path):
+        names = not width and all(cell.strip() and _number(cell) is None for cell in row)
+        width = width or len(row)
+        if len(row) != width:
+            reason = f"line {line} has {len(row)} cells, the first line {width}"
+            raise InvalidParameter("data", str(path), reason)
+        if not names:
+            yield line, row
 
 
 def _number(cell: str) -> Fraction | None:

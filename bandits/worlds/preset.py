@@ -121,13 +121,10 @@ class Preset:
         """
         if arms is None:
             return self.arms
-        count = integer("arms", arms, at_least=1)
         if self.arms is None:
             reason = f"{self.name} has as many arms as its data: leave it out"
             raise InvalidParameter("arms", arms, reason)
-        if count > _MOST_ARMS:
-            raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS}")
-        return count
+        return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
     def super_arm_of(self, size: int | None) -> int | None:
         r"""The size of a super arm as it was asked for, or the preset's own; None without any.
@@ -160,9 +157,7 @@ class Preset:
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
         named = ", ".join(map(str, paths))
-        count = integer("instances", instances, at_least=1)
-        if count > MOST_INSTANCES:
-            raise InvalidParameter("instances", instances, f"must be <= {MOST_INSTANCES}")
+        count = integer("instances", instances, at_least=1, at_most=MOST_INSTANCES)
         wanted_arms, size = self.arms_of(arms), self.super_arm_of(super_arm)
         if paths and not isinstance(self.source, FromFile):
             raise InvalidParameter("data", named, f"{self.name} is simulated: leave the file out")

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.budget.training import Run, Sampling
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.cli.plot import draw_epochs, over_epochs
 
 __all__ = ["NAME", "draw_dpsgd"]
@@ -32,7 +32,7 @@ def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
     rounds = epochs * _EXAMPLES // _BATCH
     lines = [
         over_epochs(
-            Run(
+            TrainingRun(
                 multiplier=Fraction(multiplier),
                 batch=_BATCH,
                 examples=_EXAMPLES,

@@ -31,7 +31,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
-__all__ = ["FEWEST_DRAWS", "pair_tail", "sum_tail"]
+__all__ = ["FEWEST_DRAWS", "pair_tail", "quick_tail", "sum_tail"]
 
 FEWEST_DRAWS: Final = 16
 r"""Below it the frequencies fall too slowly; PolyaDifference has its own tails there."""
@@ -89,6 +89,20 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
         return (-x * t).exp() * inner / (1 + beta) ** 2
 
     return narrow(tail, bits)
+
+
+def quick_tail(
+    *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
+) -> Enclosure | None:
+    r"""P(X >= t) by the quickest way for so many draws; None where PolyaDifference is quicker.
+
+    Arguments and errors as :func:`sum_tail`.
+    """
+    if draws == 2:
+        return pair_tail(scale=scale, least=least, bits=bits)
+    if draws >= FEWEST_DRAWS:
+        return sum_tail(draws=draws, scale=scale, least=least, bits=bits)
+    return None
 
 
 def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:

@@ -20,7 +20,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import Floats
 
-__all__ = ["Run", "RunLaw", "by_runs", "closer"]
+__all__ = ["FloatRun", "RunLaw", "by_runs", "closer"]
 
 _LENGTH: Final = 1 << 12
 _FEW: Final = 16
@@ -42,7 +42,7 @@ class RunLaw(Hashable, Protocol):
         ...
 
 
-class Run(NamedTuple):
+class FloatRun(NamedTuple):
     r"""The floats at ``first``, first + 1, ... of one run."""
 
     pmf: Floats
@@ -90,7 +90,7 @@ def closer(
 
 
 @lru_cache(maxsize=256)
-def _run(law: RunLaw, number: int) -> Run:
+def _run(law: RunLaw, number: int) -> FloatRun:
     first, last = number * _LENGTH, (number + 1) * _LENGTH - 1
     bits = 192
     while True:
@@ -103,7 +103,7 @@ def _run(law: RunLaw, number: int) -> Run:
             bits *= 2
 
 
-def _rounded(law: RunLaw, first: int, last: int) -> Run:
+def _rounded(law: RunLaw, first: int, last: int) -> FloatRun:
     masses = [law.pmf_ball(last)]
     for ratio in law.ratios(first, last):
         masses.append(masses[-1] / ratio)
@@ -113,7 +113,7 @@ def _rounded(law: RunLaw, first: int, last: int) -> Run:
     below = [law.cdf_ball(first - 1) + masses[-1]]
     for mass in masses[-2::-1]:
         below.append(below[-1] + mass)
-    return Run(_floats(masses)[::-1], _floats(below), _floats(above)[::-1])
+    return FloatRun(_floats(masses)[::-1], _floats(below), _floats(above)[::-1])
 
 
 def _floats(values: list[arb]) -> Floats:

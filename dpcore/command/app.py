@@ -26,7 +26,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.command.options import AsJson, command_group, named, read_law
+from dpcore.command.options import AsJson, argument, command_group, named, option, read_law
 from dpcore.command.patience import endlessly, patiently
 from dpcore.command.siblings import ours_first, require_ours
 from dpcore.command.terminal import say
@@ -107,15 +107,14 @@ app = command_group(
     ),
 )
 
-Spelling = Annotated[
-    str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10.")
-]
+Spelling = Annotated[str, argument("NOISE", "A noise, e.g. discrete-laplace:scale=10.")]
 Seed = Annotated[
     str | None,
-    typer.Option(
-        metavar="N",
-        help="Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
+    option(
+        "N",
+        "Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
         "operating system.",
+        default=...,
     ),
 ]
 
@@ -128,22 +127,17 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _dpcore(
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug", metavar="", help="Show the traceback of an error instead of one line."
-        ),
-    ] = False,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            metavar="",
-            callback=_show_version,
-            is_eager=True,
-            help="Print the version and exit.",
-        ),
-    ] = False,
+    debug: bool = option(
+        "", "Show the traceback of an error instead of one line.", "--debug", default=False
+    ),
+    version: bool = option(
+        "",
+        "Print the version and exit.",
+        "--version",
+        default=False,
+        callback=_show_version,
+        is_eager=True,
+    ),
 ) -> None:
     # Both options act before any command: main() reads --debug, the callback prints the version.
     del debug, version
@@ -153,9 +147,7 @@ def _dpcore(
 @endlessly
 def sample(
     noise: Spelling,
-    size: Annotated[
-        str, typer.Option("-n", "--size", metavar="N", help="How many numbers, e.g. 5 or 1e6.")
-    ] = "1",
+    size: str = option("N", "How many numbers, e.g. 5 or 1e6.", "-n", "--size", default="1"),
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,13 +177,8 @@ def sample(
 @patiently
 def pmf(
     noise: Spelling,
-    values: Annotated[
-        list[str],
-        typer.Argument(metavar="K", help="Integers, e.g. -1 0 1."),
-    ],
-    bits: Annotated[
-        str, typer.Option(metavar="N", help="How close the bounds are: within 2^-N of each other.")
-    ] = "64",
+    values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
+    bits: str = option("N", "How close the bounds are: within 2^-N of each other.", default="64"),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the probability of each integer K: a proven lower and upper bound.

@@ -2,13 +2,15 @@ r"""Read a file that a command was given: a plain file, and no more of it than i
 
 from __future__ import annotations
 
+import csv
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["read_text", "require_plain"]
+__all__ = ["csv_rows", "read_text", "require_plain", "rows_of"]
 
 
 def read_text(argument: str, path: str | Path, *, most: int) -> str:
@@ -52,3 +54,47 @@ def require_plain(argument: str, path: str | Path) -> None:
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a plain file")
+
+
+def csv_rows(
+    argument: str, path: str | Path, *, whole: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    r"""Read the rows of a CSV file one by one: each with its line number, blank ones left out.
+
+    Raises :class:`InvalidParameter`, naming the argument, for what is no plain file or cannot be
+    read, for what is no CSV in UTF-8, and with ``whole`` for a last line that has no end.
+    """
+    require_plain(argument, path)
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            lines = _ended(argument, path, file) if whole else file
+            yield from rows_of(argument, path, lines)
+    except OSError as error:
+        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise InvalidParameter(argument, str(path), f"is no CSV text ({error})") from None
+
+
+def rows_of(
+    argument: str, path: str | Path, lines: Iterable[str]
+) -> Iterator[tuple[int, list[str]]]:
+    r"""The same of lines that were read, as ``path`` is named in errors.
+
+    >>> [*rows_of("--data", "means.csv", ["arm,mean", "", "1, 0.5"])]
+    [(1, ['arm', 'mean']), (3, ['1', '0.5'])]
+    """
+    rows = csv.reader(lines, skipinitialspace=True, strict=True)
+    try:
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                yield rows.line_num, row
+    except csv.Error as error:
+        reason = f"is no CSV text (line {rows.line_num}: {error})"
+        raise InvalidParameter(argument, str(path), reason) from None
+
+
+def _ended(argument: str, path: str | Path, file: Iterable[str]) -> Iterator[str]:
+    for line in file:
+        if not line.endswith("\n"):
+            raise InvalidParameter(argument, str(path), "was cut: its last line has no end")
+        yield line

@@ -6,9 +6,12 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +22,8 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import read_noise
 
-__all__ = ["AsJson", "command_group", "named", "read_jobs", "read_law", "share"]
+__all__ = ["AsJson", "argument", "command_group", "named", "option", "read_jobs", "read_law"]
+__all__ += ["share", "with_fields"]
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
@@ -39,6 +43,49 @@ def command_group(name: str, **given: Any) -> typer.Typer:
         pretty_exceptions_enable=False,
         **{"add_completion": False, **given},
     )
+
+
+def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
+    r"""An option as the default of a parameter; ``default=...`` for one that must be given.
+
+    Within ``Annotated`` it is ``default=...`` too: the default then stands with each parameter.
+    ``given`` is for :func:`typer.Option`, for instance the panel of the help that it is in.
+
+    >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
+    ('-o', '--output')
+    """
+    return typer.Option(default, *names, metavar=metavar, help=text, **given)
+
+
+def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
+    r"""A word of the command line without an option's name, as the default of a parameter."""
+    return typer.Argument(default, metavar=metavar, help=text, **given)
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    r"""The command, with each field of a dataclass that it takes as an option of its own.
+
+    Options that several commands share, or that are handed on together, are written once: as the
+    fields of a dataclass, which a command asks for by the type of a parameter.
+    """
+    own = inspect.signature(command, eval_str=True)
+    groups = {name: one.annotation for name, one in own.parameters.items()}
+    groups = {name: kind for name, kind in groups.items() if is_dataclass(kind)}
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    # What the command line's parser reads of a command.
+    parameters: list[inspect.Parameter] = []
+    for name, one in own.parameters.items():
+        inside = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {}
+        parameters += inside.values() or [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # PEP 362
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
 
 
 @contextmanager

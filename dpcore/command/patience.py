@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Annotated, Any, Final
 
-import typer
-
+from dpcore.command.options import option
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 
@@ -20,9 +19,7 @@ __all__ = ["OutOfTime", "ended_after", "endlessly", "patiently"]
 _PATIENCE: Final = "60"
 _LONGEST: Final = 10**8
 
-_OPTION: Final = typer.Option(
-    metavar="SECONDS", help="Give up after this many seconds of computing."
-)
+_OPTION: Final = option("SECONDS", "Give up after this many seconds of computing.", default=...)
 
 
 class OutOfTime(DpcoreError):

@@ -7,11 +7,12 @@ else decides how such characters look.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
-__all__ = ["page", "printable", "say"]
+__all__ = ["page", "printable", "say", "show"]
 
 
 def printable(text: str) -> str:
@@ -40,3 +41,17 @@ def say(lines: Iterable[str], stream: TextIO | None = None) -> None:
     user: \x1b]0;ann
     """
     (sys.stdout if stream is None else stream).write(page(lines))
+
+
+def show(found: dict[str, Any] | Iterable[str]) -> None:
+    r"""Print a dictionary as JSON, lines as lines.
+
+    >>> show({"schema": "dpcore-budget/1"})
+    {
+      "schema": "dpcore-budget/1"
+    }
+    """
+    if isinstance(found, dict):
+        print(json.dumps(found, indent=2, default=str, allow_nan=False))
+    else:
+        say(found)

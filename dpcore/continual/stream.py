@@ -19,7 +19,7 @@ from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, make_integers, rational
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["MOST_ITEMS", "ContinualSum", "RunningSum", "Total", "variance"]
@@ -68,10 +68,7 @@ class ContinualSum(ABC):
     scope: Scope = field(default=Scope())
 
     def __post_init__(self) -> None:
-        horizon = integer("horizon", self.horizon, at_least=1)
-        if horizon > self.most:
-            raise InvalidParameter("horizon", horizon, f"must be at most {self.most}")
-        object.__setattr__(self, "horizon", horizon)
+        make_integers(self, "horizon", at_most=self.most)
         for name in ("low", "high", "unit"):
             object.__setattr__(self, name, rational(name, getattr(self, name)))
         if self.unit <= 0:
@@ -128,10 +125,7 @@ class ContinualSum(ABC):
 
     def checked_count(self, taken: object) -> int:
         r"""``taken`` as an integer from 0 to the horizon."""
-        exact = integer("taken", taken, at_least=0)
-        if exact > self.horizon:
-            raise InvalidParameter("taken", taken, f"must be at most the horizon {self.horizon}")
-        return exact
+        return integer("taken", taken, at_least=0, at_most=self.horizon, limit="horizon")
 
     # -- what a mechanism provides: pure functions of a state ---------------------------------
 

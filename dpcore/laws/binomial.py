@@ -21,7 +21,7 @@ from dpcore.laws.poisson import log_ratio
 from dpcore.noise import Noise
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, integer, rational_in
+from dpcore.numbers.parameter import Exact, integer, make_integers, rational_in
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -64,7 +64,7 @@ class Binomial(CountNoise):
     probability: Exact = Exact()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
+        make_integers(self, "trials")
         reason = "a sure coin adds no noise"
         exact = rational_in("probability", self.probability, "(0, 1)", reason)
         object.__setattr__(self, "probability", exact)

@@ -24,7 +24,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product, square
+from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square
 from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
@@ -114,7 +114,7 @@ class DiscreteGaussian(SymmetricNoise):
         proposals = batch_of(DiscreteLaplace(scale=scale))
         return GaussianByRejection(self.sigma_squared, scale, proposals)
 
-    def _exponent(self, k: Integers) -> Pair:
+    def _exponent(self, k: Integers) -> Split:
         return product(square(pair_of(k)), pair_of(1 / (2 * self.sigma_squared)))
 
     def _pmf(self, k: Integers) -> Floats:
@@ -160,7 +160,7 @@ class DiscreteGaussian(SymmetricNoise):
         return normal_guess(p, self.sigma_squared)
 
 
-def _decay(exponent: Pair) -> Floats:
+def _decay(exponent: Split) -> Floats:
     # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
     return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
 

@@ -31,7 +31,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_integers, positive_rational
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -81,7 +81,7 @@ class DiscreteGaussianSum(SymmetricNoise):
     sigma_squared: Exact = Exact()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "count", integer("count", self.count, at_least=1))
+        make_integers(self, "count")
         exact = positive_rational("sigma_squared", self.sigma_squared, "variance 0 adds no noise")
         if exact < _LEAST_VARIANCE:
             reason = "must be >= 1e-6: below, a draw is 0 but for a chance of 1e-217000"

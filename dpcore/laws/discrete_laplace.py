@@ -20,7 +20,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product
+from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
 from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.coins import geometric_exp
 from dpcore.sampling.inversion import (
@@ -109,7 +109,7 @@ class DiscreteLaplace(SymmetricNoise):
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
 
-    def _exponent(self, k: Integers) -> Pair:
+    def _exponent(self, k: Integers) -> Split:
         return product(pair_of(k), pair_of(1 / self.scale))
 
     def _decay(self, k: Integers) -> Floats:

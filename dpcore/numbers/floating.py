@@ -19,7 +19,7 @@ from flint import arb
 
 from dpcore.numbers.enclosure import nearest, precision
 
-__all__ = ["EXP_NEG_ERROR", "Floats", "Pair", "exp_neg", "pair_of", "product", "square", "two_sum"]
+__all__ = ["EXP_NEG_ERROR", "Floats", "Split", "exp_neg", "pair_of", "product", "square", "two_sum"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ _LARGEST: Final = 745
 _SPLITTER: Final = 2.0**27 + 1
 
 
-class Pair(NamedTuple):
+class Split(NamedTuple):
     r"""An unevaluated sum high + low of two floats: twice the precision of one."""
 
     high: Floats
@@ -64,7 +64,7 @@ def exp_neg(x: Floats) -> Floats:
     return np.where(x > _LARGEST, 0.0, value)
 
 
-def two_sum(a: Floats, b: Floats) -> Pair:
+def two_sum(a: Floats, b: Floats) -> Split:
     r"""a + b exactly, as the rounded sum and its error (Knuth 1969).
 
     >>> two_sum(np.array([1.0]), np.array([2.0**-60])).low.tolist() == [2.0**-60]
@@ -72,22 +72,22 @@ def two_sum(a: Floats, b: Floats) -> Pair:
     """
     total = a + b
     back = total - a
-    return Pair(total, (a - (total - back)) + (b - back))
+    return Split(total, (a - (total - back)) + (b - back))
 
 
-def _two_product(a: Floats, b: Floats) -> Pair:
+def _two_product(a: Floats, b: Floats) -> Split:
     # Dekker 1971 with Veltkamp's splitting; exact while nothing over- or underflows, which
     # holds here: magnitudes stay between 2^-200 and 2^200.
     total = a * b
     wide_a, wide_b = a * _SPLITTER, b * _SPLITTER
     high_a, high_b = wide_a - (wide_a - a), wide_b - (wide_b - b)
     low_a, low_b = a - high_a, b - high_b
-    return Pair(
+    return Split(
         total, ((high_a * high_b - total) + high_a * low_b + low_a * high_b) + low_a * low_b
     )
 
 
-def pair_of(values: Integers | Fraction) -> Pair:
+def pair_of(values: Integers | Fraction) -> Split:
     r"""An integer array exactly, or a rational to relative error 2^-105, as a pair.
 
     >>> pair_of(np.array([2**62 + 1])).low.tolist()
@@ -95,14 +95,14 @@ def pair_of(values: Integers | Fraction) -> Pair:
     """
     if isinstance(values, Fraction):
         high = float(values)
-        return Pair(np.array([high]), np.array([float(values - Fraction(high))]))
+        return Split(np.array([high]), np.array([float(values - Fraction(high))]))
     rounded = values.astype(np.float64)
     # 2^63 as a float does not fit int64: step such values down before looking at the error.
     safe = np.minimum(rounded, float(2**63 - 1024))
-    return Pair(safe, (values - safe.astype(np.int64)).astype(np.float64))
+    return Split(safe, (values - safe.astype(np.int64)).astype(np.float64))
 
 
-def product(a: Pair, b: Pair) -> Pair:
+def product(a: Split, b: Split) -> Split:
     r"""a * b to relative error 2^-100.
 
     >>> p = product(pair_of(np.array([3])), pair_of(Fraction(1, 3)))
@@ -113,7 +113,7 @@ def product(a: Pair, b: Pair) -> Pair:
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 
-def square(a: Pair) -> Pair:
+def square(a: Split) -> Split:
     r"""a * a to relative error 2^-100.
 
     >>> float(square(pair_of(np.array([3]))).high[0])

@@ -19,8 +19,9 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Exact", "Interval", "RationalLike", "integer", "make_positive", "positive_rational"]
-__all__ += ["rational", "rational_in", "text", "whole_number", "write_rational"]
+__all__ = ["Exact", "Interval", "RationalLike", "integer", "make_integers", "make_positive"]
+__all__ += ["positive_rational", "rational", "rational_in", "text", "whole_number"]
+__all__ += ["write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
 Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]"]
@@ -170,13 +171,42 @@ def make_positive(instance: object, **reasons: str) -> None:
         object.__setattr__(instance, name, exact)
 
 
-def integer(argument: str, value: object, *, at_least: int | None = None) -> int:
+def make_integers(
+    instance: object, *names: str, at_least: int = 1, at_most: int | None = None
+) -> None:
+    r"""Make the named fields of a frozen dataclass ints, in ``__post_init__``.
+
+    They are checked as by :func:`integer`.
+    """
+    for name in names:
+        exact = integer(name, getattr(instance, name), at_least=at_least, at_most=at_most)
+        object.__setattr__(instance, name, exact)
+
+
+def integer(
+    argument: str,
+    value: object,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    limit: str = "",
+) -> int:
     r"""``value`` as a Python ``int``; floats and booleans are refused, however whole they look.
+
+    ``limit`` names ``at_most`` in the error.
 
     >>> integer("size", np.int64(3), at_least=0)
     3
+    >>> integer("honest", 9, at_least=1, at_most=8, limit="users")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: honest = 9: must be <= users = 8
     """
-    if type(value) is int and (at_least is None or value >= at_least):
+    if (
+        type(value) is int
+        and (at_least is None or value >= at_least)
+        and (at_most is None or value <= at_most)
+    ):
         return value  # the usual case: SupportsIndex is slow to ask for
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise InvalidParameter(argument, value, "must be an integer")
@@ -186,6 +216,9 @@ def integer(argument: str, value: object, *, at_least: int | None = None) -> int
         raise InvalidParameter(argument, value, "must be an integer") from None
     if at_least is not None and exact < at_least:
         raise InvalidParameter(argument, value, f"must be >= {at_least}")
+    if at_most is not None and exact > at_most:
+        named = f"{limit} = " if limit else ""
+        raise InvalidParameter(argument, value, f"must be <= {named}{_written(at_most)}")
     return exact
 
 

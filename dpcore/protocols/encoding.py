@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, make_integers, rational
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -64,10 +64,7 @@ class FixedPoint:
     clamp: bool = False
 
     def __post_init__(self) -> None:
-        steps = integer("precision", self.precision, at_least=1)
-        if steps > MOST_STEPS:
-            raise InvalidParameter("precision", self.precision, "must be <= 2^40")
-        object.__setattr__(self, "precision", steps)
+        make_integers(self, "precision", at_most=MOST_STEPS)
         if not isinstance(self.clamp, bool):
             raise InvalidParameter("clamp", self.clamp, "must be True or False")
 

@@ -23,7 +23,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, rational_in
+from dpcore.numbers.parameter import Exact, integer, make_integers, rational_in
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.inversion import BLOCK
@@ -65,9 +65,7 @@ class PureShuffle:
     precision: int = 1
 
     def __post_init__(self) -> None:
-        for argument in ("users", "reach"):
-            exact = integer(argument, getattr(self, argument), at_least=1)
-            object.__setattr__(self, argument, exact)
+        make_integers(self, "users", "reach")
         object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
         reason = "without covers the ends of the range give a user away"
         object.__setattr__(self, "cover", rational_in("cover", self.cover, "(0, 1)", reason))
@@ -92,9 +90,7 @@ class PureShuffle:
 
     def observed_noise(self, honest: int) -> PolyaDifference:
         r"""The law of the noise of ``honest`` users in the sum, but for covers."""
-        honest = integer("honest", honest, at_least=1)
-        if honest > self.users:
-            raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
+        honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
     def missed(self, present: int) -> Fraction:

@@ -35,8 +35,8 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["Outcome", "PureOutcome", "RelaxedOutcome", "RoundRefused", "Values", "run", "run_pure"]
-__all__ += ["run_relaxed"]
+__all__ = ["PureOutcome", "RelaxedOutcome", "RoundRefused", "RunOutcome", "Values", "run"]
+__all__ += ["run_pure", "run_relaxed"]
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""
@@ -45,7 +45,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     r"""What a run gives: the estimate, who is in it, and the record that accounting reads.
 
     ``release.mechanism`` holds the noise that the ``honest`` users really added, and
@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaxedOutcome:
-    r"""As :class:`Outcome`, of a run whose aggregation is only assumed.
+    r"""As :class:`RunOutcome`, of a run whose aggregation is only assumed.
 
     There is no release: the promise is that of ``sum_mechanism`` plus 2 epsilon_hat, given that
     ``assumption`` holds.
@@ -76,7 +76,7 @@ class RelaxedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureOutcome:
-    r"""As :class:`Outcome`, of a :class:`PureShuffle`.
+    r"""As :class:`RunOutcome`, of a :class:`PureShuffle`.
 
     There is no release: no one mechanism is all that its server sees. The promise is
     ``accounting.protocols.pure_shuffle.purity(protocol, honest)``.
@@ -114,7 +114,7 @@ def run(
     vanish: Mapping[str, Step] = ...,
     colluding: Collection[str] = ...,
     rng: Rng = ...,
-) -> Outcome: ...
+) -> RunOutcome: ...
 @overload
 def run(
     protocol: BinaryShuffle | VectorShuffle,
@@ -125,7 +125,7 @@ def run(
     vanish: Mapping[str, Step] = ...,
     colluding: Collection[str] = ...,
     rng: Rng = ...,
-) -> Outcome: ...
+) -> RunOutcome: ...
 def run(
     protocol: AggregatedSum | LocalSum | CentralSum | BinaryShuffle | VectorShuffle,
     values: Values,
@@ -135,7 +135,7 @@ def run(
     vanish: Mapping[str, Step] = _NOBODY,
     colluding: Collection[str] = (),
     rng: Rng = SYSTEM,
-) -> Outcome:
+) -> RunOutcome:
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
     ``vanish`` names the users who drop out, each with the step from which they are silent, and
@@ -193,7 +193,7 @@ def run(
         except AggregationRefused as error:
             raise RoundRefused(error.message, error.sender, error.reason, release) from error
         estimate = protocol.analyze(total, rng=rng)
-    return Outcome(
+    return RunOutcome(
         estimate=estimate,
         participants=crowd.present,
         honest=crowd.honest,

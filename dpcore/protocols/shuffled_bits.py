@@ -22,7 +22,14 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational_in
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    make_integers,
+    positive_rational,
+    rational_in,
+)
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -80,9 +87,7 @@ class BitSum(ABC):
     probability: Exact = Exact()
 
     def __post_init__(self) -> None:
-        for argument in ("users", "noise_bits"):
-            exact = integer(argument, getattr(self, argument), at_least=1)
-            object.__setattr__(self, argument, exact)
+        make_integers(self, "users", "noise_bits")
         reason = "a bit that is known hides nothing"
         probability = rational_in("probability", self.probability, "(0, 1)", reason)
         object.__setattr__(self, "probability", probability)
@@ -116,9 +121,7 @@ class BitSum(ABC):
 
         Raises :class:`InvalidParameter` unless 1 <= honest <= users.
         """
-        honest = integer("honest", honest, at_least=1)
-        if honest > self.users:
-            raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
+        honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
     def mechanism(self, honest: int) -> Mechanism:
@@ -246,8 +249,7 @@ class VectorShuffle(BitSum):
     def __post_init__(self) -> None:
         BitSum.__post_init__(self)
         object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
-        count = integer("coordinates", self.coordinates, at_least=1)
-        object.__setattr__(self, "coordinates", count)
+        make_integers(self, "coordinates")
 
     @property
     def _steps(self) -> int:

@@ -27,7 +27,7 @@ from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, integer, make_integers
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -58,9 +58,8 @@ class ModularSum(ABC):
     modulus: int = None  # type: ignore[assignment]  # __post_init__ puts the least one there
 
     def __post_init__(self) -> None:
-        for argument, least in (("users", 1), ("precision", 1), ("threshold", 0)):
-            exact = integer(argument, getattr(self, argument), at_least=least)
-            object.__setattr__(self, argument, exact)
+        make_integers(self, "users", "precision")
+        make_integers(self, "threshold", at_least=0)
         FixedPoint(precision=self.precision)
         need = self.users * self.precision + 2 * self.threshold + 1
         modulus = need if self.modulus is None else integer("modulus", self.modulus)
@@ -186,10 +185,7 @@ class ModularSum(ABC):
         """
 
     def _check_honest(self, honest: int) -> int:
-        honest = integer("honest", honest, at_least=1)
-        if honest > self.users:
-            raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
-        return honest
+        return integer("honest", honest, at_least=1, at_most=self.users, limit="users")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

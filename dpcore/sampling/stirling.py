@@ -38,7 +38,7 @@ _MOST_VARIANCE: Final = 1 << 116
 Flags = np.typing.NDArray[np.bool_]
 
 
-class Law(Protocol):
+class UnimodalLaw(Protocol):
     r"""A law that rises up to floor(E[X]) or the next integer and falls from there."""
 
     def pmf_ball(self, k: int) -> arb: ...
@@ -69,7 +69,7 @@ class Centred:
         "centre",
     )
 
-    def __init__(self, law: Law, parts: tuple[Fraction, ...]) -> None:
+    def __init__(self, law: UnimodalLaw, parts: tuple[Fraction, ...]) -> None:
         self._law, self._parts = law, parts
         self.centre = math.floor(parts[0])
         self._fraction = float(parts[0] - self.centre)

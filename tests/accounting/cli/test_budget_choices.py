@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 
 import pytest
 
 import accounting.cli.budget as commands
-import dpcore.command.app
 from accounting.claims.bound import Bound
 from accounting.cli import options as arguments
 from dpcore import InvalidParameter
@@ -18,16 +16,9 @@ from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
 LAPLACE = ["--noise", "discrete-laplace:scale=20"]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    return Command(capsys)
 
 
 # -- calibration -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import math
 import subprocess
 import sys
 from fractions import Fraction
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,13 @@ from accounting.cli import releases as parts
 from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.spelling import read_noise, read_sensitivity
+from tests.accounting.cli.conftest import POINT
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
 LAPLACE = ["--noise", "discrete-laplace:scale=20"]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    return Command(capsys)
 
 
 def test_the_package_registers_the_command() -> None:
@@ -320,8 +314,8 @@ def test_rounds_that_are_ignored_are_seen(
 ) -> None:
     words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
     assert command(*words).json["epsilon"]["upper"] == 50
-    forgetful = mutated(parts.composed, "(part, time)", "(part, 1)")
-    monkeypatch.setattr(commands, "composed", forgetful)
+    forgetful = mutated(parts.Releases.composed, "(part, time)", "(part, 1)")
+    monkeypatch.setattr(parts.Releases, "composed", forgetful)
     assert command(*words).json["epsilon"]["upper"] != 50
 
 

@@ -3,23 +3,13 @@ r"""``dpcore budget continual`` as a user types it."""
 from __future__ import annotations
 
 import math
-from importlib.metadata import EntryPoint
 
 import pytest
 
-import dpcore.command.app
 from accounting import guarantee
 from accounting.budget.continual import MECHANISMS
 from dpcore.spelling import noise_from_json
 from tests.support.typed import Command
-
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    return Command(capsys)
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

@@ -2,21 +2,11 @@ r"""``dpcore budget matrix`` as a user types it."""
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-import dpcore.command.app
 from tests.support.typed import Command
-
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    return Command(capsys)
 
 
 def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) -> None:

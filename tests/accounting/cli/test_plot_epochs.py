@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-import dpcore.command.app
-from accounting.budget.training import Run, Sampling
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.cli import plot
 from accounting.cli.plot import Training, draw_epochs, over_epochs
 from dpcore import InvalidParameter
 from tests.support.typed import Command
 
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 FIGURE = Path(__file__).parents[3] / "docs" / "figures" / "dpsgd.svg"
-RUN = Run(
+RUN = TrainingRun(
     multiplier=Fraction(2),
     batch=20,
     examples=1000,
@@ -78,18 +75,14 @@ def test_what_is_drawn_of_a_run() -> None:
 
 def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda name: None)
-    short = Run(
+    short = TrainingRun(
         multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1), replaced=False
     )
     line = over_epochs(short, Sampling.SHUFFLED, Fraction("1e-5"))
     assert (line.others, len(line.points)) == ({}, 2)
 
 
-def test_the_option(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    command = Command(capsys)
+def test_the_option(command: Command, tmp_path: Path) -> None:
     words = ["dpsgd", "--noise-multiplier", 4, "--batch-size", 500, "--examples", 1000]
     words += ["--delta", "1e-5", "--epochs", 2, "--sampling", "shuffled", "--plot"]
     answer = command(*words, tmp_path / "run.png")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dpcore.command.app
 from accounting.checker import verify
 from tests.support.typed import Command
 
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 RUN = ["--noise-multiplier", "1.1", "--batch-size", 256, "--examples", 60000, "--delta", "1e-5"]
 EVENT = {
     "class_name": "SelfComposedDpEvent",
@@ -25,12 +22,6 @@ EVENT = {
         "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0},
     },
 }
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    return Command(capsys)
 
 
 def test_the_run_of_the_page(command: Command) -> None:

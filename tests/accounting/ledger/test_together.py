@@ -25,7 +25,7 @@ from accounting.ledger import (
     charging,
 )
 from accounting.ledger.book import Book
-from accounting.ledger.charging import Outcome, Turns
+from accounting.ledger.charging import Charged, Turns
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.theorems.filter import SHARES
@@ -68,14 +68,14 @@ STORY = [
 ]
 
 
-def told(outcomes: Sequence[Outcome]) -> list[object]:
+def told(outcomes: Sequence[Charged]) -> list[object]:
     return [
         (each.number, each.digest, each.left_out) if isinstance(each, Receipt) else type(each)
         for each in outcomes
     ]
 
 
-def alone(ledger: Ledger, request: Request) -> Outcome:
+def alone(ledger: Ledger, request: Request) -> Charged:
     return ledger.charge_many([request])[0]
 
 
@@ -136,7 +136,7 @@ def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger
     transactions, inside, go = [], threading.Event(), threading.Event()
     work = ledger._charged
 
-    def slow(requests: Any) -> list[Outcome]:
+    def slow(requests: Any) -> list[Charged]:
         transactions.append(len(requests))
         inside.set()
         go.wait(30)
@@ -166,7 +166,7 @@ def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger
 def test_a_transaction_that_fails_is_the_failure_of_all_in_it() -> None:
     inside, go = threading.Event(), threading.Event()
 
-    def work(requests: Any) -> list[Outcome]:
+    def work(requests: Any) -> list[Charged]:
         if not inside.is_set():
             inside.set()
             go.wait(30)
@@ -204,7 +204,7 @@ def take_behind(turns: Turns, inside: threading.Event, go: threading.Event) -> l
 def test_an_interrupt_is_of_one_thread_and_the_others_are_told() -> None:
     inside, go = threading.Event(), threading.Event()
 
-    def work(requests: Any) -> list[Outcome]:
+    def work(requests: Any) -> list[Charged]:
         if not inside.is_set():
             inside.set()
             go.wait(30)
@@ -219,7 +219,7 @@ def test_who_is_interrupted_while_it_waits_leaves_the_lead_to_the_next() -> None
     inside, go = threading.Event(), threading.Event()
     groups: list[int] = []
 
-    def work(requests: Any) -> list[Outcome]:
+    def work(requests: Any) -> list[Charged]:
         inside.set()
         go.wait(30)
         groups.append(len(requests))
@@ -249,7 +249,7 @@ def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> Non
     event.listen(ledger._store._engine, "commit", lambda connection: committed.append(1))
     work = ledger._charged
 
-    def watched(requests: Any) -> list[Outcome]:
+    def watched(requests: Any) -> list[Charged]:
         found = work(requests)
         assert committed
         return found

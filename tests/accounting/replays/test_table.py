@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from accounting.claims.bound import Bound
-from accounting.replays.row import LOOSE, Verdict, answer, shown
+from accounting.replays.row import LOOSE, Judgement, answer, shown
 from accounting.replays.table import lines, replay, to_json
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated
@@ -35,11 +35,11 @@ EXPECTED = {
 
 
 @lru_cache(maxsize=1)
-def quick() -> tuple[Verdict, ...]:
+def quick() -> tuple[Judgement, ...]:
     return replay(quick=True)
 
 
-def find(statement: str, *parameters: str, rows: Iterable[Verdict] | None = None) -> Verdict:
+def find(statement: str, *parameters: str, rows: Iterable[Judgement] | None = None) -> Judgement:
     (found,) = [
         row
         for row in (quick() if rows is None else rows)
@@ -49,7 +49,7 @@ def find(statement: str, *parameters: str, rows: Iterable[Verdict] | None = None
     return found
 
 
-def as_design_states(rows: Iterable[Verdict]) -> bool:
+def as_design_states(rows: Iterable[Judgement]) -> bool:
     """Every erratum has a row of the verdict the design states; ours hold; nothing else fails."""
     listed = tuple(rows)
     for erratum, wanted in EXPECTED.items():

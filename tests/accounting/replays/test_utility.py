@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from accounting.replays import utility
-from accounting.replays.row import Verdict
+from accounting.replays.row import Judgement
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated
@@ -22,7 +22,7 @@ mpf = mpmath.mpf
 ALL = tuple(row() for row in utility.rows(quick=False))
 
 
-def find(statement: str, *parts: str) -> Verdict:
+def find(statement: str, *parts: str) -> Judgement:
     (found,) = (
         row
         for row in ALL
@@ -31,7 +31,7 @@ def find(statement: str, *parts: str) -> Verdict:
     return found
 
 
-def upper(row: Verdict) -> float:
+def upper(row: Judgement) -> float:
     return float(Fraction(row.exact.upper))
 
 

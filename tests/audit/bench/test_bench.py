@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import audit.bench.bench as module
-from audit.bench.bench import TRIES, Bench, Result, Row, bench, first_runs
+from audit.bench.bench import TRIES, Bench, BenchRow, Result, bench, first_runs
 from audit.bench.render import bench_lines, bench_text
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
@@ -42,7 +42,7 @@ def result(*, refuted: bool | None, **more: Any) -> Result:
 
 def made(*twins: bool | None, broken: bool | None = True, layer: Layer = Layer.SAMPLE) -> Bench:
     rows = tuple(
-        Row(
+        BenchRow(
             entry=replace(HALF, layer=layer),
             broken=result(refuted=broken),
             twin=result(refuted=refuted),
@@ -106,7 +106,7 @@ def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> N
     others = [entry("fixed-seed"), entry("exact-size")]
     alone, among = bench([HALF]), bench([*others, HALF], jobs=2)
 
-    def untimed(row: Row) -> Row:
+    def untimed(row: BenchRow) -> BenchRow:
         return replace(
             row, broken=replace(row.broken, seconds=0), twin=replace(row.twin, seconds=0)
         )
@@ -306,7 +306,7 @@ def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], rea
 
 def test_the_table_names_what_only_another_layer_finds() -> None:
     leak = entry("raw-in-a-hundred-thousand")
-    row = Row(
+    row = BenchRow(
         entry=leak,
         broken=result(refuted=True, finding="A branch.", resolution=0.0007),
         twin=result(refuted=True, finding="Another."),

@@ -14,7 +14,7 @@ import pytest
 from mpmath import mpf
 
 from audit.claims.claim import Claim
-from audit.exact.divergence import Law, Shifted, hockey_stick
+from audit.exact.divergence import AnyLaw, Shifted, hockey_stick
 from audit.exact.points import decide, delta_point, epsilon_point, renyi_point
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
@@ -163,7 +163,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
         ((ONE, ONE + ",1"), "must be moved by as many integers"),
         (("none.csv", ONE), "P = none.csv"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
-        ((ONE, TWO, "--delta", "1"), r"--delta = 1: must be in [0, 1)"),
+        ((ONE, TWO, "--delta", "1"), r"--delta = 1: must lie in [0, 1)"),
         ((ONE, TWO, "--order", "1"), "--order = 1: must be > 1, or inf"),
         ((ONE, TWO, "--order", "nan"), "--order = nan"),
         ((ONE, TWO, "--claim", "epsilon=x"), "epsilon = x"),
@@ -216,14 +216,14 @@ def test_every_point_is_narrow_and_quick(noise: str) -> None:
             assert way is None or way.upper <= point.worse.upper
 
 
-def of(pmf: Law) -> dict[Any, Fraction]:
+def of(pmf: AnyLaw) -> dict[Any, Fraction]:
     assert not isinstance(pmf, Shifted)
     return {x: Fraction(str(mass)) for x, mass in pmf.items()}
 
 
 def test_the_worse_direction_is_the_larger_sum() -> None:
-    p: Law = {"a": "1/2", "b": "3/8", "c": "1/8"}
-    q: Law = {"a": "1/4", "b": "1/4", "c": "1/2"}
+    p: AnyLaw = {"a": "1/2", "b": "3/8", "c": "1/8"}
+    q: AnyLaw = {"a": "1/4", "b": "1/4", "c": "1/2"}
     with mpmath.workdps(40):
         growth = mpmath.exp(mpf(1) / 4)
         sums = [
@@ -243,8 +243,8 @@ def test_the_worse_direction_is_the_larger_sum() -> None:
 
 
 def test_the_order_infinity_is_the_largest_loss() -> None:
-    p: Law = {0: "1/3", 1: "2/3"}
-    q: Law = {0: "1/2", 1: "1/2"}
+    p: AnyLaw = {0: "1/3", 1: "2/3"}
+    q: AnyLaw = {0: "1/2", 1: "1/2"}
     largest = renyi_point(p, q, math.inf)
     assert largest.p_against_q == epsilon_point(p, q, Fraction()).p_against_q
     assert largest.worse.lower_float == pytest.approx(math.log(3 / 2))
@@ -284,7 +284,7 @@ def binomial_masses(noise: Binomial, place: int) -> dict[int, Fraction]:
     ],
 )
 def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
-    p: Law, q: Law, epsilon: int, boundary: Fraction
+    p: AnyLaw, q: AnyLaw, epsilon: int, boundary: Fraction
 ) -> None:
     assert decide(p, q, Claim(epsilon=epsilon, delta=boundary)).verdict == "proven"
     below = decide(p, q, Claim(epsilon=epsilon, delta=boundary - TINY))
@@ -298,8 +298,8 @@ def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
 
 
 def test_an_irrational_boundary_is_told_from_any_rational() -> None:
-    p: Law = {"a": "3/4", "b": "1/4"}
-    q: Law = {"a": "1/4", "b": "3/4"}
+    p: AnyLaw = {"a": "3/4", "b": "1/4"}
+    q: AnyLaw = {"a": "1/4", "b": "3/4"}
     fine = hockey_stick(p, q, 1, bits=13_000)
     near = Fraction(round(fine.lower * 10**3900), 10**3900)
     for delta in (near - Fraction(1, 10**3900), near + Fraction(1, 10**3900)):

@@ -14,7 +14,7 @@ import pytest
 
 from accounting.errors import NotDerived
 from audit.claims.claim import Claim
-from audit.exact.divergence import Law, Shifted, epsilon_at, hockey_stick, renyi, worst_event
+from audit.exact.divergence import AnyLaw, Shifted, epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import both, prove
 from audit.report.report import ExactWitness
 from audit.runs.plan import Plan
@@ -131,8 +131,8 @@ def test_the_extremes_of_epsilon() -> None:
 
 # -- pmfs a user gives ------------------------------------------------------------------------
 
-P: Law = {"a": "1/2", "b": "1/4", "c": "1/4"}
-Q: Law = {"a": "1/4", "b": "1/2", "d": "1/4"}
+P: AnyLaw = {"a": "1/2", "b": "1/4", "c": "1/4"}
+Q: AnyLaw = {"a": "1/4", "b": "1/2", "d": "1/4"}
 
 
 def all_events(p: dict[str, Fraction], q: dict[str, Fraction]) -> list[tuple[Fraction, Fraction]]:
@@ -152,7 +152,9 @@ def fractions(pmf: Any) -> dict[str, Fraction]:
 
 
 @pytest.mark.parametrize("law", [(P, Q), (Q, P), (P, P)])
-def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(law: tuple[Law, Law]) -> None:
+def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(
+    law: tuple[AnyLaw, AnyLaw],
+) -> None:
     p, q = (fractions(one) for one in law)
     events = all_events(p, q)
     for epsilon in ("0", "0.3", "0.7", "2"):
@@ -177,8 +179,8 @@ def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(law: tuple[Law
 
 
 def test_renyi_of_pmfs() -> None:
-    p: Law = {0: "1/3", 1: "2/3"}
-    q: Law = {0: "1/2", 1: "1/2"}
+    p: AnyLaw = {0: "1/3", 1: "2/3"}
+    q: AnyLaw = {0: "1/2", 1: "1/2"}
     expected = mpmath.log(mpmath.mpf(2) / 9 + mpmath.mpf(8) / 9)  # sum p^2/q
     assert close(renyi(p, q, 2), expected)
     assert renyi(P, Q, 2) == Enclosure.infinite()
@@ -210,7 +212,7 @@ def test_the_two_kinds_of_law_agree() -> None:
         (Shifted(NOISES[0], 0), Shifted(NOISES[1], 0), "must be a shift of the same noise"),
     ],
 )
-def test_laws_that_do_not_fit_are_refused(p: Law, q: Law, complaint: str) -> None:
+def test_laws_that_do_not_fit_are_refused(p: AnyLaw, q: AnyLaw, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         hockey_stick(p, q, 1)
 
@@ -218,7 +220,7 @@ def test_laws_that_do_not_fit_are_refused(p: Law, q: Law, complaint: str) -> Non
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="epsilon = -1: must be >= 0"):
         hockey_stick(P, Q, -1)
-    with pytest.raises(InvalidParameter, match=r"delta = 1: must be in \[0, 1\)"):
+    with pytest.raises(InvalidParameter, match=r"delta = 1: must lie in \[0, 1\)"):
         epsilon_at(P, Q, 1)
     with pytest.raises(InvalidParameter, match="order = 1: must be > 1"):
         renyi(P, Q, 1)
@@ -228,8 +230,8 @@ def test_arguments_out_of_range_are_refused() -> None:
 
 def test_a_point_of_a_large_table_takes_less_than_a_second() -> None:
     size = 5000
-    p: Law = {x: Fraction(2 * (x + 1), size * (size + 1)) for x in range(size)}
-    q: Law = {x: Fraction(2 * (size - x), size * (size + 1)) for x in range(size)}
+    p: AnyLaw = {x: Fraction(2 * (x + 1), size * (size + 1)) for x in range(size)}
+    q: AnyLaw = {x: Fraction(2 * (size - x), size * (size + 1)) for x in range(size)}
     begun = time.process_time()
     assert hockey_stick(p, q, "1/2").width <= NARROW
     assert time.process_time() - begun < 2

@@ -18,7 +18,7 @@ from audit.replay.doors import open_doors
 from audit.replay.evidence import within_reach
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
-from audit.replay.run import Run
+from audit.replay.run import Execution
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
@@ -379,8 +379,8 @@ def test_a_deadline_is_said() -> None:
     assert only(report, "not-all-draws")
 
 
-def _run(output: Any) -> Run:
-    return Run(output=output, key=repr(output), kind=type(output).__name__, tape=Tape(0))
+def _run(output: Any) -> Execution:
+    return Execution(output=output, key=repr(output), kind=type(output).__name__, tape=Tape(0))
 
 
 def test_what_lies_among_the_outputs_of_the_other_dataset() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.verdicts import Verdict
+from audit.claims.verdicts import VerdictWord
 from audit.cli.written import check_files
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
@@ -126,7 +126,7 @@ def told_by(report: AuditReport, text: str) -> AuditReport:
 def test_everything_of_a_target_is_shown_as_text() -> None:
     nasty = f"\x00\ud800{NASTY}"
     report = told_by(curve(), nasty)
-    verdicts: tuple[Verdict | None, ...] = ("refuted", None)
+    verdicts: tuple[VerdictWord | None, ...] = ("refuted", None)
     for verdict in verdicts:
         shown = page(replace(report, verdict=verdict), command=nasty)
         shown.encode("utf-8")

@@ -15,7 +15,7 @@ import pytest
 
 from audit.api import audit
 from audit.claims.claim import Claim
-from audit.claims.verdicts import Layer
+from audit.claims.verdicts import LayerRun
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.report.html import page
@@ -37,7 +37,7 @@ SAMPLED = AuditReport(
     stopped="as many as planned",
     witness=WITNESS,
     resolution=0.00052604,
-    layers=(Layer(layer="sample", method="prequential guessing game", proves="P(p <= a) <= a"),),
+    layers=(LayerRun(layer="sample", method="prequential guessing game", proves="P(p <= a) <= a"),),
     seed=4294967295,
     warnings=("something to know",),
     versions={"dpcore": "0.1.0", "python": "3.11", "numpy": "2"},
@@ -53,7 +53,7 @@ PROVEN = AuditReport(
     runs_by_world=(0, 0),
     stopped="no runs",
     exact=ExactFinding(delta=Enclosure.exactly(0), epsilon=THIRD),
-    layers=(Layer(layer="exact", method="enclosed", proves="for every event"),),
+    layers=(LayerRun(layer="exact", method="enclosed", proves="for every event"),),
 )
 EXACT_WITNESS = ExactWitness(
     event="output >= 1", world="B", probability_a=THIRD, probability_b=Enclosure.exactly(1)

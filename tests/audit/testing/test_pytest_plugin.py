@@ -135,7 +135,7 @@ def test_fit(dp):
 REFUSED = {
     "epsilon=-1, pair=(0, 1)": "epsilon = -1: must be >= 0",
     "epsilon=float('nan')": "epsilon = nan: must be a finite number",
-    "epsilon=1, delta=1": "delta = 1: must be in [0, 1)",
+    "epsilon=1, delta=1": "delta = 1: must lie in [0, 1)",
     "delta='1e-6'": "delta = 1e-6: needs an epsilon",
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is said by claim already",
     "claim='privacy'": "claim = privacy: accepted are",

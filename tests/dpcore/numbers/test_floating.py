@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore.numbers import floating
-from dpcore.numbers.floating import EXP_NEG_ERROR, Pair, exp_neg, pair_of, product, square, two_sum
+from dpcore.numbers.floating import EXP_NEG_ERROR, Split, exp_neg, pair_of, product, square, two_sum
 from tests.support.dpcore.mutants import mutated
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -23,7 +23,7 @@ def floats(*values: float) -> Any:
     return np.array(values, dtype=np.float64)
 
 
-def exact(pair: Pair) -> list[Fraction]:
+def exact(pair: Split) -> list[Fraction]:
     return [Fraction(float(h)) + Fraction(float(l)) for h, l in zip(*pair, strict=True)]
 
 
