@@ -23,7 +23,7 @@ from audit.evidence.verdict import ANYTIME, Outcome
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 
-__all__ = ["View", "excess", "layer_of", "parts_of", "scored", "view_seeds"]
+__all__ = ["View", "excess", "layer_of", "parts_of", "scored", "shown", "view_seeds"]
 
 _DIGITS: Final = 3
 
@@ -62,6 +62,19 @@ def parts_of(weights: Sequence[Fraction]) -> list[Fraction]:
 def excess(outcome: Outcome) -> float:
     r"""How far the bound of a test lies above its claim."""
     return outcome.epsilon_lower - float(outcome.claim.exact[0])
+
+
+def shown(outcomes: Sequence[Outcome], surest: int) -> int:
+    r"""The place of the outcome to report: of those about the point of the surest one, and marked
+    as it is, the one with the largest bound. All bounds hold together (``docs/proofs/family.md``).
+    """
+
+    def rank(i: int) -> tuple[bool, float, bool]:
+        row, best = outcomes[i], outcomes[surest]
+        alike = row.claim == best.claim and row.refuted == best.refuted
+        return alike, row.epsilon_lower, i == surest
+
+    return max(range(len(outcomes)), key=rank)
 
 
 def layer_of(alone: Layer, tests: int) -> Layer:
