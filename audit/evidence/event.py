@@ -16,7 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Name, shown
+from audit.outputs.identity import shown
+from audit.outputs.labels import Labels
 from audit.outputs.number_line import Integers, NumberLine, Place
 from audit.outputs.reading import Reading
 from audit.wording.shorten import shortened
@@ -50,14 +51,16 @@ class Tally:
 
     numbers: NumberLine
     number_counts: Integers
-    labels: dict[str | Name, int]
+    labels: Labels
     label_counts: Integers
 
     @classmethod
     def empty(cls) -> Tally:
         r"""No runs yet."""
         none = np.zeros((2, 0), dtype=np.int64)
-        return cls(numbers=NumberLine.empty(), number_counts=none, labels={}, label_counts=none)
+        return cls(
+            numbers=NumberLine.empty(), number_counts=none, labels=Labels(), label_counts=none
+        )
 
     @property
     def runs(self) -> int:
@@ -101,12 +104,11 @@ class Tally:
         counts[:, index[len(self.numbers) :]] += fresh_counts
 
         named = _counts(reading.codes[~is_number], worlds[~is_number], len(reading.names))
-        labels = dict(self.labels)
         seen = np.flatnonzero(named.sum(axis=0))
-        column = [labels.setdefault(reading.names[code], len(labels)) for code in seen]
+        labels, columns = self.labels.add(reading.names, seen)
         label_counts = np.zeros((2, len(labels)), dtype=np.int64)
         label_counts[:, : len(self.labels)] += self.label_counts
-        label_counts[:, column] += named[:, seen]
+        label_counts[:, columns] += named[:, seen]
         return Tally(
             numbers=numbers, number_counts=counts, labels=labels, label_counts=label_counts
         )
@@ -178,7 +180,7 @@ class Cells:
     cuts: NumberLine
     after: NDArray[np.bool_]
     alone: NDArray[np.bool_]
-    labels: dict[str | Name, int]
+    labels: Labels
     counts: Integers
     integral: bool
 
@@ -200,11 +202,8 @@ class Cells:
             return self.cuts.search(reading.numbers)
         cells = np.zeros(len(reading), dtype=np.int64)
         cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
-        # A reading may be a part of another, with the names of all of it.
-        codes, place = np.unique(reading.codes[is_label], return_inverse=True)
-        columns = [self.labels.get(reading.names[code]) for code in codes.tolist()]
-        named = [other if column is None else self.intervals + column for column in columns]
-        cells[is_label] = np.array(named)[place]
+        columns = self.labels.find(reading.names, reading.codes[is_label])
+        cells[is_label] = np.where(columns < 0, other, self.intervals + columns)
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
@@ -219,15 +218,31 @@ class Cells:
         A wording in braces is a single value. ``integral`` words intervals for outputs whose
         numbers are integers. The cell of unknown labels has no wording and is left out.
         """
-        edges = np.flatnonzero(np.diff(chosen[: self.intervals], prepend=False, append=False))
-        stretches = [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+        stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
-        texts = set(map(str, self.labels))
-        for name, column in self.labels.items():
+        columns = np.flatnonzero(chosen[self.intervals : -1]).tolist()
+        if not columns:
+            return found
+        names = list(self.labels)
+        wrapped = any(shown(names[column]) != str(names[column]) for column in columns)
+        texts = set(map(str, names)) if wrapped else ()
+        for column in columns:
             cell = self.intervals + column
-            if chosen[cell]:
-                found.append((f"{{{shortened(shown(name, texts))}}}", slice(cell, cell + 1)))
+            words = f"{{{shortened(shown(names[column], texts))}}}"
+            found.append((words, slice(cell, cell + 1)))
         return found
+
+    def heaviest(
+        self, chosen: NDArray[np.bool_], weights: Integers, *, most: int
+    ) -> NDArray[np.bool_]:
+        r"""Of the chosen cells those of the pieces that weigh most, as many as may be named."""
+        stretches, labels = _stretches(chosen[: self.intervals]), chosen[self.intervals : -1]
+        starts = self.intervals + np.flatnonzero(labels)
+        weighs = np.append([int(weights[each].sum()) for each in stretches], weights[starts])
+        named = np.zeros_like(chosen)
+        for i in np.argsort(-weighs, kind="stable")[:most].tolist():
+            named[stretches[i] if i < len(stretches) else starts[i - len(stretches)]] = True
+        return named
 
     def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
         low = high = None
@@ -257,6 +272,11 @@ class Cells:
         return not upper, place.words
 
 
+def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    return [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     r"""Some of the cells that outputs fall into, fixed with the cells; ``integral`` as a trial's.
@@ -283,8 +303,7 @@ class Event:
         r"""The stretches of numbers in it, as floats for a picture: low <= x < high."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
-        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
-        return [(ends[low], ends[high]) for low, high in edges.tolist()]
+        return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
 
     def holds(self, reading: Reading) -> NDArray[np.bool_]:
         r"""Which outputs are in it."""

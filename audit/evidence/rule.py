@@ -336,13 +336,9 @@ class Trial:
 
     def _event(self, chosen: NDArray[np.bool_], world: str) -> Witness | None:
         past = self.rule.cells.counts.sum(axis=0)
-        pieces = self.rule.cells.pieces(chosen & (past > 0), integral=self.integral)
-        if not pieces:
+        named = self.rule.cells.heaviest(chosen & (past > 0), past, most=_MOST_PIECES)
+        if not named.any():
             return None
-        best = sorted(range(len(pieces)), key=lambda i: -int(past[pieces[i][1]].sum()))
-        named = np.zeros_like(chosen)
-        for i in best[:_MOST_PIECES]:
-            named[pieces[i][1]] = True
         inside = self.counts[:, named].sum(axis=1)
         runs = self.counts.sum(axis=1)
         event = Event(cells=self.rule.cells, chosen=named, integral=self.integral)

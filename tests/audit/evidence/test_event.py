@@ -46,7 +46,7 @@ def test_counts_are_those_of_a_counter(outputs: list[Any], data: st.DataObject) 
         for world in (0, 1):
             held = (repr(place.value), bool(world))
             assert tally.number_counts[world, i] == expected.pop(held, 0)
-    for label, column in tally.labels.items():
+    for column, label in enumerate(tally.labels):
         for world in (0, 1):
             assert tally.label_counts[world, column] == expected.pop((str(label), bool(world)), 0)
     assert not expected
@@ -198,3 +198,18 @@ def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
     assert int((inside & worlds).sum()) * 20 < int((inside & ~worlds).sum()) or int(
         (inside & ~worlds).sum()
     ) * 20 < int((inside & worlds).sum())
+
+
+def test_the_heaviest_pieces_are_named_and_no_other() -> None:
+    outputs = [0] * 5 + [1] * 2 + [2] * 9 + ["x"] * 4 + ["y"] * 7 + ["z"]
+    cells = Tally.empty().add(read(outputs), np.ones(len(outputs), dtype=bool)).cells()
+    past = cells.counts.sum(axis=0)
+    chosen = np.array([True, False, True, True, True, True, True])  # all but 1, and what is unknown
+    heaviest = [cells.heaviest(chosen, past, most=most).tolist() for most in (1, 2, 3, 9)]
+    assert [np.flatnonzero(each).tolist() for each in heaviest] == [
+        [2],
+        [2, 4],
+        [0, 2, 4],
+        [0, 2, 3, 4, 5],
+    ]
+    assert not cells.heaviest(np.zeros(7, dtype=bool), past, most=3).any()

@@ -23,8 +23,7 @@ from audit.evidence.event import Witness
 from audit.evidence.family import FamilyProcess, View, watch_views, weigh_family, weigh_views
 from audit.evidence.fixed import Evidence, gather, resolution
 from audit.evidence.leader import LEADER
-from audit.evidence.verdict import Outcome, capped, weigh, weigh_process
-from audit.evidence.view import shown
+from audit.evidence.verdict import capped, weigh, weigh_process
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
@@ -138,41 +137,6 @@ def test_each_bound_has_its_share() -> None:
         delta = outcome.claim.exact[1]
         bound = process.processes[outcome.pair].epsilon_lower(share, delta)
         assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
-
-
-def row(point: Claim, epsilon_lower: float, *, refuted: bool) -> Outcome:
-    """What a test came to."""
-    return Outcome(claim=point, epsilon_lower=epsilon_lower, refuted=refuted)
-
-
-def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None:
-    near, far = CURVE.points[0], CURVE.points[-1]
-    rows = [row(near, bound, refuted=True) for bound in (0.3, 0.7, 0.7)]
-    assert [shown(rows, i) for i in range(3)] == [1, 1, 2]
-    # Bounds at another delta are about something else, and what is not marked refutes nothing.
-    others = [row(far, 3.0, refuted=True), row(near, 3.0, refuted=False)]
-    assert shown([*others, rows[0]], 2) == 2
-    assert shown([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2
-
-
-@pytest.mark.nightly
-def test_the_largest_bound_holds_and_one_of_unshared_levels_does_not() -> None:
-    alpha, repeats = purse.buy("the largest of several bounds", "1e-9"), effort(100, 400)
-    level, wrong, unshared = Fraction(1, 4), 0, 0
-    for seed in range(repeats):
-        # Two features and two pairs, each exactly ln 2-DP; more runs on the second pair.
-        rng, views = np.random.default_rng([5, seed]), []
-        for pair, runs in ((0, 100), (1, 160)):
-            worlds = draw_worlds(runs, rng)
-            for feature in ("x", "y"):
-                told = np.where(rng.random(runs) < 2 / 3, worlds, ~worlds)
-                views.append(View(pair=pair, feature=feature, outputs=told, worlds=worlds))
-        found = weigh_views(views, Claim(epsilon="0.6"), level, seed=seed)
-        wrong += found.epsilon_lower > math.log(2)
-        bounds = [gather(v.outputs, v.worlds, seed=seed).epsilon_lower(level) for v in views]
-        unshared += max(bounds) > math.log(2)
-    assert stats.binom.sf(wrong - 1, repeats, float(level)) > alpha
-    assert stats.binom.sf(unshared - 1, repeats, float(level)) < 0.01
 
 
 def _turned(point: Claim, share: Fraction) -> tuple[Fraction, Fraction, Fraction]:
