@@ -22,11 +22,12 @@ from audit.outputs.number_line import Integers, NumberLine, Place
 from audit.outputs.reading import Reading
 from audit.wording.shorten import shortened
 
-__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "wording"]
+__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "witness_of", "wording"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_INTERVALS: Final = 2048
+_MOST_PIECES: Final = 12
 _EXACT: Final = 2**53  # beyond, one less is the same float
 
 
@@ -232,18 +233,6 @@ class Cells:
             found.append((words, slice(cell, cell + 1)))
         return found
 
-    def heaviest(
-        self, chosen: NDArray[np.bool_], weights: Integers, *, most: int
-    ) -> NDArray[np.bool_]:
-        r"""Of the chosen cells those of the pieces that weigh most, as many as may be named."""
-        stretches, labels = _stretches(chosen[: self.intervals]), chosen[self.intervals : -1]
-        starts = self.intervals + np.flatnonzero(labels)
-        weighs = np.append([int(weights[each].sum()) for each in stretches], weights[starts])
-        named = np.zeros_like(chosen)
-        for i in np.argsort(-weighs, kind="stable")[:most].tolist():
-            named[stretches[i] if i < len(stretches) else starts[i - len(stretches)]] = True
-        return named
-
     def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
         low = high = None
         if stretch.start:
@@ -336,6 +325,13 @@ class Witness:
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def margin(self) -> float:
+        r"""Runs of the world it points to beyond those of the other, in standard deviations."""
+        beyond = self.inside_b - self.inside_a
+        total = self.inside_b + self.inside_a
+        return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
+
     def through(self, feature: str | None) -> Witness:
         r"""The same about what a feature shows of the output, by its name."""
         if feature is None or self.where is None:
@@ -353,6 +349,44 @@ class Witness:
         r"""The fields by name, but for ``where``."""
         names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature", "score")
         return {name: getattr(self, name) for name in names}
+
+
+def witness_of(
+    cells: Cells,
+    chosen: NDArray[np.bool_],
+    counts: Integers,
+    world: Literal["A", "B"],
+    *,
+    integral: bool,
+) -> Witness | None:
+    r"""The event of some chosen cells, with the counts (2, cells) of runs that are new to them.
+
+    At most twelve pieces are named, the best attested by earlier runs, and only what is named is
+    counted. None where earlier runs met none of them.
+    """
+    past = cells.counts.sum(axis=0)
+    known = chosen & (past > 0)
+    stretches = _stretches(known[: cells.intervals])
+    labels = cells.intervals + np.flatnonzero(known[cells.intervals : -1])
+    weights = np.append([int(past[each].sum()) for each in stretches], past[labels])
+    named = np.zeros_like(known)
+    for i in np.argsort(-weights, kind="stable")[:_MOST_PIECES].tolist():
+        named[stretches[i] if i < len(stretches) else labels[i - len(stretches)]] = True
+    if not named.any():
+        return None
+    event = Event(cells=cells, chosen=named, integral=integral)
+    (inside_a, inside_b), (runs_a, runs_b) = (
+        of.sum(axis=1).tolist() for of in (counts[:, named], counts)
+    )
+    return Witness(
+        event=event.words(),
+        where=event,
+        world=world,
+        inside_a=inside_a,
+        runs_a=runs_a,
+        inside_b=inside_b,
+        runs_b=runs_b,
+    )
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:

@@ -6,7 +6,6 @@ it. The threshold is chosen on earlier runs, as the score was; its counts are of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -111,14 +110,7 @@ def scored(
         taught = max((runs for runs in models if runs <= learned), default=None)
         if taught is not None and (witness := _of(trial, claim, taught, models[taught])):
             found.append(witness)
-    return max(found, key=_margin, default=None)
-
-
-def _margin(witness: Witness) -> float:
-    # Runs of the world it points to beyond those of the other, in standard deviations.
-    beyond = witness.inside_b - witness.inside_a
-    total = witness.inside_a + witness.inside_b
-    return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)
+    return max(found, key=lambda witness: witness.margin, default=None)
 
 
 def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witness | None:
@@ -168,6 +160,6 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
 
 def _accuracy(trial: Trial) -> float | None:
     # Of guesses by the learned odds in every cell, right ones on runs new to them.
-    votes = trial.rule.experts[0].votes(trial.counts, np.zeros(1))
+    votes = trial.votes(0, np.zeros(1))
     guesses = int(votes.right[0] + votes.wrong[0])
     return round(int(votes.right[0]) / guesses, _DIGITS) if guesses else None

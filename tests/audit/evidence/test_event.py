@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.evidence.event import Tally, Witness, wording
+from audit.evidence import event
+from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.number_line import NumberLine
@@ -200,16 +201,18 @@ def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
     ) * 20 < int((inside & worlds).sum())
 
 
-def test_the_heaviest_pieces_are_named_and_no_other() -> None:
+def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = [0] * 5 + [1] * 2 + [2] * 9 + ["x"] * 4 + ["y"] * 7 + ["z"]
     cells = Tally.empty().add(read(outputs), np.ones(len(outputs), dtype=bool)).cells()
-    past = cells.counts.sum(axis=0)
     chosen = np.array([True, False, True, True, True, True, True])  # all but 1, and what is unknown
-    heaviest = [cells.heaviest(chosen, past, most=most).tolist() for most in (1, 2, 3, 9)]
-    assert [np.flatnonzero(each).tolist() for each in heaviest] == [
-        [2],
-        [2, 4],
-        [0, 2, 4],
-        [0, 2, 3, 4, 5],
-    ]
-    assert not cells.heaviest(np.zeros(7, dtype=bool), past, most=3).any()
+    fresh = np.arange(14).reshape(2, 7)
+    places = []
+    for most in (1, 2, 3, 9):
+        monkeypatch.setattr(event, "_MOST_PIECES", most)
+        found = witness_of(cells, chosen, fresh, "B", integral=True)
+        assert found is not None
+        assert found.where is not None
+        places.append(np.flatnonzero(found.where.chosen).tolist())
+        assert found.inside_a == sum(places[-1]) == found.inside_b - 7 * len(places[-1])
+    assert places == [[2], [2, 4], [0, 2, 4], [0, 2, 3, 4, 5]]
+    assert witness_of(cells, np.arange(7) == 6, fresh, "A", integral=True) is None
