@@ -38,8 +38,8 @@ class GroupSampled(RealSample):
     >>> GroupSampled(curve=curve, rate="1/100", members=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` for anything but such a curve, a rate outside (0, 1) and a
-    number of members that is not an integer from 1 to 64.
+    Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats, a
+    rate outside (0, 1) and a number of members that is not an integer from 1 to 64.
     """
 
     word: ClassVar[str] = "group-sampled"
@@ -61,6 +61,7 @@ class GroupSampled(RealSample):
             raise InvalidParameter(
                 "noise", self.curve.noise, "must be Gaussian: for others it is not known"
             )
+        self.curve.check_size()
         object.__setattr__(self, "members", members)
 
     @property
