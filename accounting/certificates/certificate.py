@@ -27,6 +27,7 @@ from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
+from accounting.release.group import GroupSampled
 from accounting.release.guarantee import guarantee
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
@@ -291,6 +292,12 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
                 return _part(everybody, honest, rounds)
             sampling = {"kind": _KINDS[type(source)], "rate": write_rational(Fraction(source.rate))}
             return {**_part(curve, honest, rounds), "sampling": sampling}
+        case GroupSampled(curve=curve, rate=rate, members=members):
+            sampling = {"kind": "poisson-group", "rate": write_rational(Fraction(rate))}
+            return {
+                **_part(curve, honest, rounds),
+                "sampling": {**sampling, "members": members},
+            }
         case PrivacyCurve() | RealCurve():
             written = source.to_json()
             return {
@@ -302,5 +309,5 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
-    why = "the second path knows no such part: a group, or samples of which an upper bound is known"
+    why = "the second path knows no such part: of its samples only an upper bound is known"
     raise NotDerived(f"a certificate of {source!r}", why)

@@ -22,6 +22,7 @@ from accounting.checker.text.reading import Part
 __all__ = ["Rounds", "alternatives"]
 
 _MOST_SHIFTS: Final = 64
+_ONE_SIDED: Final = ("poisson", "poisson-group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
     Raises :class:`Unchecked` where rounds may differ in shift or direction and there is more than
     one: then more lists are possible than are tried here.
     """
-    if any(part.sampling == "poisson" for part in parts):
+    if any(part.sampling in _ONE_SIDED for part in parts):
         # Who was added belongs to the datasets: one direction for all rounds of all parts.
         return [_in_one_direction(parts, way) for way in ("present", "absent")]
     choices = [_choices(part) for part in parts]
@@ -61,7 +62,7 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
 def _in_one_direction(parts: tuple[Part, ...], way: str) -> tuple[Rounds, ...]:
     found: list[Rounds] = []
     for part in parts:
-        if part.sampling != "poisson":
+        if part.sampling not in _ONE_SIDED:
             choices = _choices(part)
             if len(choices) > 1:
                 raise Unchecked("rounds whose worst shift or direction may differ")
@@ -84,7 +85,8 @@ def _real(part: Part, law: Law, way: str) -> Rounds:
         (squared,) = part.amounts
     if law.name == "laplace" and part.norm not in ("absolute", "l1"):
         raise Unchecked("Laplace noise on the reals under this norm")
-    return Rounds(law=None, density=Density.of(law, squared, part.rate, way), count=part.rounds)
+    density = Density.of(law, squared, part.rate, way, part.members)
+    return Rounds(law=None, density=density, count=part.rounds)
 
 
 def _choices(part: Part) -> list[tuple[Rounds, ...]]:

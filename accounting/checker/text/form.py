@@ -91,6 +91,11 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
                 f"samples: in each round every {document['scope']['unit']} takes part with chance "
                 f"{part['sampling']['rate']}, drawn anew, independently, and kept secret"
             )
+            if "members" in part["sampling"]:
+                found.append(
+                    f"groups: {part['sampling']['members']} {document['scope']['unit']}s differ at "
+                    "most, all of them added or all removed"
+                )
         if part.get("honest", "1") != "1":
             found.append(
                 f"honest parties: they added {part['honest']} of the planned noise, which is the "

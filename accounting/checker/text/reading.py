@@ -41,14 +41,20 @@ _EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
 _ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
 _WHOLE: Final = frozenset({"count", "trials"})
 _LAWS: Final = {**LAWS, **REAL_LAWS}
-_SAMPLINGS: Final = {"poisson": "add-remove", "poisson-replaced": "replace"}
+_SAMPLINGS: Final = {
+    "poisson": "add-remove",
+    "poisson-group": "add-remove",
+    "poisson-replaced": "replace",
+}
+_MOST_MEMBERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     r"""One kind of round: a law under a sensitivity, or a claim that is stated.
 
-    ``sampling`` is how a round is drawn, None for everybody: then ``rate`` is 1.
+    ``sampling`` is how a round is drawn, None for everybody: then ``rate`` is 1. ``members`` are
+    the units that are all added, or all removed.
     """
 
     law: Law | None
@@ -58,6 +64,7 @@ class Part:
     rounds: int
     sampling: str | None = None
     rate: Fraction = Fraction(1)
+    members: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,8 @@ def read(document: object) -> Read:
         needed = _SAMPLINGS.get(part.sampling or "")
         if needed is not None and top["scope"]["relation"] != needed:
             raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
+    if len({part.members for part in parts if part.sampling}) > 1:
+        raise Malformed("parts", "must have one number of members in all that is sampled")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item))
         for i, item in enumerate(items("claims", top["claims"]))
@@ -154,9 +163,9 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         if word == "approx" and values[1] >= 1:
             raise Malformed(f"{where}.delta", "must be < 1")
         return Part(law=None, norm="", amounts=(), stated=(word, values), rounds=rounds)
-    sampling, rate = None, Fraction(1)
+    sampling, rate, members = None, Fraction(1), 1
     if "sampling" in item:
-        sampling, rate = _sampling(f"{where}.sampling", mapping(where, item["sampling"]))
+        sampling, rate, members = _sampling(f"{where}.sampling", mapping(where, item["sampling"]))
         item = {key: value for key, value in item.items() if key != "sampling"}
     exactly(where, item, {"noise", "sensitivity", "rounds", "honest"})
     honest = rational(f"{where}.honest", item["honest"])
@@ -173,6 +182,8 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
     if sampling == "poisson-replaced" and law.name not in REAL_LAWS:
         raise Malformed(f"{where}.sampling.kind", "must be poisson for noise on integers")
+    if sampling == "poisson-group" and law.name != "gaussian":
+        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise that is not gaussian")
     return Part(
         law=law,
         norm=norm,
@@ -181,18 +192,21 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         rounds=rounds,
         sampling=sampling,
         rate=rate,
+        members=members,
     )
 
 
-def _sampling(where: str, item: Mapping[str, Any]) -> tuple[str, Fraction]:
-    exactly(where, item, {"kind", "rate"})
-    kind = item["kind"]
+def _sampling(where: str, item: Mapping[str, Any]) -> tuple[str, Fraction, int]:
+    kind = item.get("kind")
     if not isinstance(kind, str) or kind not in _SAMPLINGS:
         raise Malformed(f"{where}.kind", f"must be one of {', '.join(_SAMPLINGS)}")
+    grouped = kind == "poisson-group"
+    exactly(where, item, {"kind", "rate", "members"} if grouped else {"kind", "rate"})
+    members = whole(f"{where}.members", item["members"], 2, _MOST_MEMBERS) if grouped else 1
     rate = rational(f"{where}.rate", item["rate"])
     if not 0 < rate < 1:
         raise Malformed(f"{where}.rate", "must lie in (0, 1)")
-    return kind, rate
+    return kind, rate, members
 
 
 def _law(where: str, noise: Mapping[str, Any]) -> Law:
