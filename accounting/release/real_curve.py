@@ -258,16 +258,19 @@ class RealSample(OneRelease):
 
     def _check(self, *, below: bool, why: str) -> None:
         # The curve and the rate; whether the rate may be 1.
-        if not isinstance(self.curve, RealCurve):
-            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
-        if self.curve.scope.relation is not Relation.ADD_REMOVE:
-            must = f"must have the relation 'add-remove': {why}"
-            raise InvalidParameter("scope", self.curve.scope, must)
+        self._check_curve(why)
         rate = rational("rate", self.rate)
         if not 0 < rate <= 1 or (below and rate == 1):
             range_ = "(0, 1)" if below else "(0, 1]"
             raise InvalidParameter("rate", self.rate, f"must lie in {range_}: it is a probability")
         object.__setattr__(self, "rate", rate)
+
+    def _check_curve(self, why: str) -> None:
+        if not isinstance(self.curve, RealCurve):
+            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
+        if self.curve.scope.relation is not Relation.ADD_REMOVE:
+            must = f"must have the relation 'add-remove': {why}"
+            raise InvalidParameter("scope", self.curve.scope, must)
 
 
 _LEAST_SQUARE: Final = Fraction(1, 10**30)
