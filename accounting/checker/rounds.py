@@ -80,9 +80,12 @@ def _in_one_direction(parts: tuple[Part, ...], way: str) -> tuple[Rounds, ...]:
 
 def _real(part: Part, law: Law, way: str) -> Rounds:
     # Gaussian noise has one coordinate, by rotation; in l1 all in one is worst for both laws.
-    squared = sum(step**2 for step in part.amounts)
+    squared = Fraction(sum(step**2 for step in part.amounts))
     if part.norm == "l2-squared":
-        (squared,) = part.amounts
+        squared = Fraction(part.amounts[0])
+    if part.correlated is not None:
+        # A run is one Gaussian of the sensitivity of its strategy, whatever is made of it.
+        squared *= part.correlated.squared
     if law.name == "laplace" and part.norm not in ("absolute", "l1"):
         raise Unchecked("Laplace noise on the reals under this norm")
     density = Density.of(law, squared, part.rate, way, part.members)

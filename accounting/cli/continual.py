@@ -11,7 +11,14 @@ import typer
 from flint import arb
 
 from accounting.cli.options import between, computed_by, exact, show
-from accounting.cli.releases import NEIGHBOURS, SCHEMA, document, line
+from accounting.cli.releases import (
+    NEIGHBOURS,
+    SCHEMA,
+    CertificateFile,
+    document,
+    line,
+    write_certificate,
+)
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, read_law
 from dpcore.command.patience import patiently
@@ -167,6 +174,7 @@ def matrix(
     relation: Annotated[
         Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
     ] = Relation.ADD_REMOVE,
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.
@@ -197,6 +205,7 @@ def matrix(
         )
         total = compose(guarantee(mechanism))
         found = total.epsilon(at)
+    write_certificate(certificate, total, at)
     moved = mechanism.moved
     ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):

@@ -76,7 +76,7 @@ class Density:
     members: int = 1
 
     @classmethod
-    def of(cls, law: Law, squared: int, rate: Fraction, way: str, members: int = 1) -> Density:
+    def of(cls, law: Law, squared: Fraction, rate: Fraction, way: str, members: int = 1) -> Density:
         r"""The law under a shift whose squared length is ``squared``, a square for Laplace noise.
 
         Raises :class:`Unchecked` for sizes that no float sums.
@@ -85,7 +85,7 @@ class Density:
         if law.name == "gaussian":
             size = parameter**2 / squared
         else:
-            size = math.isqrt(squared) / parameter
+            size = math.isqrt(int(squared)) / parameter
             if way == "replaced":
                 raise Unchecked("samples with Laplace noise of which a unit is replaced")
         if not Fraction(1, 10**6) < size < 10**12 or (law.name == "laplace" and size > 500):

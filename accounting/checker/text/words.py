@@ -79,6 +79,12 @@ def _of_one(part: Mapping[str, Any]) -> str:
         members = part["sampling"].get("members", 1)
         group = "" if members == 1 else f", groups of {members}"
         return f"{count} {law} (sensitivity {moved}, a sample of rate {rate}{group}{honest})"
+    if "correlated" in part:
+        run = part["correlated"]
+        return (
+            f"{count} {law} (sensitivity {moved}, correlated over {run['rounds']:,} rounds by "
+            f"{run['strategy']}{honest})"
+        )
     return f"{count} {law} (sensitivity {moved}{honest})"
 
 
