@@ -27,9 +27,9 @@ demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: 
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
 	@$(PY) -m tests.parts
 
-nightly: lint  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
+nightly: .venv/.dev  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
-	@$(PY) -m pytest -m ""
+	@$(PY) -m tests.parts -m ""
 	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
 
 corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes

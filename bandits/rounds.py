@@ -182,11 +182,11 @@ class Game:
         if not len(cells):
             return
         count = sums.count.ravel()[cells]
-        # Of no released outcome the bonus is infinite.
-        bounds = sums.value.ravel()[cells] / np.maximum(count, 1) + self.bonus[count]
-        self.bounds.ravel()[cells] = np.minimum(bounds, self.clip)
+        bounds = sums.value.ravel()[cells] / count
+        bounds += self.bonus[count]
+        self.bounds.ravel()[cells] = np.minimum(bounds, self.clip, out=bounds)
         if self.waiting:
-            self.fresh.ravel()[cells] &= count == 0
+            self.fresh.ravel()[cells] = False
             self.waiting = bool(self.fresh.any())
 
 

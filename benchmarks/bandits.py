@@ -4,10 +4,11 @@ r"""How fast bandits are played: rounds, drawn rounds, and the bare drawing of a
 
 A run draws the rewards of the batches that are released; what is pulled after an algorithm has
 committed to an arm, or in a batch that the horizon cuts, is counted and not drawn. Both counts are
-in the result. ``identical means`` is the case where nothing can be eliminated, at a horizon that
-ends with a batch: every round is drawn. The bare work is ``rng.normal`` and ``clip`` for the same
-number of rewards, in chunks that stay in the cache, on the same core; the first run of an algorithm
-also builds its tables of noise and its radii, which later ones find.
+in the result; seconds are those of the processor. ``identical means`` is the case where nothing can
+be eliminated, at a horizon that ends with a batch: every round is drawn. The bare work is
+``rng.normal`` and ``clip`` for the same number of rewards, in chunks that stay in the cache, on the
+same core; the first run of an algorithm also builds its tables of noise and its radii, which later
+ones find.
 
 ``lzj/fig2``: a run of 10^6 rounds, beside drawing and clipping as many averages as were sent.
 
@@ -93,11 +94,11 @@ def policies(horizon: int) -> dict[str, Policy[Any]]:
 def bare_seconds(count: int) -> float:
     r"""The time to draw ``count`` normal rewards and clip them to [0, 1]."""
     world = np.random.default_rng(1)
-    start = time.perf_counter()
+    start = time.process_time()
     for first in range(0, count, _CHUNK):
         rewards = world.normal(0.5, 0.1, min(_CHUNK, count - first))
         np.clip(rewards, 0.0, 1.0, out=rewards)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def measure(
@@ -106,14 +107,14 @@ def measure(
     r"""The time of one run in each of ``worlds``, twice: with tables to build, and with them."""
 
     def once() -> tuple[float, int]:
-        drawn, start = 0, time.perf_counter()
+        drawn, start = 0, time.process_time()
         for i, of in enumerate(worlds):
             environment = Counting(of=of)
             world = np.random.default_rng([1, i])
             run = play(policy, environment, horizon=horizon, world=world, rng=SeededRng(i))
             assert sum(run.pulls) == horizon
             drawn += sum(environment.drawn)
-        return time.perf_counter() - start, drawn
+        return time.process_time() - start, drawn
 
     first, drawn = once()
     again, _ = once()
@@ -137,7 +138,7 @@ def measure(
 def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
     r"""The time to draw and clip what clients of these phases hold: (clients, actions) each."""
     world = np.random.default_rng(1)
-    start = time.perf_counter()
+    start = time.process_time()
     for clients, actions in drawn:
         for first in range(0, clients, _CLIENTS):
             rows = min(_CLIENTS, clients - first)
@@ -145,7 +146,7 @@ def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
             rewards += world.normal(0.0, 0.1, (rows, _DIMENSION)) @ np.ones((_DIMENSION, actions))
             np.clip(rewards, -2.0, 2.0, out=rewards)
             world.random((rows, actions))  # the coins of rounding
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
@@ -163,11 +164,11 @@ def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
 
     def once() -> tuple[float, list[tuple[int, int]]]:
         drawn: list[tuple[int, int]] = []
-        start = time.perf_counter()
+        start = time.process_time()
         for task in tasks:
             run = play_task(experiment, worlds.environments[task.instance], task)
             drawn.append((run.numbers, run.batches))
-        return (time.perf_counter() - start) / instances, drawn
+        return (time.process_time() - start) / instances, drawn
 
     first, found = once()
     again, _ = once()

@@ -26,14 +26,17 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
+from accounting.matrix.strategy import Banded, Toeplitz, Tree
 from accounting.release.curve import PrivacyCurve
+from accounting.release.group import GroupSampled
 from accounting.release.guarantee import guarantee
+from accounting.release.matrix import MatrixCurve, MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.mechanism import Mechanism, Release
+from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.numbers.parameter import (
     RationalLike,
     integer,
@@ -289,6 +292,12 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
                 return _part(everybody, honest, rounds)
             sampling = {"kind": _KINDS[type(source)], "rate": write_rational(Fraction(source.rate))}
             return {**_part(curve, honest, rounds), "sampling": sampling}
+        case GroupSampled(curve=curve, rate=rate, members=members):
+            sampling = {"kind": "poisson-group", "rate": write_rational(Fraction(rate))}
+            return {
+                **_part(curve, honest, rounds),
+                "sampling": {**sampling, "members": members},
+            }
         case PrivacyCurve() | RealCurve():
             written = source.to_json()
             return {
@@ -297,8 +306,34 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
                 "honest": write_rational(honest),
                 "rounds": rounds,
             }
+        case MatrixCurve():
+            return {**_of_matrix(source.mechanism), "rounds": rounds}
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
-    why = "the second path knows no such part: a group, or samples of which an upper bound is known"
+    why = "the second path knows no such part: of its samples only an upper bound is known"
     raise NotDerived(f"a certificate of {source!r}", why)
+
+
+def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
+    run: dict[str, Any]
+    match mechanism.strategy:
+        case Tree():
+            run = {"strategy": "tree"}
+        case Banded(bands=bands, grid=0):
+            run = {"strategy": "banded", "bands": bands}
+        case Toeplitz(coefficients=given):
+            exact = [write_rational(Fraction(each)) for each in given]
+            run = {"strategy": "toeplitz", "coefficients": exact}
+        case other:
+            why = "the second path knows trees, square roots without a grid, and coefficients"
+            raise NotDerived(f"a certificate of the strategy {other.written}", why)
+    participation, rounds = mechanism.participation, mechanism.strategy.rounds
+    most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
+    moves = Sensitivity.of(mechanism.sensitivity)
+    return {
+        "noise": {key: str(value) for key, value in mechanism.noise.to_json().items()},
+        "sensitivity": {"norm": moves.norm.value, "amount": moves.amount},
+        "correlated": {**run, "rounds": rounds, **most},
+        "honest": "1",
+    }

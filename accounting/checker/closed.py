@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import comb
 from typing import Final
 
+from accounting.checker.clock import tick
 from accounting.checker.laws.density import Density
 from accounting.checker.laws.masses import REAL, Number, real
 from accounting.checker.laws.value import Value
@@ -18,6 +20,7 @@ from accounting.checker.sums.tilt import Listed
 __all__ = ["closed_form", "delta_of"]
 
 _RELATIVE: Final = REAL.mpf(10) ** -40
+_HALVINGS: Final = 160
 
 
 def closed_form(listed: Listed) -> Density | None:
@@ -48,6 +51,8 @@ def delta_of(one: Density, epsilon: Fraction) -> Value:
     rate, factor = real(one.rate), REAL.exp(real(epsilon))
     other = 1 - rate
     tail = _tail(one)
+    if one.members > 1:
+        return _of_members(one, epsilon, tail)
     match one.way:
         case "present":
             # P' = (1 - rate) Q + rate P: P' - e^eps Q = rate (P - e^eps' Q).
@@ -71,6 +76,36 @@ def delta_of(one: Density, epsilon: Fraction) -> Value:
             place = v * REAL.log(w)
             here = other * tail(place) + rate * tail(place - 1)
             there = factor * (other * tail(place) + rate * tail(place + 1))
+    return Value(value=here - there, error=(abs(here) + abs(there)) * _RELATIVE)
+
+
+def _of_members(one: Density, epsilon: Fraction, tail: Callable[[Number], Number]) -> Value:
+    # P = sum_j w_j N(j, v) and Q = N(0, v): beyond, or below, the x where B = e^eps, or e^-eps.
+    k, rate, v = one.members, one.rate, real(one.size)
+    chances = [real(comb(k, j) * rate**j * (1 - rate) ** (k - j)) for j in range(k + 1)]
+    factor = REAL.exp(real(epsilon))
+    goal = factor if one.way == "present" else 1 / factor
+    if goal <= chances[0]:
+        return Value(value=REAL.zero, error=REAL.zero)
+
+    def mixed(x: Number) -> Number:
+        return REAL.fsum(w * REAL.exp((2 * j * x - j * j) / (2 * v)) for j, w in enumerate(chances))
+
+    width = REAL.one
+    while mixed(width) < goal or mixed(-width) > goal:
+        tick()
+        width *= 2
+    low, high = -width, width
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mixed(middle) < goal else (low, middle)
+    place, shifts = (low + high) / 2, list(enumerate(chances))
+    if one.way == "present":
+        here = REAL.fsum(w * tail(place - j) for j, w in shifts)
+        there = factor * tail(place)
+    else:
+        here = tail(-place)
+        there = factor * REAL.fsum(w * tail(j - place) for j, w in shifts)
     return Value(value=here - there, error=(abs(here) + abs(there)) * _RELATIVE)
 
 

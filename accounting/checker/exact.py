@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from accounting.checker.laws.correlated import Correlated
 from accounting.checker.laws.masses import Law, Unchecked
 from accounting.checker.text.reading import Claim, Part
 
@@ -47,8 +48,8 @@ def exact_zcdp(parts: tuple[Part, ...]) -> Fraction:
     total = Fraction(0)
     for part in parts:
         match part:
-            case Part(sampling=str()):
-                raise Unchecked("no exact rho of a sampled part")
+            case Part(sampling=str()) | Part(correlated=Correlated()):
+                raise Unchecked("no exact rho of a sampled part, or of correlated noise")
             case Part(stated=("zcdp", (rho,))):
                 total += part.rounds * rho
             case Part(stated=("pure", (epsilon,))):
@@ -127,7 +128,7 @@ def _renyi(parts: tuple[Part, ...], order: Fraction) -> Fraction | None:
     total = Fraction(0)
     for part in parts:
         match part:
-            case Part(sampling=str()):
+            case Part(sampling=str()) | Part(correlated=Correlated()):
                 return None
             case Part(law=Law(name="gaussian")):
                 total += order * exact_zcdp((part,))

@@ -22,6 +22,7 @@ from accounting.checker.text.reading import Part
 __all__ = ["Rounds", "alternatives"]
 
 _MOST_SHIFTS: Final = 64
+_ONE_SIDED: Final = ("poisson", "poisson-group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
     Raises :class:`Unchecked` where rounds may differ in shift or direction and there is more than
     one: then more lists are possible than are tried here.
     """
-    if any(part.sampling == "poisson" for part in parts):
+    if any(part.sampling in _ONE_SIDED for part in parts):
         # Who was added belongs to the datasets: one direction for all rounds of all parts.
         return [_in_one_direction(parts, way) for way in ("present", "absent")]
     choices = [_choices(part) for part in parts]
@@ -61,7 +62,7 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
 def _in_one_direction(parts: tuple[Part, ...], way: str) -> tuple[Rounds, ...]:
     found: list[Rounds] = []
     for part in parts:
-        if part.sampling != "poisson":
+        if part.sampling not in _ONE_SIDED:
             choices = _choices(part)
             if len(choices) > 1:
                 raise Unchecked("rounds whose worst shift or direction may differ")
@@ -79,12 +80,16 @@ def _in_one_direction(parts: tuple[Part, ...], way: str) -> tuple[Rounds, ...]:
 
 def _real(part: Part, law: Law, way: str) -> Rounds:
     # Gaussian noise has one coordinate, by rotation; in l1 all in one is worst for both laws.
-    squared = sum(step**2 for step in part.amounts)
+    squared = Fraction(sum(step**2 for step in part.amounts))
     if part.norm == "l2-squared":
-        (squared,) = part.amounts
+        squared = Fraction(part.amounts[0])
+    if part.correlated is not None:
+        # A run is one Gaussian of the sensitivity of its strategy, whatever is made of it.
+        squared *= part.correlated.squared
     if law.name == "laplace" and part.norm not in ("absolute", "l1"):
         raise Unchecked("Laplace noise on the reals under this norm")
-    return Rounds(law=None, density=Density.of(law, squared, part.rate, way), count=part.rounds)
+    density = Density.of(law, squared, part.rate, way, part.members)
+    return Rounds(law=None, density=density, count=part.rounds)
 
 
 def _choices(part: Part) -> list[tuple[Rounds, ...]]:

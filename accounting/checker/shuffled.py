@@ -23,6 +23,7 @@ from decimal import (
     MAX_PREC,
     MIN_EMIN,
     Context,
+    Decimal,
     Inexact,
     InvalidOperation,
     Overflow,
@@ -37,12 +38,12 @@ from accounting.checker.laws.masses import REAL, Law, Unchecked, masses, real
 
 __all__ = ["MOST_BITS", "Shuffle", "shuffle_keeps"]
 
-MOST_BITS: Final = 640
-r"""Messages of more bits are not checked: a product takes longer than their number."""
+MOST_BITS: Final = 1280
+r"""Messages of more bits are not checked: a shuffle of as many takes nine seconds."""
 
 _MOST_COVERS: Final = 64
 _MOST_USERS: Final = 10**9
-_JUMPS: Final = (4, 5, 6, 7, 8, 10, 12, 16)
+_JUMPS: Final = ((4, 5, 6, 7, 8), (10, 12, 16))
 _BEYOND: Final = 2
 _GUARD: Final = 36
 _SLACK: Final = 10**30
@@ -89,7 +90,7 @@ def shuffle_keeps(shuffle: Shuffle, epsilon: Fraction) -> str:
     >>> shuffle_keeps(all_counted, Fraction(1))
     'outputs lose more where 1 others send covers'
 
-    Raises :class:`Unchecked` for messages of more than 640 bits and parameters out of range, and
+    Raises :class:`Unchecked` for messages of more than 1280 bits and parameters out of range, and
     OutOfTime beyond the deadline around.
     """
     if shuffle.width > MOST_BITS:
@@ -106,15 +107,17 @@ def _kept(shuffle: Shuffle, epsilon: Fraction) -> str:
     law = _Coded.of(shuffle, epsilon, _digits(shuffle, 1))
     if not _covered(law, covers):
         return f"outputs lose more where {covers} others send covers"
-    jumps = next((a for a in _JUMPS if _jumped(shuffle, epsilon, a)), None)
+    jumps = next((a for each in _JUMPS if (a := _jumped(shuffle, epsilon, each))), None)
     if jumps is None:
         return "outputs lose more that only many large shares lead to"
     # Of h - 1 others fewer than k send covers; where k = 0 the first of the three is all.
     others = max(shuffle.honest - max(covers, 1), 0)
-    law = _Coded.of(shuffle, epsilon, _digits(shuffle, jumps + _BEYOND))
-    if not _central(law, others, jumps):
-        return f"outputs near the middle lose more where fewer than {covers} others send covers"
-    return ""
+    # At the ends of the window covers decide, so fewer digits nearly always do.
+    many = _digits(shuffle, jumps + _BEYOND)
+    for beyond, digits in ((1, _few_digits(shuffle, jumps)), (_BEYOND, many)):
+        if _central(_Coded.of(shuffle, epsilon, digits), others, jumps, beyond):
+            return ""
+    return f"outputs near the middle lose more where fewer than {covers} others send covers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,13 @@ def _digits(shuffle: Shuffle, reaches: int) -> int:
     return math.ceil(reaches * (far + share) + rare) + _GUARD
 
 
+def _few_digits(shuffle: Shuffle, jumps: int) -> int:
+    # As many as tell the noise a reach before the last place from the chance of a cover.
+    far = float(shuffle.reach / shuffle.scale) / math.log(10)
+    cover = math.log10(shuffle.cover.denominator) - math.log10(shuffle.cover.numerator)
+    return math.ceil((jumps - 1) * far + 3 * math.log10(10 * shuffle.reach) + cover) + _GUARD // 2
+
+
 # -- the three conditions --------------------------------------------------------------------------
 
 
@@ -170,30 +180,33 @@ def _covered(law: _Coded, covers: int) -> bool:
     return _holds(law, [*around, *spread, *around], flat, law.width + 1, 0)
 
 
-def _jumped(shuffle: Shuffle, epsilon: Fraction, jumps: int) -> bool:
-    # G^a f, G scaled to a sum of at most 1: that changes no sign.
-    law = _Coded.of(shuffle, epsilon, _digits(shuffle, jumps + 1))
+def _jumped(shuffle: Shuffle, epsilon: Fraction, jumps: tuple[int, ...]) -> int:
+    # The first a of ``jumps`` with G^a f >= 0, or 0. G is scaled to a sum of at most 1: that
+    # changes no sign.
+    law = _Coded.of(shuffle, epsilon, _digits(shuffle, jumps[-1] + 1))
     one, away = 10**law.digits, [*law.noise]
     away[law.reach] = 0
     if not any(away):
-        return False
+        return 0
     scaled = [each * one // sum(away) for each in away]
-    many = [one]
-    for _ in range(jumps):
+    around, many = [_NOWHERE] * law.precision, [one]
+    for a in range(1, jumps[-1] + 1):
         many = _product(many, scaled, law.digits)
-    more = _product(many, law.noise, law.digits)
-    # What all roundings took away, at most: the sums of exact products are products of sums.
-    whole = _power_above(sum(scaled), jumps, law.digits) * sum(law.noise)
-    lost = -(-whole // one) - sum(more)
-    around = [_NOWHERE] * law.precision
-    flat = _flat(law, many)
-    return _holds(law, [*around, *more, *around], flat, law.width + 1, lost)
+        if a not in jumps:
+            continue
+        more = _product(many, law.noise, law.digits)
+        # What all roundings took away, at most: the sums of exact products are products of sums.
+        whole = _power_above(sum(scaled), a, law.digits) * sum(law.noise)
+        lost = -(-whole // one) - sum(more)
+        if _holds(law, [*around, *more, *around], _flat(law, many), law.width + 1, lost):
+            return a
+    return 0
 
 
-def _central(law: _Coded, others: int, jumps: int) -> bool:
+def _central(law: _Coded, others: int, jumps: int, beyond: int) -> bool:
     # V^m f in the places -a J, ..., a J + g about the centre. Coefficients beyond the window are
     # dropped, which makes the others smaller; ``lost`` is all that is missing of V^(m+1).
-    half, g = (jumps + _BEYOND) * law.reach, law.precision
+    half, g = (jumps + beyond) * law.reach, law.precision
     many = _power(law.noise, others, half, law.digits)
     more = _product(many, law.noise, law.digits)
     lost = _power_above(sum(law.noise), others + 1, law.digits) - sum(more)
@@ -243,12 +256,16 @@ def _product(one: Sequence[int], other: Sequence[int], digits: int) -> _Polynomi
     # Both in units of 10^-digits, so is the product, rounded down coefficient by coefficient.
     tick()
     slot = 2 * digits + len(str(min(len(one), len(other)))) + 3
-    packed = [_EXACT.create_decimal("".join(f"{v:0{slot}}" for v in reversed(each)))
-              for each in (one, other)]  # fmt: skip
+    packed = _packed(one, slot)
+    product = _EXACT.multiply(packed, packed if one is other else _packed(other, slot))
     places = len(one) + len(other) - 1
-    text = format(_EXACT.multiply(*packed), "f").zfill(places * slot)
+    text = format(product, "f").zfill(places * slot)
     ends = [len(text) - i * slot for i in range(places)]
     return [int(text[end - slot : end - digits]) for end in ends]
+
+
+def _packed(values: Sequence[int], slot: int) -> Decimal:
+    return _EXACT.create_decimal("".join([f"{value:0{slot}}" for value in reversed(values)]))
 
 
 def _power(base: _Polynomial, exponent: int, half: int, digits: int) -> _Polynomial:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from flint import arb
 
 from accounting.cli.options import between, computed_by, exact
-from accounting.cli.releases import NEIGHBOURS, SCHEMA, document, line
+from accounting.cli.releases import (
+    NEIGHBOURS,
+    SCHEMA,
+    CertificateFile,
+    document,
+    line,
+    write_certificate,
+)
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.patience import patiently
@@ -145,6 +152,7 @@ def matrix(
     relation: Relation = option(
         "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
     ),
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.
@@ -175,6 +183,7 @@ def matrix(
         )
         total = compose(guarantee(mechanism))
         found = total.epsilon(at)
+    write_certificate(certificate, total, at)
     moved = mechanism.moved
     ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):

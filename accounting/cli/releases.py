@@ -188,7 +188,7 @@ def _sampled(
         if real is None or isinstance(real.noise, Laplace):
             reason = "must be 1 with --poisson, unless the noise is gaussian"
             raise InvalidParameter("--group", people, reason)
-        with named(members="--group"):
+        with named(members="--group", noise="--noise"):
             return GroupSampled(curve=real, rate=rate, members=people)
     return PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
 
@@ -227,7 +227,7 @@ def told(source: Guarantee, rounds: int) -> str:
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.allocation import RandomAllocation
     from accounting.release.curve import PrivacyCurve
-    from accounting.release.group import GroupSampled
+    from accounting.release.group import GroupSampled, ShiftSampled
     from accounting.release.real_curve import RealCurve
     from accounting.release.replaced import PoissonReplaced
     from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
@@ -241,6 +241,10 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
         case GroupSampled():
             curve, rate = source.curve, f" --poisson {source.rate} --group {source.members}"
+        case ShiftSampled():
+            curve = source.curve
+            chances = " ".join(str(each) for each in source.weights)
+            rate = f", times 0 to {source.members} with the chances {chances}"
         case RandomAllocation():
             curve, rate = source.curve, f", {source.picks} of {source.rounds} rounds at random"
         case FixedSizeSampled():

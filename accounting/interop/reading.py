@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from math import gcd, lcm
 from typing import Any, Final
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
@@ -13,6 +14,7 @@ from accounting.interop.distributions import library
 from accounting.reals.noise import Gaussian, Laplace
 from accounting.reals.normal_loss import NormalLoss
 from accounting.release.curve import PrivacyCurve
+from accounting.release.group import MOST_MEMBERS, ShiftSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
@@ -28,6 +30,7 @@ __all__ = ["from_dp_event", "refused_part"]
 
 _BITS: Final = 128
 _ORDERS: Final = (Fraction(3, 2), *(Fraction(order) for order in (2, 3, 4, 6, 8, 16, 32, 64, 256)))
+_NEARLY_ONE: Final = Fraction(1, 10**9)
 _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 
 # -- from events ------------------------------------------------------------------------------
@@ -72,11 +75,11 @@ def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
     # How far one record can move a sum whose terms are bounded by 1.
     moves = 2 if scope.relation is Relation.REPLACE else 1
     match event:
+        case dp.MixtureOfGaussiansDpEvent() if scope.relation is Relation.ADD_REMOVE:
+            return _mixture(event, scope)
         case dp.NoOpDpEvent():
             return Pure(0, scope=scope)
-        case dp.NonPrivateDpEvent():
-            return Approx(0, 1, scope=scope)
-        case dp.DiscreteLaplaceDpEvent(noise_parameter=0):
+        case dp.NonPrivateDpEvent() | dp.DiscreteLaplaceDpEvent(noise_parameter=0):
             return Approx(0, 1, scope=scope)
         case dp.DiscreteLaplaceDpEvent():
             parameter = _positive("noise_parameter", event.noise_parameter)
@@ -123,6 +126,40 @@ def _truncated(event: Any, scope: Scope) -> Guarantee:
         examples=examples,
         most=most,
         relation=scope.relation,
+    )
+
+
+def _mixture(event: Any, scope: Scope) -> Guarantee:
+    # Shifts on a common grid; what the chances lack is of the largest one, which costs no less.
+    shifts = [rational("sensitivities", each) for each in event.sensitivities]
+    chances = [rational_in("sampling_probs", each, "[0, 1]") for each in event.sampling_probs]
+    if not shifts or len(shifts) != len(chances) or min(shifts) < 0:
+        must = "must be numbers >= 0, one for each of sampling_probs"
+        raise InvalidParameter("sensitivities", event.sensitivities, must)
+    weights: dict[Fraction, Fraction] = {}
+    for shift, chance in zip(shifts, chances, strict=True):
+        weights[shift] = weights.get(shift, Fraction(0)) + chance
+    missing = 1 - sum(chances)
+    lacking = max(shifts) if missing > 0 else min(shifts)
+    weights[lacking] += missing
+    if abs(Fraction(missing)) > _NEARLY_ONE or weights[lacking] < 0:
+        raise InvalidParameter("sampling_probs", event.sampling_probs, "must have the sum 1")
+    weights = {shift: chance for shift, chance in weights.items() if chance}
+    if not max(weights):
+        return Pure(0, scope=scope)
+    if event.standard_deviation == 0:
+        return Approx(0, 1 - weights.get(Fraction(0), Fraction(0)), scope=scope)
+    scale = lcm(*(shift.denominator for shift in weights))
+    step = Fraction(gcd(*(int(shift * scale) for shift in weights)), scale)
+    most = int(max(weights) / step)
+    if most > MOST_MEMBERS:
+        raise NotDerived(
+            f"a guarantee from {event!r}", f"its shifts are on a grid of more than {MOST_MEMBERS}"
+        )
+    sigma = _positive("standard_deviation", event.standard_deviation)
+    curve = RealCurve(noise=Gaussian(sigma=sigma / step), sensitivity=1, scope=scope)
+    return ShiftSampled(
+        curve=curve, weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)]
     )
 
 

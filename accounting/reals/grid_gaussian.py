@@ -31,6 +31,7 @@ __all__ = ["GridGaussian", "is_smooth"]
 
 _FINEST: Final = 200
 _FEWEST: Final = 50
+_WIDEST: Final = 10**16
 _READ: Final = 2.0**-40
 _MOST_FALL: Final = 690.0
 _LADDER: Final = 2.0 ** np.arange(0, 34, 0.125)
@@ -44,10 +45,12 @@ _BITS: Final = 64
 def is_smooth(sigma_squared: Fraction, shift: int) -> bool:
     r"""Whether noise on the integers is so wide that its sum is as good as an integral.
 
+    Noise that is wider still is beyond the floats that choose the nodes.
+
     >>> is_smooth(Fraction(10**6), 1000), is_smooth(Fraction(4), 1)
     (True, False)
     """
-    return sigma_squared >= max(_FINEST * shift, _FEWEST**2)
+    return max(_FINEST * shift, _FEWEST**2) <= sigma_squared <= _WIDEST * shift**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["GroupDirection", "GroupGaussian"]
+__all__ = ["GroupDirection", "GroupGaussian", "ShiftDirection"]
 
 _FAR: Final = 300.0
 _HALVINGS: Final = 60
@@ -55,6 +55,12 @@ class GroupDirection(Direction):
     def least(self) -> Fraction:
         r"""B where u falls without end: nobody is sampled."""
         return (1 - self.rate) ** self.members
+
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""w_0, ..., w_k."""
+        k, rate = self.members, self.rate
+        return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
 
     def mixed(self, growth: Ball) -> Ball:
         r"""B, from e^u, real or not."""
@@ -97,24 +103,53 @@ class GroupDirection(Direction):
         return float(weights @ np.arange(self.members + 1) / weights.sum())
 
     def _terms(self, u: Floats) -> Floats:
-        k, v = self.members, float(self.variance)
-        found = []
-        for j in range(k + 1):
-            ways = math.lgamma(k + 1) - math.lgamma(j + 1) - math.lgamma(k - j + 1)
-            chance = j * math.log(self.rate) + (k - j) * math.log1p(-self.rate)
-            found.append(ways + chance - j * (j - 1) / (2 * v) + j * u)
-        return np.array(found)
+        v = float(self.variance)
+        logs = _logs(self)
+        return np.array([log - j * (j - 1) / (2 * v) + j * u for j, log in enumerate(logs)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftDirection(GroupDirection):
+    r"""B(u) of any mixture of shifts by 0, ..., k = ``members``, with the chances ``weights``.
+
+    ``rate`` is the chance of a shift that is not 0.
+
+    >>> weights = (Fraction(3, 4), Fraction(1, 4))
+    >>> one = ShiftDirection(
+    ...     rate=Fraction(1, 4), present=True, members=1, variance=Fraction(1), weights=weights
+    ... )
+    >>> one.mixed(arb(3)) == 1.5
+    True
+    """
+
+    weights: tuple[Fraction, ...]
+
+    @property
+    def least(self) -> Fraction:
+        r"""w_0."""
+        return self.weights[0]
+
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""As they are given."""
+        return self.weights
 
 
 @lru_cache(maxsize=64)
 def _coefficients(direction: GroupDirection, bits: int) -> list[arb]:
     del bits  # the precision around
-    k, rate = direction.members, direction.rate
     return [
-        ball(math.comb(k, j) * rate**j * (1 - rate) ** (k - j))
-        * ball(Fraction(-j * (j - 1), 2) / direction.variance).exp()
-        for j in range(k + 1)
+        ball(w) * ball(Fraction(-j * (j - 1), 2) / direction.variance).exp()
+        for j, w in enumerate(direction.chances)
     ]
+
+
+@lru_cache(maxsize=64)
+def _logs(direction: GroupDirection) -> tuple[float, ...]:
+    return tuple(
+        math.log(w.numerator) - math.log(w.denominator) if w else -math.inf
+        for w in direction.chances
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +169,15 @@ class GroupGaussian(SampledGaussian):
         r"""delta at ``epsilon`` >= 0: the loss is monotone in x, and is epsilon at one x."""
         here = self.direction
         goal = epsilon if here.present else -epsilon
-        lowest = ball(here.least).log()
-        if goal <= lowest:
-            # The mixture is nowhere below e^-epsilon times the other law.
-            return arb(0)
-        if not goal > lowest:
-            return arb(0).union(arb(1))
+        if here.least:
+            lowest = ball(here.least).log()
+            if goal <= lowest:
+                # The mixture is nowhere below e^-epsilon times the other law.
+                return arb(0)
+            if not goal > lowest:
+                return arb(0).union(arb(1))
         x, v = self._place(goal), ball(self.variance)
-        parts = _coefficients_of_shifts(here)
+        parts = [(j, ball(w)) for j, w in enumerate(here.chances)]
         if here.present:
             mixed = sum((w * upper_tail((x - j) / v.sqrt()) for j, w in parts), arb(0))
             return mixed - epsilon.exp() * upper_tail(x / v.sqrt())
@@ -181,8 +217,3 @@ class GroupGaussian(SampledGaussian):
                 (middle, high) if self._logs(np.array([middle]))[0] < goal else (low, middle)
             )
         return low
-
-
-def _coefficients_of_shifts(here: GroupDirection) -> list[tuple[int, arb]]:
-    k, rate = here.members, here.rate
-    return [(j, ball(math.comb(k, j) * rate**j * (1 - rate) ** (k - j))) for j in range(k + 1)]

@@ -164,7 +164,7 @@ class SampledLaw(SmoothLoss):
     def largest(self) -> arb:
         r"""log B at the largest u, or -log B at the smallest one."""
         direction, high = self.direction, self.highest
-        if high is None and direction.present:
+        if high is None and (direction.present or not direction.least):
             return arb("inf")
         if high is None:
             return -ball(direction.least).log()

@@ -40,8 +40,8 @@ class RandomAllocation(ByOrder):
     >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")
     Bound(at most 1.45..., 'renyi')
 
-    Raises :class:`InvalidParameter` for anything but such a curve, rounds that are not an integer
-    from 1 to 10^6, and picks that are not one from 1 to the rounds.
+    Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats,
+    rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.
     """
 
     word: ClassVar[str] = "random-allocation"
@@ -65,6 +65,7 @@ class RandomAllocation(ByOrder):
             )
         if not isinstance(self.curve.sampled(_HALF)[0], SampledGaussian):
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
+        self.curve.check_size()
         make_integers(self, "rounds", at_most=_MOST_ROUNDS)
         make_integers(self, "picks", at_most=self.rounds)
 

@@ -6,26 +6,72 @@ there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/group.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from flint import arb
 
-from accounting.reals.group import GroupDirection, GroupGaussian
-from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
+from accounting.reals.normal_loss import NormalLoss
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
-from dpcore.numbers.parameter import Exact, make_integers
+from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational
 
-__all__ = ["MOST_MEMBERS", "GroupSampled"]
+__all__ = ["MOST_MEMBERS", "GroupSampled", "MixedSample", "ShiftSampled"]
 
 MOST_MEMBERS: Final = 64
 r"""The largest group whose sample is written out."""
 
 
+class MixedSample(RealSample):
+    r"""One release of Gaussian noise that a random number of shifts, 0 to ``members``, moves."""
+
+    __slots__ = ()
+
+    members: int
+
+    @abstractmethod
+    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+        r"""How likely each number of shifts is, for v = ``variance``."""
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the curve, its unit a group."""
+        return self.curve.scope
+
+    @property
+    def unsampled(self) -> RealCurve:
+        r"""What the largest shift costs for sure: a random one costs no more."""
+        moves = Sensitivity.of(self.curve.sensitivity).times(self.members)
+        return RealCurve(noise=self.curve.noise, sensitivity=moves, scope=self.scope)
+
+    def pairs(self) -> tuple[GroupGaussian, ...]:
+        r"""The losses of one round, shifted against not and the reverse, the same in all rounds."""
+        loss = self.curve.loss()
+        assert isinstance(loss, NormalLoss)  # noqa: S101  # the classes refuse other noise
+        v = 1 / loss.variance
+        sides = (self.direction(present=side, variance=v) for side in (True, False))
+        return tuple(GroupGaussian(variance=v, direction=side) for side in sides)
+
+    def at(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0: of the worse direction."""
+        there, gone = (law.curve(epsilon) for law in self.pairs())
+        return there.max(gone)
+
+    def _check_noise(self) -> None:
+        if not isinstance(self.curve.loss(), NormalLoss):
+            raise InvalidParameter(
+                "noise", self.curve.noise, "must be Gaussian: for others it is not known"
+            )
+        self.curve.check_size()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class GroupSampled(RealSample):
+class GroupSampled(MixedSample):
     r"""Group privacy under Poisson sampling: ``members`` units are all added, or all removed.
 
     ``curve`` is of Gaussian noise on the reals under add-remove, its sensitivity D that of one
@@ -38,8 +84,8 @@ class GroupSampled(RealSample):
     >>> GroupSampled(curve=curve, rate="1/100", members=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` for anything but such a curve, a rate outside (0, 1) and a
-    number of members that is not an integer from 1 to 64.
+    Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats, a
+    rate outside (0, 1) and a number of members that is not an integer from 1 to 64.
     """
 
     word: ClassVar[str] = "group-sampled"
@@ -55,36 +101,13 @@ class GroupSampled(RealSample):
     def __post_init__(self) -> None:
         self._check(below=True, why="members come or go")
         make_integers(self, "members", at_most=MOST_MEMBERS)
-        if not isinstance(self.curve.sampled(self.rate)[0], SampledGaussian):
-            raise InvalidParameter(
-                "noise", self.curve.noise, "must be Gaussian: for others it is not known"
-            )
+        self._check_noise()
 
-    @property
-    def scope(self) -> Scope:
-        r"""That of the curve, its unit a group."""
-        return self.curve.scope
-
-    @property
-    def unsampled(self) -> RealCurve:
-        r"""What the whole group costs if all of it is there: sampling costs no more."""
-        moves = Sensitivity.of(self.curve.sensitivity).times(self.members)
-        return RealCurve(noise=self.curve.noise, sensitivity=moves, scope=self.scope)
-
-    def pairs(self) -> tuple[GroupGaussian, ...]:
-        r"""The losses of one round, of the group there and of it gone, the same in all rounds."""
-        found = []
-        for law in self.curve.sampled(self.rate):
-            assert isinstance(law, SampledGaussian)  # noqa: S101  # the class refuses other noise
-            v, present = law.variance, law.direction.present
-            here = GroupDirection(rate=self.rate, present=present, members=self.members, variance=v)
-            found.append(GroupGaussian(variance=v, direction=here))
-        return tuple(found)
-
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0: of the worse direction."""
-        there, gone = (law.curve(epsilon) for law in self.pairs())
-        return there.max(gone)
+    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+        r"""Binomial: each member is sampled by itself."""
+        return GroupDirection(
+            rate=Fraction(self.rate), present=present, members=self.members, variance=variance
+        )
 
     def to_json(self) -> dict[str, Any]:
         r"""The members, the rate and the curve, as text."""
@@ -98,3 +121,70 @@ class GroupSampled(RealSample):
     def __repr__(self) -> str:
         given = f"rate={str(self.rate)!r}, members={self.members}"
         return f"GroupSampled(curve={self.curve!r}, {given})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ShiftSampled(MixedSample):
+    r"""Gaussian noise whose query moves at random: by j times the sensitivity with chance w_j.
+
+    ``weights`` are w_0, ..., w_k >= 0, of the sum 1: the law of the output on one dataset is the
+    mixture of the shifts, on the other one it is the noise alone. ``curve`` is as for
+    :class:`GroupSampled`, its sensitivity one step.
+
+    >>> from dataclasses import replace
+    >>> from accounting.reals.noise import Gaussian
+    >>> scope = Scope(relation="add-remove")
+    >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
+    >>> mixture = ShiftSampled(curve=curve, weights=["81/100", "18/100", "1/100"])
+    >>> pair = GroupSampled(curve=curve, rate="1/10", members=2)
+    >>> mixture.delta("1/10") == replace(pair.delta("1/10"), theorem=mixture.theorem)
+    True
+
+    Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats,
+    and weights that are not 2 to 65 numbers >= 0 of the sum 1, the last one > 0.
+    """
+
+    word: ClassVar[str] = "shift-sampled"
+    theorem: ClassVar[str] = "a mixture of shifts rises against the noise alone"
+
+    curve: RealCurve
+    weights: Sequence[RationalLike]
+
+    def __post_init__(self) -> None:
+        found = tuple(rational("weights", each) for each in self.weights)
+        if not 2 <= len(found) <= MOST_MEMBERS + 1 or min(found) < 0 or not found[-1]:
+            must = f"must be 2 to {MOST_MEMBERS + 1} numbers >= 0, the last one > 0"
+            raise InvalidParameter("weights", self.weights, must)
+        if sum(found) != 1:
+            raise InvalidParameter("weights", self.weights, "must have the sum 1")
+        object.__setattr__(self, "weights", found)
+        self._check_curve("one dataset has the noise alone")
+        self._check_noise()
+
+    @property
+    def rate(self) -> Fraction:  # type: ignore[override]  # it follows from the weights
+        r"""The chance of a shift that is not 0."""
+        return 1 - Fraction(self.weights[0])
+
+    @property
+    def members(self) -> int:  # type: ignore[override]  # the same
+        r"""k."""
+        return len(self.weights) - 1
+
+    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+        r"""As they are given."""
+        return ShiftDirection(
+            rate=self.rate,
+            present=present,
+            members=self.members,
+            variance=variance,
+            weights=tuple(rational("weights", each) for each in self.weights),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The weights and the curve, as text."""
+        weights = [str(each) for each in self.weights]
+        return {"claim": self.word, "weights": weights, "curve": self.curve.to_json()}
+
+    def __repr__(self) -> str:
+        return f"ShiftSampled(curve={self.curve!r}, weights={[str(w) for w in self.weights]!r})"

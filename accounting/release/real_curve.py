@@ -92,6 +92,23 @@ class RealCurve(OneRelease):
             return NormalLoss(variance=self._squared() / Fraction(self.noise.sigma) ** 2)
         return SampledLaplace(spread=self._spread(), direction=_EVERYBODY)
 
+    @property
+    def in_floats(self) -> bool:
+        r"""Whether floats hold the losses of many rounds: D/sigma from 1e-15 to 1e10.
+
+        One round of one unit is a closed form, whatever its size.
+        """
+        loss = self.loss()
+        size = loss.variance if isinstance(loss, NormalLoss) else self._spread() ** 2
+        return _LEAST_SQUARE <= size <= _MOST_SQUARE
+
+    def check_size(self) -> None:
+        r"""Refuses noise of a size that floats do not hold."""
+        if not self.in_floats:
+            raise InvalidParameter(
+                "noise", self.noise, "must be between 1e-10 and 1e15 times the sensitivity"
+            )
+
     def sampled(self, rate: Fraction) -> tuple[SampledGaussian | SampledLaplace, ...]:
         r"""The losses of one round of a Poisson sample, 0 < ``rate`` < 1, in both directions."""
         directions = (Direction(rate=rate, present=side) for side in (True, False))
@@ -241,16 +258,21 @@ class RealSample(OneRelease):
 
     def _check(self, *, below: bool, why: str) -> None:
         # The curve and the rate; whether the rate may be 1.
+        self._check_curve(why)
+        interval: Interval = "(0, 1)" if below else "(0, 1]"
+        rate = rational_in("rate", self.rate, interval, "it is a probability")
+        object.__setattr__(self, "rate", rate)
+
+    def _check_curve(self, why: str) -> None:
         if not isinstance(self.curve, RealCurve):
             raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
         if self.curve.scope.relation is not Relation.ADD_REMOVE:
             must = f"must have the relation 'add-remove': {why}"
             raise InvalidParameter("scope", self.curve.scope, must)
-        interval: Interval = "(0, 1)" if below else "(0, 1]"
-        rate = rational_in("rate", self.rate, interval, "it is a probability")
-        object.__setattr__(self, "rate", rate)
 
 
+_LEAST_SQUARE: Final = Fraction(1, 10**30)
+_MOST_SQUARE: Final = Fraction(10**20)
 _EVERYBODY: Final = Direction(rate=Fraction(1), present=True)
 _TINY: Final = Fraction(1, 1 << 200)
 _SMALLEST: Final = Fraction(1, 1 << 2000)

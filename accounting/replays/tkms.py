@@ -13,12 +13,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Final
 
+from flint import arb
+
 from accounting import papers
-from accounting.papers.arguments import BitNoise
+from accounting.papers.arguments import WIDTH_BITS, BitNoise, ceiling
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.shuffled_bits import fewest_bits
 from accounting.replays.row import Judgement, LaterRow, shown
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
 __all__ = ["bits_box", "rows"]
 
@@ -40,6 +42,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield partial(_exact_bits, Fraction(epsilon))
     for epsilon in ("0.5", "0.1"):
         yield partial(_comparisons, Fraction(epsilon))
+    yield partial(_tail, 10**6, Fraction(1, 2))
     yield partial(_bandit, "SDP-AE (batches of m = 1000)", Fraction(1, 2), (1000,))
     sizes = (1, 1024, 1 << 14) if quick else tuple(1 << t for t in range(0, 18, 2))
     yield partial(_bandit, "VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
@@ -104,6 +107,33 @@ def _comparisons(epsilon: Fraction) -> Judgement:
         claimed=Enclosure.exactly(0),
         exact=Enclosure.exactly(differing),
         note="tau is no integer, so the two comparisons with it agree",
+    )
+
+
+def _tail(users: int, epsilon: Fraction) -> Judgement:
+    # B is binomial of mean tau/2; a deviation of t = 2 E[B], by its first mass and a geometric
+    # series on it.
+    def mean() -> arb:
+        return 48 * ball(2 / _DELTA).log() / ball(epsilon**2)
+
+    least = ceiling(lambda: 3 * mean())
+
+    def first() -> arb:
+        p, ways = mean() / users, arb(users + 1).lgamma() - arb(least + 1).lgamma()
+        ways -= arb(users - least + 1).lgamma()
+        return ways + least * p.log() + (users - least) * (1 - p).log()
+
+    def whole() -> arb:
+        p = mean() / users
+        return first() - (1 - (users - least) * p / ((least + 1) * (1 - p))).log()
+
+    return _of_bits(
+        statement="Theorem C.1, its sub-Gaussian noise",
+        parameters=f"m = {users}, epsilon = {epsilon}, delta = {_DELTA}, t = 2 E[B]",
+        quantity="ln P(B - E[B] >= t)",
+        claimed=narrow(lambda: -4 * mean() / 3, WIDTH_BITS),
+        exact=Enclosure(narrow(first, WIDTH_BITS).lower, narrow(whole, WIDTH_BITS).upper),
+        note="Chernoff's exp(-t^2/(3 E[B])) holds for t <= E[B] only",
     )
 
 

@@ -29,7 +29,7 @@ from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
 from accounting.release.curve import ByOrder, OneRelease
-from accounting.release.real_curve import RealSample
+from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
@@ -47,6 +47,7 @@ _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
 _ENOUGH: Final = 4
 _COARSE: Final = Fraction(1, 10**5)
+_SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
 _NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
 _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
@@ -139,6 +140,11 @@ class Composition(Guarantee):
         return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
 
     def _over_totals(self, ask: Callable[[Total], Enclosure], relative: Fraction) -> Bound:
+        if not all(_is_summed(source) for source, _ in self.parts):
+            # What is known without sums is in `_informed`.
+            return self._told(
+                Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
+            )
         near = _as_real(self.parts, ask, relative)
         if near is not None and _is_narrow(near, _ENOUGH * relative if self._listed else _COARSE):
             return self._told(near)
@@ -210,10 +216,17 @@ def _as_real(
     return replace(bound, theorem=f"{bound.theorem}; {_NEARLY}")
 
 
+def _is_summed(source: Guarantee) -> bool:
+    # Floats find the windows of the sums, also where balls bound what is in them.
+    if not isinstance(source, (PoissonSampled, RealSample)):
+        return True
+    return not isinstance(source.curve, RealCurve) or source.curve.in_floats
+
+
 def _is_narrow(found: Bound, relative: Fraction) -> bool:
-    if found.lower is None or found.lower == math.inf:
+    if found.lower is None or found.lower == found.upper:
         return found.lower is not None
-    return found.upper - found.lower <= relative * found.upper
+    return found.upper < math.inf and found.upper - found.lower <= relative * found.upper
 
 
 def narrower(one: Bound, other: Bound) -> Bound:

@@ -33,7 +33,7 @@ from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
-from accounting.release.group import GroupSampled
+from accounting.release.group import MixedSample
 from accounting.release.matrix import MatrixCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
@@ -129,7 +129,7 @@ def ways(source: Guarantee) -> Ways:
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
-        case GroupSampled():
+        case MixedSample():
             return Ways.exactly(*(((law, 1),) for law in source.pairs()))
         case PoissonTruncated():
             found = tuple(((law, 1),) for law in source.pairs())

@@ -140,7 +140,7 @@ class Truncated(Guarantee):
         # eta (1 + e^epsilon), rounded up; at most 1.
         with precision(_BITS):
             found = ball(Fraction(self.cut_at_all.upper)) * (1 + ball(epsilon).exp())
-            return min(Fraction(Enclosure.of(found).upper), Fraction(1))
+            return Fraction(min(Enclosure.of(found).upper, 1))
 
     def _least(
         self, delta: Fraction, found: Bound, relative: RationalLike | None

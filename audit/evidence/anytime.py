@@ -322,7 +322,7 @@ def _expert_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
     # (expert bets, epsilons): log-wealth won over a trial, from counts alone.
     growth = _grow(epsilons)
     limit = _stake_limit(growth, delta)
-    votes = [expert.votes(trial.counts, epsilons) for expert in trial.rule.experts]
+    votes = [trial.votes(place, epsilons) for place in range(len(trial.rule.experts))]
     gains = []
     for expert, fraction, _ in _EXPERT_BETS:
         right, wrong = votes[expert].right, votes[expert].wrong
@@ -383,7 +383,7 @@ def _best_zero_cut(trials: tuple[Trial, ...], epsilons: Floats, delta: float) ->
     wealth = np.zeros((len(fractions), len(epsilons)))
     best = np.zeros(len(epsilons))
     for trial in trials:
-        votes = trial.rule.experts[0].votes(trial.counts, epsilons[:1])
+        votes = trial.votes(0, epsilons[:1])
         right, wrong = votes.right, votes.wrong
         pay = delta / 2 * stake * votes.sides
         wealth += _won((right, wrong, trial.runs - right - wrong), _returns(stake, growth, pay))

@@ -16,16 +16,18 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Name, shown
+from audit.outputs.identity import shown
+from audit.outputs.labels import Labels
 from audit.outputs.number_line import Integers, NumberLine, Place
 from audit.outputs.reading import Reading
 from audit.wording.shorten import shortened
 
-__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "wording"]
+__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "witness_of", "wording"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_INTERVALS: Final = 2048
+_MOST_PIECES: Final = 12
 _EXACT: Final = 2**53  # beyond, one less is the same float
 
 
@@ -50,14 +52,16 @@ class Tally:
 
     numbers: NumberLine
     number_counts: Integers
-    labels: dict[str | Name, int]
+    labels: Labels
     label_counts: Integers
 
     @classmethod
     def empty(cls) -> Tally:
         r"""No runs yet."""
         none = np.zeros((2, 0), dtype=np.int64)
-        return cls(numbers=NumberLine.empty(), number_counts=none, labels={}, label_counts=none)
+        return cls(
+            numbers=NumberLine.empty(), number_counts=none, labels=Labels(), label_counts=none
+        )
 
     @property
     def runs(self) -> int:
@@ -101,12 +105,11 @@ class Tally:
         counts[:, index[len(self.numbers) :]] += fresh_counts
 
         named = _counts(reading.codes[~is_number], worlds[~is_number], len(reading.names))
-        labels = dict(self.labels)
         seen = np.flatnonzero(named.sum(axis=0))
-        column = [labels.setdefault(reading.names[code], len(labels)) for code in seen]
+        labels, columns = self.labels.add(reading.names, seen)
         label_counts = np.zeros((2, len(labels)), dtype=np.int64)
         label_counts[:, : len(self.labels)] += self.label_counts
-        label_counts[:, column] += named[:, seen]
+        label_counts[:, columns] += named[:, seen]
         return Tally(
             numbers=numbers, number_counts=counts, labels=labels, label_counts=label_counts
         )
@@ -178,7 +181,7 @@ class Cells:
     cuts: NumberLine
     after: NDArray[np.bool_]
     alone: NDArray[np.bool_]
-    labels: dict[str | Name, int]
+    labels: Labels
     counts: Integers
     integral: bool
 
@@ -200,11 +203,8 @@ class Cells:
             return self.cuts.search(reading.numbers)
         cells = np.zeros(len(reading), dtype=np.int64)
         cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
-        # A reading may be a part of another, with the names of all of it.
-        codes, place = np.unique(reading.codes[is_label], return_inverse=True)
-        columns = [self.labels.get(reading.names[code]) for code in codes.tolist()]
-        named = [other if column is None else self.intervals + column for column in columns]
-        cells[is_label] = np.array(named)[place]
+        columns = self.labels.find(reading.names, reading.codes[is_label])
+        cells[is_label] = np.where(columns < 0, other, self.intervals + columns)
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
@@ -219,14 +219,18 @@ class Cells:
         A wording in braces is a single value. ``integral`` words intervals for outputs whose
         numbers are integers. The cell of unknown labels has no wording and is left out.
         """
-        edges = np.flatnonzero(np.diff(chosen[: self.intervals], prepend=False, append=False))
-        stretches = [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+        stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
-        texts = set(map(str, self.labels))
-        for name, column in self.labels.items():
+        columns = np.flatnonzero(chosen[self.intervals : -1]).tolist()
+        if not columns:
+            return found
+        names = list(self.labels)
+        wrapped = any(shown(names[column]) != str(names[column]) for column in columns)
+        texts = set(map(str, names)) if wrapped else ()
+        for column in columns:
             cell = self.intervals + column
-            if chosen[cell]:
-                found.append((f"{{{shortened(shown(name, texts))}}}", slice(cell, cell + 1)))
+            words = f"{{{shortened(shown(names[column], texts))}}}"
+            found.append((words, slice(cell, cell + 1)))
         return found
 
     def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
@@ -257,6 +261,11 @@ class Cells:
         return not upper, place.words
 
 
+def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    return [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     r"""Some of the cells that outputs fall into, fixed with the cells; ``integral`` as a trial's.
@@ -283,8 +292,7 @@ class Event:
         r"""The stretches of numbers in it, as floats for a picture: low <= x < high."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
-        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
-        return [(ends[low], ends[high]) for low, high in edges.tolist()]
+        return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
 
     def holds(self, reading: Reading) -> NDArray[np.bool_]:
         r"""Which outputs are in it."""
@@ -317,6 +325,13 @@ class Witness:
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def margin(self) -> float:
+        r"""Runs of the world it points to beyond those of the other, in standard deviations."""
+        beyond = self.inside_b - self.inside_a
+        total = self.inside_b + self.inside_a
+        return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
+
     def through(self, feature: str | None) -> Witness:
         r"""The same about what a feature shows of the output, by its name."""
         if feature is None or self.where is None:
@@ -334,6 +349,44 @@ class Witness:
         r"""The fields by name, but for ``where``."""
         names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature", "score")
         return {name: getattr(self, name) for name in names}
+
+
+def witness_of(
+    cells: Cells,
+    chosen: NDArray[np.bool_],
+    counts: Integers,
+    world: Literal["A", "B"],
+    *,
+    integral: bool,
+) -> Witness | None:
+    r"""The event of some chosen cells, with the counts (2, cells) of runs that are new to them.
+
+    At most twelve pieces are named, the best attested by earlier runs, and only what is named is
+    counted. None where earlier runs met none of them.
+    """
+    past = cells.counts.sum(axis=0)
+    known = chosen & (past > 0)
+    stretches = _stretches(known[: cells.intervals])
+    labels = cells.intervals + np.flatnonzero(known[cells.intervals : -1])
+    weights = np.append([int(past[each].sum()) for each in stretches], past[labels])
+    named = np.zeros_like(known)
+    for i in np.argsort(-weights, kind="stable")[:_MOST_PIECES].tolist():
+        named[stretches[i] if i < len(stretches) else labels[i - len(stretches)]] = True
+    if not named.any():
+        return None
+    event = Event(cells=cells, chosen=named, integral=integral)
+    (inside_a, inside_b), (runs_a, runs_b) = (
+        of.sum(axis=1).tolist() for of in (counts[:, named], counts)
+    )
+    return Witness(
+        event=event.words(),
+        where=event,
+        world=world,
+        inside_a=inside_a,
+        runs_a=runs_a,
+        inside_b=inside_b,
+        runs_b=runs_b,
+    )
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:

@@ -38,7 +38,7 @@ from audit.evidence.verdict import (
     resolution_of,
     verdict_of,
 )
-from audit.evidence.view import View, excess, layer_of, parts_of, scored, view_seeds
+from audit.evidence.view import View, excess, layer_of, parts_of, scored, shown, view_seeds
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter
@@ -121,10 +121,9 @@ def weigh_views(
             product(enumerate([*names, *led]), points), found, adjusted, strict=True
         )
     )
-    row = min(
-        range(len(outcomes)),
-        key=lambda i: (found[i] / float(weights[i]), -excess(outcomes[i])),
-    )
+    order = [(found[i] / float(weights[i]), -excess(row)) for i, row in enumerate(outcomes)]
+    surest = order.index(min(order))
+    row = shown(outcomes, surest)
     best, exact = row // len(points), outcomes[row].claim.exact
     view, witness = witness_of(
         views, evidence, tests[best], best, exact, shares[best] / BERGER_BOOS_SHARE
@@ -133,7 +132,7 @@ def weigh_views(
     learned = [each.models is not None for each in views]
     coverage = cover(tallies, names, shares, allow_constant=allow_constant, learned=learned)
     return Weighed(
-        verdict=verdict_of(coverage, refuted=outcomes[row].refuted),
+        verdict=verdict_of(coverage, refuted=outcomes[surest].refuted),
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
         witness=None if witness is None else witness.through(views[view].feature),
@@ -287,7 +286,7 @@ class FamilyProcess:
         )
 
     def epsilon_lower(self, alpha: RationalLike = "0.05") -> float:
-        r"""The bound of the test that won most, at its delta; valid at all times."""
+        r"""The largest bound at the point of the test that won most; valid at all times."""
         outcomes = self.outcomes(alpha)
         return outcomes[self._row(outcomes)].epsilon_lower
 
@@ -309,7 +308,8 @@ class FamilyProcess:
     def _row(self, outcomes: Sequence[Outcome]) -> int:
         shares = [math.log(part) for part in self.parts for _ in self.claim.points]
         wealth = (self.log_wealth() + shares).tolist()
-        return max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
+        surest = max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
+        return shown(outcomes, surest)
 
 
 def watch_views(

@@ -186,8 +186,7 @@ class Evidence:
         if expert == _LEADER:
             votes, _ = follow([self.trials], epsilons, delta)
         else:
-            at = [(trial.rule.experts[expert], trial.counts) for trial in self.trials]
-            votes = [one.votes(counts, epsilons) for one, counts in at]
+            votes = [trial.votes(expert, epsilons) for trial in self.trials]
         runs = [trial.runs for trial in self.trials]
         return join_blocks(votes, runs, self.uniforms[:, expert], delta, cost, epsilons)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit
 
-from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
+from audit.evidence.event import Cells, Floats, Integers, Tally, Witness, witness_of
 from audit.outputs.reading import Reading
 
 __all__ = ["EXPERTS", "FIRM", "SILENT", "Expert", "Rule", "Trial", "Votes", "follow", "learn_rule"]
@@ -33,7 +33,6 @@ r"""The level of the reaches of the last expert."""
 
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
-_MOST_PIECES: Final = 12
 # By the place of an expert in its rule, in standard deviations: who is a little ahead of many is so
 # by chance. The zero cut leaves chance nothing to choose, less so beside one view's own experts.
 _HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
@@ -60,10 +59,11 @@ class Votes:
 class Expert:
     r"""Cells in increasing order of reach; at each epsilon it guesses all from some place on.
 
-    Only cells whose reach exceeds epsilon qualify. An expert without ``promise`` guesses them all.
-    One with ``promise`` guesses from the cut whose predicted score sum(n (rate - q)) / sqrt(sum n)
-    is best, sums over the cells guessed: a crowd that barely qualifies would drown a few cells
-    that tell the worlds apart. ``seen`` and ``promise`` are sums of n and n rate from a place on.
+    Only cells whose reach exceeds epsilon qualify; those without any are left out. An expert
+    without ``promise`` guesses them all. One with ``promise`` guesses from the cut whose predicted
+    score sum(n (rate - q)) / sqrt(sum n) is best, sums over the cells guessed: a crowd that barely
+    qualifies would drown a few cells that tell the worlds apart. ``seen`` and ``promise`` are sums
+    of n and n rate from a place on; ``ends`` are the places behind the last guess of A, and of B.
     """
 
     order: Integers
@@ -71,25 +71,30 @@ class Expert:
     toward_b: NDArray[np.bool_]
     seen: Floats
     promise: Floats | None
+    cells: int
+    ends: tuple[int, int]
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
         r"""From signed reaches, past runs a cell, and the rates of being right it predicts."""
-        order = np.argsort(np.abs(signed), kind="stable")
-        reach = np.abs(signed)[order]
-        runs = np.where(reach > 0, past[order], 0).astype(np.float64)
+        order = np.flatnonzero(signed)
+        order = order[np.argsort(np.abs(signed[order]), kind="stable")]
+        toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
+        a, b = (np.flatnonzero(side)[-1:] + 1 for side in (~toward_b, toward_b))
         return cls(
             order=order,
-            reach=reach,
-            toward_b=signed[order] > 0,
+            reach=np.abs(signed[order]),
+            toward_b=toward_b,
             seen=_from_here_on(runs),
             promise=None if rate is None else _from_here_on(runs * rate[order]),
+            cells=len(signed),
+            ends=(int(a.sum()), int(b.sum())),
         )
 
     @property
     def signed(self) -> Floats:
         r"""The signed reach of each cell."""
-        found = np.empty(len(self.order))
+        found = np.zeros(self.cells)
         found[self.order] = np.where(self.toward_b, self.reach, -self.reach)
         return found
 
@@ -109,7 +114,7 @@ class Expert:
     def guesses(self, epsilon: float) -> NDArray[np.int8]:
         r"""+1 for world B, -1 for world A, 0 for none; one entry a cell."""
         chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
-        found = np.zeros(len(self.order), dtype=np.int8)
+        found = np.zeros(self.cells, dtype=np.int8)
         found[chosen] = np.where(self.toward_b[cut:], 1, -1)
         return found
 
@@ -123,25 +128,20 @@ class Expert:
         beyond: Floats = self.promise[cuts] - q * seen
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
-    def votes(self, counts: Integers, epsilons: Floats) -> Votes:
-        r"""The guesses at each epsilon, scored on the counts (2, cells) of fresh runs."""
-        return self.cast(counts, self.cuts(epsilons))
-
-    def cast(self, counts: Integers, cuts: Integers) -> Votes:
-        r"""The guesses from each of these cuts on, scored likewise."""
+    def sums(self, counts: Integers) -> tuple[Integers, Integers]:
+        r"""Of fresh runs with these counts (2, cells), right and wrong guesses from a place on."""
         world_a, world_b = counts[:, self.order]
-        to_b = _from_here_on(self.toward_b.astype(np.int64))
-        to_a = _from_here_on((~self.toward_b).astype(np.int64))
-        return Votes(
-            right=_from_here_on(np.where(self.toward_b, world_b, world_a))[cuts],
-            wrong=_from_here_on(np.where(self.toward_b, world_a, world_b))[cuts],
-            sides=np.sign(to_a)[cuts] + np.sign(to_b)[cuts],
+        return (
+            _from_here_on(np.where(self.toward_b, world_b, world_a)),
+            _from_here_on(np.where(self.toward_b, world_a, world_b)),
         )
 
 
 def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
     # Sums over values[i:], for i up to and including the empty one at the end.
-    return np.append(np.cumsum(values[::-1])[::-1], values.dtype.type(0))
+    found = np.zeros(len(values) + 1, dtype=values.dtype)
+    np.cumsum(values[::-1], out=found[:-1][::-1])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,11 +297,15 @@ class Trial:
     r"""A rule and the runs it met afterwards: ``counts`` (2, cells), row 0 world A.
 
     ``integral`` says that all numbers seen, then and before, are integers (for wording only).
+    ``sums`` keeps those of each expert that was asked: it is asked at many epsilons.
     """
 
     rule: Rule
     counts: Integers
     integral: bool
+    sums: dict[int, tuple[Integers, Integers]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def of(cls, rule: Rule, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
@@ -324,44 +328,31 @@ class Trial:
         r"""Runs the rule was tested on, both worlds together."""
         return int(self.counts.sum())
 
+    def votes(self, expert: int, epsilons: Floats) -> Votes:
+        r"""What an expert guessed at each epsilon."""
+        return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
+
+    def cast(self, expert: int, cuts: Integers) -> Votes:
+        r"""What an expert would have guessed from each of these cuts on."""
+        one = self.rule.experts[expert]
+        if expert not in self.sums:
+            self.sums[expert] = one.sums(self.counts)
+        right, wrong = self.sums[expert]
+        sides = sum((cuts < end).astype(np.int64) for end in one.ends)
+        return Votes(right=right[cuts], wrong=wrong[cuts], sides=np.asarray(sides))
+
     def witness(self, expert: int, epsilon: float) -> Witness | None:
         r"""The event of one expert's guesses at ``epsilon``, towards the world it did better on.
 
-        Which outputs belong to it was fixed by earlier runs. At most twelve pieces are named, the
-        best attested by earlier runs, and only what is named is counted.
+        Which outputs belong to it was fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
-        events = (self._event(guesses == sign, world) for sign, world in ((-1, "A"), (1, "B")))
-        return max((event for event in events if event is not None), key=_margin, default=None)
-
-    def _event(self, chosen: NDArray[np.bool_], world: str) -> Witness | None:
-        past = self.rule.cells.counts.sum(axis=0)
-        pieces = self.rule.cells.pieces(chosen & (past > 0), integral=self.integral)
-        if not pieces:
-            return None
-        best = sorted(range(len(pieces)), key=lambda i: -int(past[pieces[i][1]].sum()))
-        named = np.zeros_like(chosen)
-        for i in best[:_MOST_PIECES]:
-            named[pieces[i][1]] = True
-        inside = self.counts[:, named].sum(axis=1)
-        runs = self.counts.sum(axis=1)
-        event = Event(cells=self.rule.cells, chosen=named, integral=self.integral)
-        return Witness(
-            event=event.words(),
-            where=event,
-            world="B" if world == "B" else "A",
-            inside_a=int(inside[0]),
-            runs_a=int(runs[0]),
-            inside_b=int(inside[1]),
-            runs_b=int(runs[1]),
+        cells, counts, integral = self.rule.cells, self.counts, self.integral
+        found = (
+            witness_of(cells, guesses < 0, counts, "A", integral=integral),
+            witness_of(cells, guesses > 0, counts, "B", integral=integral),
         )
-
-
-def _margin(witness: Witness) -> float:
-    # Right guesses beyond wrong ones, in standard deviations: which direction reads better.
-    beyond = witness.inside_b - witness.inside_a
-    total = witness.inside_b + witness.inside_a
-    return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)
+        return max((each for each in found if each), key=lambda each: each.margin, default=None)
 
 
 def follow(
@@ -381,13 +372,16 @@ def follow(
     silent = sum(trials[0].runs for trials in blocks) / SILENT
     votes, chosen = [], []
     for trials in blocks:
-        experts = [(one, trial.counts) for trial in trials for one in trial.rule.experts]
-        tried = [(one, counts, one.cuts(epsilons)) for one, counts in experts]
-        cast = [one.cast(counts, cuts) for one, counts, cuts in tried]
+        tried = [
+            (trial, place, one, one.cuts(epsilons))
+            for trial in trials
+            for place, one in enumerate(trial.rule.experts)
+        ]
+        cast = [trial.cast(place, cuts) for trial, place, _, cuts in tried]
         names = ("right", "wrong", "sides")
         seen = {name: np.stack([getattr(vote, name) for vote in cast]) for name in names}
         did = beyond / np.sqrt(spread + 1.0)
-        said = np.stack([one.promised(cuts, q) for one, _, cuts in tried])
+        said = np.stack([one.promised(cuts, q) for *_, one, cuts in tried])
         promised = np.where(np.isnan(said), did, np.minimum(said, did + _MOST_PROMISED))
         best = np.argmax(did + _BELIEVED * promised + ahead, axis=0)
         guesses = seen["right"] + seen["wrong"]

@@ -6,7 +6,6 @@ it. The threshold is chosen on earlier runs, as the score was; its counts are of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -23,7 +22,7 @@ from audit.evidence.verdict import ANYTIME, Outcome
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 
-__all__ = ["View", "excess", "layer_of", "parts_of", "scored", "view_seeds"]
+__all__ = ["View", "excess", "layer_of", "parts_of", "scored", "shown", "view_seeds"]
 
 _DIGITS: Final = 3
 
@@ -64,6 +63,19 @@ def excess(outcome: Outcome) -> float:
     return outcome.epsilon_lower - float(outcome.claim.exact[0])
 
 
+def shown(outcomes: Sequence[Outcome], surest: int) -> int:
+    r"""The place of the outcome to report: of those about the point of the surest one, and marked
+    as it is, the one with the largest bound. All bounds hold together (``docs/proofs/family.md``).
+    """
+
+    def rank(i: int) -> tuple[bool, float, bool]:
+        row, best = outcomes[i], outcomes[surest]
+        alike = row.claim == best.claim and row.refuted == best.refuted
+        return alike, row.epsilon_lower, i == surest
+
+    return max(range(len(outcomes)), key=rank)
+
+
 def layer_of(alone: LayerRun, tests: int) -> LayerRun:
     r"""The layer of one test, or of so many that share their level."""
     if tests == 1:
@@ -98,14 +110,7 @@ def scored(
         taught = max((runs for runs in models if runs <= learned), default=None)
         if taught is not None and (witness := _of(trial, claim, taught, models[taught])):
             found.append(witness)
-    return max(found, key=_margin, default=None)
-
-
-def _margin(witness: Witness) -> float:
-    # Runs of the world it points to beyond those of the other, in standard deviations.
-    beyond = witness.inside_b - witness.inside_a
-    total = witness.inside_a + witness.inside_b
-    return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)
+    return max(found, key=lambda witness: witness.margin, default=None)
 
 
 def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witness | None:
@@ -155,6 +160,6 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
 
 def _accuracy(trial: Trial) -> float | None:
     # Of guesses by the learned odds in every cell, right ones on runs new to them.
-    votes = trial.rule.experts[0].votes(trial.counts, np.zeros(1))
+    votes = trial.votes(0, np.zeros(1))
     guesses = int(votes.right[0] + votes.wrong[0])
     return round(int(votes.right[0]) / guesses, _DIGITS) if guesses else None

@@ -9,6 +9,7 @@ sum, which a reader can compute by hand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _MOST_CELLS: Final = 128  # more than cuts_of makes
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
+_STRETCH: Final = 4096
 _CHANCE: Final = 4.0  # two standard deviations, squared
 
 
@@ -121,15 +123,17 @@ class Parts:
     def scores(self, table: Table) -> Floats:
         r"""What every candidate says of each run: (runs, candidates)."""
         plain = self.reader.plain(table)
-        found: Floats = np.nan_to_num(plain - self.center) @ self.slopes.T
-        found += _sides(plain, self.middle) @ self.sides.T
+        first: Floats = np.nan_to_num(plain - self.center) @ self.slopes.T
+        first += _sides(plain, self.middle) @ self.sides.T
+        found = list(np.ascontiguousarray(first.T))
         for column, steps, weights in zip(
             self.reader.columns, self.steps, self.weights.T, strict=True
         ):
             if weights.any():
                 heights = steps(*self.reader.read(column, table, plain))
-                found += heights[:, None] * weights
-        return found
+                for each in np.flatnonzero(weights).tolist():
+                    found[each] += heights * weights[each]
+        return _beside(found)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
         r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
@@ -194,18 +198,16 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
         read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
-    halves = np.stack(
-        [
-            [counted(_MOST_CELLS + CODES, places[half], worlds[half]) for places in read]
-            for half in (fold, ~fold)
-        ]
-    )
+    # Worlds of the first half, and behind them those of the second.
+    groups = worlds + 2 * ~fold
+    halves = np.stack([counted(_MOST_CELLS + CODES, places, groups, 4) for places in read])
+    halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
     heights, told = heights_of(halves[0] + halves[1])
     # What the other half of the runs taught.
     others = np.stack([heights_of(half)[0] for half in halves], axis=1).astype(np.float32)
+    behind = (_MOST_CELLS + CODES) * fold[thin].astype(np.int16)
     ratios = [
-        each[fold[thin].astype(np.int8), places[thin]]
-        for each, places in zip(others, read, strict=True)
+        each.ravel().take(behind + places[thin]) for each, places in zip(others, read, strict=True)
     ]
     y, middle = worlds - np.mean(worlds), _middle(plain[shown])
     side, crossed = learn_linear(_sides(plain[thin], middle), y[thin], fold[thin])
@@ -231,6 +233,15 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
         slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
         sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
     )
+
+
+def _beside(columns: Sequence[Any]) -> Floats:
+    # As one table, written a stretch of runs at a time: to write across it all is slow.
+    found = np.empty((len(columns[0]), len(columns)))
+    for start in range(0, len(found), _STRETCH):
+        for i, column in enumerate(columns):
+            found[start : start + _STRETCH, i] = column[start : start + _STRETCH]
+    return found
 
 
 def _middle(plain: Floats) -> Floats:
@@ -294,7 +305,7 @@ def _least_squares(columns: Floats, y: Floats) -> Floats:
 def _joint(reader: Reader, said: list[Any], y: Floats) -> tuple[Floats, float, float]:
     # Weights of the columns, and of the two linear forms behind them.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
-    found = _least_squares(np.stack([*(said[i] for i in kept), *said[-2:]], axis=1), y)
+    found = _least_squares(_beside([*(said[i] for i in kept), *said[-2:]]), y)
     weights = np.zeros(len(reader.columns))
     weights[kept] = found[:-2]
     return weights, float(found[-2]), float(found[-1])

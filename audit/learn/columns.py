@@ -86,24 +86,35 @@ class Reader:
                 return _coded(np.asarray(LOWEST_BIT(plain[:, column.place]), dtype=np.float64))
             case "count":
                 return _coded((table.numbers == column.value).sum(axis=1).astype(np.float64))
-        known = np.isfinite(plain)
-        some = known.any(axis=1)
-        match column.what:
-            case "numbers":
-                return _coded(known.sum(axis=1).astype(np.float64))
-            case "sum":
-                found = np.where(known, plain, 0.0).sum(axis=1)
-            case "max":
-                found = np.where(known, plain, -np.inf).max(axis=1)
-            case "argmax":
-                found = np.where(known, plain, -np.inf).argmax(axis=1).astype(np.float64)
-            case _:
-                found = np.where(known, plain, np.inf).min(axis=1)
-        return _coded(np.where(some, found, np.nan))
+        return _coded(_summary(column.what, plain))
+
+
+def _summary(what: str, plain: Floats) -> Floats:
+    known = np.isfinite(plain)
+    whole = bool(known.all()) and plain.shape[1] > 0
+    some = None if whole else known.any(axis=1)
+
+    def among(other: float) -> Floats:
+        return plain if whole else np.where(known, plain, other)
+
+    match what:
+        case "numbers":
+            found = known.sum(axis=1).astype(np.float64)
+        case "sum":
+            found = among(0.0).sum(axis=1)
+        case "max":
+            found = among(-np.inf).max(axis=1)
+        case "argmax":
+            found = among(-np.inf).argmax(axis=1).astype(np.float64)
+        case _:
+            found = among(np.inf).min(axis=1)
+    return found if some is None or what == "numbers" else np.where(some, found, np.nan)
 
 
 def _coded(numbers: Floats) -> tuple[Floats, Codes]:
     bad = ~np.isfinite(numbers)
+    if not bool(bad.any()):
+        return numbers, np.zeros(len(numbers), dtype=np.int16)
     return np.where(bad, np.nan, numbers), np.where(bad, ABSENT, 0).astype(np.int16)
 
 

@@ -8,7 +8,7 @@ runs and a jump still shows. Whatever is no number has a cell by its code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,14 +67,14 @@ def cuts_of(numbers: Floats) -> Floats:
 
 def placed(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
     r"""The cell of each value, those of codes behind ``cells`` of numbers."""
-    place = np.searchsorted(cuts, numbers, side="right")
-    return np.where(codes > 0, cells + codes, place).astype(np.int16)
+    place = np.searchsorted(cuts, numbers, side="right").astype(np.int16)
+    return np.where(codes > 0, cells + codes, place).astype(np.int16) if codes.any() else place
 
 
-def counted(cells: int, places: Places, worlds: NDArray[np.bool_]) -> Floats:
-    r"""Runs in each of the cells, row 0 those of world A."""
-    flat = np.bincount(places + cells * worlds.astype(np.int64), minlength=2 * cells)
-    return flat.reshape(2, cells).astype(np.float64)
+def counted(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
+    r"""Runs in each of the cells, a row for each of so many groups of runs."""
+    flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
+    return flat.reshape(many, cells).astype(np.float64)
 
 
 def heights_of(counts: Floats) -> tuple[Floats, Floats]:

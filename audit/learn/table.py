@@ -77,6 +77,8 @@ def joined(tables: Sequence[Table]) -> Table:
 
 
 def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
+    if cells.shape[1] == width:
+        return cells
     return np.pad(cells, ((0, 0), (0, width - cells.shape[1])), constant_values=fill)
 
 

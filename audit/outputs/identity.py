@@ -13,11 +13,11 @@ import datetime as dt
 import enum
 import math
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,7 @@ _BY_REPR: Final = _PLAIN | {
 _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -127,7 +128,30 @@ def identity(output: object) -> str | Name:
     return Name(text, tuple(objects)) if objects else text
 
 
-def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[Name, ...]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows(Sequence[Name]):
+    # The identities of rows, each made when it is asked for: hardly any is.
+    form: str
+    shape: tuple[int, ...]
+    held: bytes
+    starts: NDArray[np.int64]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, place: int) -> Name: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Name]: ...
+    def __getitem__(self, place: int | slice) -> Name | Sequence[Name]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        start = int(self.starts[place])
+        return _Array("", (self.form, self.shape, self.held[start : start + self.size]))
+
+
+def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
     r"""The identities of rows of plain numbers, in the order they first came, and the place of each
     row's among them: as :func:`identity` of every row, at once.
 
@@ -138,15 +162,25 @@ def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[Name, 
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
     size = flat.itemsize * flat.shape[1]
-    entries = flat.view(np.dtype((np.void, size))).ravel()
-    _, first, place = np.unique(entries, return_index=True, return_inverse=True)
+    words = flat.view(f"u{8 if size % 8 == 0 else flat.itemsize}")
+    _, first, place = np.unique(_hashes(words), return_index=True, return_inverse=True)
+    if not bool((words == words[first[place]]).all()):  # two rows of one hash
+        entries = flat.view(np.dtype((np.void, size))).ravel()
+        _, first, place = np.unique(entries, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    form, shape, held = rows.dtype.str, rows.shape[1:], flat.tobytes()
-    starts = (first[order] * size).tolist()
-    names = (_Array("", (form, shape, held[start : start + size])) for start in starts)
-    return rank[place], tuple(names)
+    names = _Rows(rows.dtype.str, rows.shape[1:], flat.tobytes(), first[order] * size, size)
+    return rank[place], names
+
+
+def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
+    # Of each row: to sort these is faster than to sort rows. Equal ones are compared afterwards.
+    found = np.zeros(len(words), dtype=np.uint64)
+    for column in words.T:
+        found = (found ^ column) * _ODD
+        found ^= found >> np.uint64(29)
+    return found
 
 
 def shown(name: str | Name, others: object = ()) -> str:

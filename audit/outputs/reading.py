@@ -35,7 +35,7 @@ class Reading:
 
     numbers: NumberLine
     codes: Integers
-    names: tuple[str | Name, ...]
+    names: Sequence[str | Name]
 
     def __len__(self) -> int:
         return len(self.codes)

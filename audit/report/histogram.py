@@ -246,7 +246,7 @@ def _short(number: Any) -> str:
 
 
 def _label_cells(
-    codes: NDArray[np.int64], names: tuple[str | Name, ...], inside: Bools, most: int
+    codes: NDArray[np.int64], names: Sequence[str | Name], inside: Bools, most: int
 ) -> _Cells:
     pooled = np.bincount(codes, minlength=len(names))
     marked = np.bincount(codes[inside], minlength=len(names)) > 0

@@ -45,10 +45,10 @@ r"""What ``--dp-effort`` multiplies the runs of every audit with."""
 
 _ALPHA: Final = Fraction(1, 1000)
 _MARK: Final = (
-    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1): a test that "
-    "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or claim='rho=0.1' "
-    "may stand for epsilon and delta. audits: how many statistical assertions share what the test "
-    "may spend."
+    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features): a "
+    "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
+    "claim='rho=0.1' may stand for epsilon and delta. audits: how many statistical assertions "
+    "share what the test may spend."
 )
 
 
@@ -142,7 +142,7 @@ class Auditor:
         pair: tuple[Any, Any] | None = None,
         pairs: Iterable[tuple[Any, Any]] | None = None,
         runs: int | None = None,
-        features: Iterable[str] = (),
+        features: Iterable[str] | None = None,
         allow_constant: bool = False,
         relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
@@ -167,7 +167,7 @@ class Auditor:
             alpha=bought.alpha,
             seed=bought.seed,
             again=self._again,
-            features=features,
+            features=self.terms.features if features is None else features,
             allow_constant=allow_constant,
             relation=of,
         )

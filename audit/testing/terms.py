@@ -16,7 +16,7 @@ __all__ = ["Terms"]
 
 _RUNS: Final = 20_000
 _WORDS: Final = (
-    "claim", "epsilon", "delta", "relation", "pair", "pairs", "runs", "audits",
+    "claim", "epsilon", "delta", "relation", "pair", "pairs", "runs", "audits", "features",
 )  # fmt: skip
 
 
@@ -29,6 +29,7 @@ class Terms:
     runs: int
     audits: int
     relation: Relation | str = "replace"
+    features: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, *words: Mapping[str, Any]) -> Terms:
@@ -41,6 +42,7 @@ class Terms:
         """
         from audit.claims.claim import Claim
         from audit.claims.curve_claim import CurveClaim, read_claim
+        from audit.outputs.features.feature import read_feature
         from audit.search.pairs import read_pairs
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer
@@ -63,6 +65,9 @@ class Terms:
             claim = Claim(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
         elif "delta" in given:
             raise InvalidParameter("delta", given["delta"], "needs an epsilon beside it")
+        features = given.get("features", ())
+        if isinstance(features, str):
+            raise InvalidParameter("features", features, f"must be a list, [{features!r}]")
         pairs = given.get("pairs", [given["pair"]] if "pair" in given else None)
         return cls(
             claim=claim,
@@ -72,4 +77,5 @@ class Terms:
             runs=integer("runs", given.get("runs", _RUNS), at_least=1),
             audits=integer("audits", given.get("audits", 1), at_least=1),
             relation=relation,
+            features=tuple(read_feature(name).name for name in features),
         )

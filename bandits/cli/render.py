@@ -29,7 +29,7 @@ def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[s
 def _spelled(entry: Entry) -> str:
     if entry.parameter is None:
         return entry.name
-    return f"{entry.name}[:{entry.parameter}={entry.default or 'M'}]"
+    return f"{entry.name}[:{entry.parameter}={entry.default or entry.parameter.upper()}]"
 
 
 def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:

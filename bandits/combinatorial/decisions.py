@@ -108,19 +108,21 @@ class Unions(Decisions):
         return sum(sorted(map(len, self.groups))[-self.chosen :])
 
     def best(self, values: Floats) -> Bools:
-        inside = _inside(self.groups)
-        sums = values if inside is None else values @ inside
+        alone = len(self.groups) == values.shape[1]  # groups of one: nothing to add
+        sums = values if alone else values @ _inside(self.groups)
         first = len(self.groups) - self.chosen
-        top = sums.argpartition(first, axis=1)[:, first:]
-        picked = np.zeros(sums.shape, dtype=np.bool_)
-        picked[np.arange(len(values))[:, None], top] = True
-        return picked if inside is None else picked @ inside.T > 0
+        picked: Bools = sums >= np.partition(sums, first, axis=1)[:, first, None]
+        if np.count_nonzero(picked) != len(sums) * self.chosen:  # equal sums: some of them
+            top = sums.argpartition(first, axis=1)[:, first:]
+            picked = np.zeros(sums.shape, dtype=np.bool_)
+            picked[np.arange(len(values))[:, None], top] = True
+        return picked if alone else picked @ _inside(self.groups).T > 0
 
     def contains(self, chosen: Bools) -> Bools:
-        inside = _inside(self.groups)
-        if inside is None:
+        if len(self.groups) == chosen.shape[1]:
             few: Bools = chosen.sum(axis=1) == self.chosen
             return few
+        inside = _inside(self.groups)
         held = chosen @ inside
         whole = held == inside.sum(axis=0)
         found: Bools = ((held == 0) | whole).all(axis=1) & (whole.sum(axis=1) == self.chosen)
@@ -355,10 +357,8 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 
 @lru_cache(maxsize=1 << 8)
-def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats | None:
-    # A column for each group; None where group i is base arm i alone, and there is nothing to add.
-    if groups == tuple((arm,) for arm in range(len(groups))):
-        return None
+def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
+    # A column for each group.
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1

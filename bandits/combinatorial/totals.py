@@ -25,6 +25,7 @@ __all__ = ["Totals", "totals_of"]
 class Totals:
     r"""Released sums without noise, and what all kinds share.
 
+    What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
     ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
     the start, from ``rngs``, one for each run.
     """
@@ -34,10 +35,10 @@ class Totals:
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         shape = (len(rngs), arms)
         self.privatizer = privatizer
-        self.count = np.zeros(shape, dtype=np.int64)
-        self.value = np.zeros(shape, dtype=np.float64)
-        self.taken = np.zeros(self.count.size, dtype=np.int64)
-        self.exact = np.zeros(self.count.size, dtype=np.int64)
+        self.taken = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.exact = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.count = self.taken.reshape(shape)
+        self.value: Integers | Floats = self.exact.reshape(shape)
         self._begin(shape, rngs)
 
     def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> Integers:
@@ -54,11 +55,6 @@ class Totals:
 
     def _release(self, cells: Integers, drawn: Integers) -> Integers:
         del drawn
-        return self._set(cells, self.exact[cells])
-
-    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
-        self.value.ravel()[cells] = values
-        self.count.ravel()[cells] = self.taken[cells]
         return cells
 
 
@@ -70,24 +66,40 @@ class _Each(Totals):
         return super().add(cells, outcomes + drawn, drawn)
 
 
-class _Tree(Totals):
-    # nodes[cell, j] is the draw of the open block of 2^j outcomes: those of the binary form of t.
+class _Apart(Totals):
+    # What is released is not what came.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        del rngs
+        self.count = np.zeros(shape, dtype=np.int64)
+        self.value = np.zeros(shape, dtype=np.float64)
+
+    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
+        self.value.ravel()[cells] = values
+        self.count.ravel()[cells] = self.taken[cells]
+        return cells
+
+
+class _Tree(_Apart):
+    # totals[cell, j] is the noise of the sum when t last ended in j zeros: the draws of the blocks
+    # of the binary form of t. The last column is that of t = 0.
     each = True
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        del rngs
-        self.levels = np.arange(len(self.privatizer.moves))
-        self.nodes = np.zeros((shape[0] * shape[1], len(self.levels)), dtype=np.int64)
+        super()._begin(shape, rngs)
+        levels = len(self.privatizer.moves)
+        self.totals = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
 
     def _release(self, cells: Integers, drawn: Integers) -> Integers:
         taken = self.taken[cells]
-        # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level.
-        level = np.bitwise_count((taken & -taken) - 1)
-        nodes = self.nodes[cells]
-        nodes *= self.levels > level[:, None]
-        nodes[np.arange(len(cells)), level] = self.drawn(level, drawn)
-        self.nodes[cells] = nodes
-        return self._set(cells, self.exact[cells] + nodes.sum(axis=1))
+        # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level. The
+        # others are those of t less 2^level, when it was the number of outcomes.
+        rest = taken & (taken - 1)
+        level = np.bitwise_count((taken ^ rest) - 1)
+        others = np.bitwise_count((rest & -rest) - 1)
+        others[rest == 0] = self.totals.shape[1] - 1
+        noise = self.totals[cells, others] + self.drawn(level, drawn)
+        self.totals[cells, level] = noise
+        return self._set(cells, self.exact[cells] + noise)
 
     def drawn(self, level: Integers, drawn: Integers) -> Integers:
         r"""The noise of blocks of 2^level outcomes."""
@@ -95,9 +107,10 @@ class _Tree(Totals):
         return drawn
 
 
-class _Doubling(Totals):
+class _Doubling(_Apart):
     # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
         blocks = self.privatizer.horizon.bit_length()
         drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
         self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
@@ -106,14 +119,17 @@ class _Doubling(Totals):
         del drawn
         taken = self.taken[cells]
         closed = (taken & (taken - 1)) == 0
+        if not closed.any():
+            return cells[:0]
         cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
         return self._set(cells, self.exact[cells] + self.noise[cells, level])
 
 
-class _Factorisation(Totals):
+class _Factorisation(_Apart):
     # Items are sums of blocks. y = C x + z in integers; what is released is a function of y alone,
     # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
         held = self.privatizer
         drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
         self.noised = drawn.reshape(-1, held.items)
@@ -160,7 +176,7 @@ def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> T
     >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
     array([0, 2])
     >>> sums.value, sums.count
-    (array([[1., 0., 0.]]), array([[1, 0, 1]]))
+    (array([[1, 0, 0]]), array([[1, 0, 1]]))
 
     Raises :class:`InvalidParameter` for no run.
     """

@@ -33,6 +33,7 @@ _SWAPS: Final = 200
 _STEPS: Final = 20_000
 _REFRESH: Final = 64
 _GAIN: Final = 1 + 1e-6
+_ALIKE: Final = 1e-9
 _FAR: Final = 0.5
 _LEAST_FOR_LOGS: Final = 3
 
@@ -131,7 +132,7 @@ def _weights(held: Floats) -> Floats:
     inverse = np.linalg.inv((held * weights[:, None]).T @ held)
     for step in range(1, _STEPS + 1):
         values = ((held @ inverse) * held).sum(axis=1)
-        worst = int(values.argmax())
+        worst = _first_of_largest(values)
         if values[worst] <= _AIM * d and np.count_nonzero(weights) <= most_support(d):
             break
         # Wynn and Fedorov: the weight that raises det V most along this action.
@@ -157,18 +158,23 @@ def _spanning(held: Floats) -> list[int]:
     chosen: list[int] = []
     for _ in range(held.shape[1]):
         lengths = (rest * rest).sum(axis=1)
-        place = int(lengths.argmax())
+        place = _first_of_largest(lengths)
         chosen.append(place)
         along = rest[place] / math.sqrt(lengths[place])
         rest -= np.outer(rest @ along, along)
     for _ in range(_SWAPS):
         # Cramer: |coordinate j of x| is the factor by which x in the place of j changes the volume.
         factors = np.abs(np.linalg.solve(held[chosen].T, held.T))
-        j, x = np.unravel_index(int(factors.argmax()), factors.shape)
+        j, x = divmod(_first_of_largest(factors.ravel()), factors.shape[1])
         if factors[j, x] <= _GAIN:
             break
-        chosen[int(j)] = int(x)
+        chosen[j] = x
     return chosen
+
+
+def _first_of_largest(values: Floats) -> int:
+    # Actions of one length are as many ties: the order of a processor's sums must not decide them.
+    return int((values >= (1 - _ALIKE) * values.max()).argmax())
 
 
 # -- proving it ------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@ r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji
 Phase l = 1, 2, ... has h = 2^l: a near-G-optimal design pi on the active actions
 is played T(x) = ceil(h pi(x)) times. DP-DPE (their Algorithm 1): ceil(2^(alpha l)) fresh clients
 watch all rounds of the phase and send their average reward of each action. DPE-FixedU: the same
-with equally many clients in every phase, and as many in all. DP-PE (Appendix C, Algorithm 3): every
-round has a client of its own. What a privatizer releases gives a least-squares estimate of theta*,
-and actions that are certainly not the best are dropped.
+with equally many clients in every phase, over T rounds as many in all unless their number is given.
+DP-PE (Appendix C, Algorithm 3): every round has a client of its own. What a privatizer releases
+gives a least-squares estimate of theta*, and actions that are certainly not the best are dropped.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ class PhasedState:
 class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model``, released by ``privatizer``.
 
-    ``alpha`` is that of the clients. ``population`` is how many people there are, None for no end:
-    a client is in one phase, so a horizon whose phases need more is refused by ``init`` and
+    ``alpha`` is that of the clients, ``each`` the number of fixed ones in a phase, None for as many
+    over all T rounds as of growing ones. ``population`` is how many people there are, None for no
+    end: a client is in one phase, so a horizon whose phases need more is refused by ``init`` and
     ``sizes``. ``width`` says what is dropped.
 
     >>> model = LinearModel(actions=Actions(np.eye(3)), deviation="0.1")
@@ -102,15 +103,16 @@ class PhasedElimination(Policy[PhasedState]):
     >>> dpe.name, dpe.choose(dpe.init(3, 1000)).asks
     ('cdp-dpe', (SharedRounds(users=2, actions=(0, 1, 2), times=(1, 1, 1)),))
 
-    Raises :class:`InvalidParameter` for an alpha outside of (0, 1), a population below 1, bounds of
-    model and privatizer that differ, the paper's width with Laplace noise, and parts of another
-    kind.
+    Raises :class:`InvalidParameter` for an alpha outside of (0, 1), a population below 1, ``each``
+    below 1 or of clients that are not fixed, bounds of model and privatizer that differ, the
+    paper's width with Laplace noise, and parts of another kind.
     """
 
     model: LinearModel
     privatizer: AveragePrivatizer = field()
     clients: Clients = "growing"
     alpha: Exact = Exact("4/5")
+    each: int | None = None
     population: int | None = None
     width: LinearWidth = field(default=ExactWidth())
 
@@ -134,9 +136,11 @@ class PhasedElimination(Policy[PhasedState]):
             reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
         object.__setattr__(self, "alpha", rational_in("alpha", self.alpha, "(0, 1)"))
-        if self.population is not None:
-            people = integer("users", self.population, at_least=1)
-            object.__setattr__(self, "population", people)
+        if self.each is not None and self.clients != "fixed":
+            raise InvalidParameter("each", self.each, "must be of clients that are fixed")
+        for argument, field_name in (("each", "each"), ("users", "population")):
+            if (value := getattr(self, field_name)) is not None:
+                object.__setattr__(self, field_name, integer(argument, value, at_least=1))
 
     @property
     def name(self) -> str:
@@ -153,6 +157,8 @@ class PhasedElimination(Policy[PhasedState]):
         match self.clients:
             case "growing":
                 return _clients(self.alpha, phase)
+            case "fixed" if self.each is not None:
+                return self.each
             case "fixed":
                 last = self.phases(horizon)
                 return -(-sum(_clients(self.alpha, each) for each in range(1, last + 1)) // last)

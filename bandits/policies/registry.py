@@ -39,6 +39,7 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_WHOLE: Final = ("m", "u")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
@@ -57,7 +58,7 @@ LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
         for clients, sentence in _CLIENTS.items()
         for trust, hidden in _HIDDEN.items()
     },
-    FAMILIES["fixed"]: ("fixed", "none", "as dpe, with equally many clients in every phase"),
+    FAMILIES["fixed"]: ("fixed", "none", "as dpe, with u clients in every phase"),
 }
 r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence."""
 
@@ -72,7 +73,7 @@ class Entry:
 
     name: str
     sentence: str
-    parameter: Literal["s", "m", "c"] | None = None
+    parameter: Literal["s", "m", "c", "u"] | None = None
     default: int | None = None
     lengths: Literal["schedule", "own"] = "schedule"
     world: WorldKind = "arms"
@@ -113,8 +114,14 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         lengths="own",
     ),
     *(
-        Entry(name=name, sentence=sentence, lengths="own", world="linear")
-        for name, (_, _, sentence) in LINEAR.items()
+        Entry(
+            name=name,
+            sentence=sentence,
+            parameter="u" if clients == "fixed" else None,
+            lengths="own",
+            world="linear",
+        )
+        for name, (clients, _, sentence) in LINEAR.items()
     ),
     *(
         Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
@@ -169,10 +176,10 @@ def read_algorithm(text: str) -> Algorithm:
     keys = (entry.parameter,)
     value = read_keys("algorithm", text, rest, keys, owner=name, needed=keys)[entry.parameter]
     exact = rational(f"{name}:{entry.parameter}", value)
-    whole = entry.parameter == "m" and exact.denominator != 1
+    whole = entry.parameter in _WHOLE and exact.denominator != 1
     least = 2 if entry.parameter == "c" else 1
     if exact < least or whole or exact > _MOST_BATCH:
-        kind = "a whole number" if entry.parameter == "m" else "a number"
+        kind = "a whole number" if entry.parameter in _WHOLE else "a number"
         reason = f"must be {kind} in [{least}, 2^40]"
         raise InvalidParameter(f"{name}:{entry.parameter}", value, reason)
     return Algorithm(entry=entry, value=None if exact == entry.default else exact)
@@ -202,7 +209,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     if name in ("sdp-ae", "vb-sdp-ae"):
         return _of_bits(algorithm, setting)
     if name in LINEAR:
-        return _linear(name, setting)
+        return _linear(algorithm, setting)
     privatizer = _privatizer(algorithm, setting)
     schedule = setting.schedule_for(privatizer)
     return BatchedElimination(
@@ -213,7 +220,8 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     )
 
 
-def _linear(name: str, setting: Setting) -> PhasedElimination:
+def _linear(algorithm: Algorithm, setting: Setting) -> PhasedElimination:
+    name = algorithm.entry.name
     model, (clients, trust, _) = setting.model, LINEAR[name]
     if not isinstance(model, LinearModel):
         reason = f"{name} is played in linear worlds, such as lzj/fig2"
@@ -229,6 +237,7 @@ def _linear(name: str, setting: Setting) -> PhasedElimination:
         ),
         clients=clients,
         alpha=setting.alpha,
+        each=None if algorithm.value is None else int(algorithm.value),
         population=setting.users,
         width=ExactWidth() if setting.radius == "exact" else PaperWidth(),
     )

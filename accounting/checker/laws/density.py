@@ -7,15 +7,20 @@ their mirror images, of which the loss L is
 
     present: log B(u);   absent: -log B(u);   replaced: log B(u) - log B of the mirrored shift.
 
+A group of k units, all there or all gone, moves Gaussian noise by j of them with the chance w_j of
+a binomial: B(u) = sum_j w_j e^(E_j), E_j = ju - j(j-1)/2v.
+
 Why the sums are that near to the moments: docs/proofs/checker.md.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from mpmath import MPContext
@@ -68,9 +73,10 @@ class Density:
     size: Fraction
     rate: Fraction
     way: str
+    members: int = 1
 
     @classmethod
-    def of(cls, law: Law, squared: int, rate: Fraction, way: str) -> Density:
+    def of(cls, law: Law, squared: Fraction, rate: Fraction, way: str, members: int = 1) -> Density:
         r"""The law under a shift whose squared length is ``squared``, a square for Laplace noise.
 
         Raises :class:`Unchecked` for sizes that no float sums.
@@ -79,14 +85,14 @@ class Density:
         if law.name == "gaussian":
             size = parameter**2 / squared
         else:
-            size = math.isqrt(squared) / parameter
+            size = math.isqrt(int(squared)) / parameter
             if way == "replaced":
                 raise Unchecked("samples with Laplace noise of which a unit is replaced")
         if not Fraction(1, 10**6) < size < 10**12 or (law.name == "laplace" and size > 500):
             raise Unchecked(f"{law.name}: noise that is too small or too large for floats")
         if rate < Fraction(1, 10**12):
             raise Unchecked("a rate below 1e-12")
-        return cls(law=law.name, size=size, rate=rate, way=way)
+        return cls(law=law.name, size=size, rate=rate, way=way, members=members)
 
     @property
     def hidden(self) -> Number:
@@ -102,7 +108,7 @@ class Density:
             return math.inf
         rate, other = real(self.rate), real(1 - self.rate)
         if self.law == "gaussian":
-            found = -REAL.log(other)
+            found = -self.members * REAL.log(other)
             if self.way == "replaced":
                 return math.inf
         else:
@@ -121,7 +127,7 @@ class Density:
         r"""A bound of \|E e^((c+iy')L)\|/E e^(cL) for every y' >= ``y`` > 0."""
         if self.law == "laplace":
             return min(self._edges(c, y) * math.exp(-log_moment), 1.0)
-        best = min(self._beside(c, angle, -y) for angle in _ANGLES)
+        best = min(self._beside(c, angle / self.members, -y) for angle in _ANGLES)
         return min(math.exp(min(best - log_moment, 0.0)) + _ENDS, 1.0)
 
     # -- Gaussian noise: a trapezoid rule in x, u = (2x - 1)/2v ----------------------------------
@@ -130,13 +136,14 @@ class Density:
         sigma = math.sqrt(self.size)
         low, high = self._span(c, 0.0)
         v = float(self.size)
-        chosen = self._grid(low, high, min(sigma, v) / _FINE)
+        chosen = self._grid(low, high, min(sigma, v / self.members) / _FINE)
         if reach:
             # Off by 2 N/(e^(2 pi a/h) - 1), N the integral beside the real line at height a.
             level = _log_sum([self._power(x, c) for x in chosen]) + math.log(chosen[1] - chosen[0])
+            angles = [angle / self.members for angle in _ANGLES]
             step = max(
                 2 * math.pi * angle * v / (max(self._beside(c, angle, reach) - level, 0.0) + _NATS)
-                for angle in _ANGLES
+                for angle in angles
             )
             chosen = self._grid(low, high, min(step, sigma / 2))
         width = math.log(chosen[1] - chosen[0])
@@ -156,13 +163,13 @@ class Density:
 
     def _span(self, c: float, rise: float) -> tuple[float, float]:
         # Beyond it a slope of at least 10/sigma leads down from what is inside: e^-50 of it.
-        sigma = math.sqrt(self.size)
+        sigma, k = math.sqrt(self.size), self.members
         right = _WIDE * sigma + sigma * math.sqrt(2 * rise)
         match self.way:
             case "present":
-                return -_WIDE * sigma, c + 1 + right
+                return -_WIDE * sigma, k * (c + 1) + right
             case "absent":
-                return -c - _WIDE * sigma, right
+                return -k * c - _WIDE * sigma, right
         return -_WIDE * sigma, 2 * c + 1 + right
 
     def _power(self, x: float, c: float) -> float:
@@ -185,18 +192,45 @@ class Density:
         return self._mixed(2 * x - 1) - self._mixed(-2 * x - 1)
 
     def _mixed(self, place: float) -> float:
-        return _log_mixed(place / (2 * float(self.size)), float(self.rate))
+        u, rate = place / (2 * float(self.size)), float(self.rate)
+        return _log_mixed(u, rate) if self.members == 1 else self._of_members(u)
+
+    def _of_members(self, u: float) -> float:
+        # log B of a group.
+        logs, exponents = self._exponents(u)
+        if max(exponents) < 1:
+            pairs = zip(logs, exponents, strict=True)
+            return math.log1p(math.fsum(math.exp(w) * math.expm1(e) for w, e in pairs))
+        return _log_sum([w + e for w, e in zip(logs, exponents, strict=True)])
+
+    def _exponents(self, u: float) -> tuple[tuple[float, ...], list[float]]:
+        # log w_j, and E_j.
+        twice = 2 * float(self.size)
+        found = [j * u - j * (j - 1) / twice for j in range(self.members + 1)]
+        return _chances(self.members, self.rate), found
+
+    def _turned(self, place: float, angle: float) -> tuple[float, float]:
+        # log |B| and arg B at u + i angle; 0 <= members angle < pi/2.
+        u = place / (2 * float(self.size))
+        if self.members == 1:
+            return _turned(u, angle, float(self.rate))
+        logs, exponents = self._exponents(u)
+        sizes = [w + e for w, e in zip(logs, exponents, strict=True)]
+        top = max(sizes)
+        value = sum(cmath.rect(math.exp(each - top), j * angle) for j, each in enumerate(sizes))
+        return top + math.log(abs(value)), cmath.phase(value)
 
     def _beside(self, c: float, angle: float, reach: float) -> float:
         # log of the integral of |p e^((c+iy)L)| at x + i a, a = angle v, from above for every
         # |y| <= reach; for reach < 0 on the side where it falls in y, for all y >= -reach.
-        v, rate = float(self.size), float(self.rate)
-        low, high = self._span(c, max(reach, 0.0) * angle * (2 if self.way == "replaced" else 1))
-        # Steps that resolve both the normal factor and B, whose zeros lie at the angle pi.
-        places = self._grid(low, high, min(math.sqrt(v), v) / _FINE)
+        v, k = float(self.size), self.members
+        turns = 2 if self.way == "replaced" else k
+        low, high = self._span(c, max(reach, 0.0) * angle * turns)
+        # Steps that resolve both the normal factor and B, whose zeros lie beyond the angle pi/k.
+        places = self._grid(low, high, min(math.sqrt(v), v / k) / _FINE)
         logs = []
         for x in ticking(places):
-            size, turn = _turned((2 * x - 1) / (2 * v), angle, rate)
+            size, turn = self._turned(2 * x - 1, angle)
             match self.way:
                 case "present":
                     power = (c + 1) * size
@@ -204,7 +238,7 @@ class Density:
                     power = -c * size
                 case _:
                     # Of the mirrored shift the angle is -angle, so both turns add.
-                    other, back = _turned((-2 * x - 1) / (2 * v), angle, rate)
+                    other, back = self._turned(-2 * x - 1, angle)
                     power, turn = (c + 1) * size - c * other, turn + back
             logs.append(power - x * x / (2 * v) + reach * turn)
         height = angle * angle * v / 2 - math.log(2 * math.pi * v) / 2
@@ -260,6 +294,15 @@ def _log_mixed(u: float, rate: float) -> float:
     if u > 1:
         return u + math.log(rate + (1 - rate) * math.exp(-u))
     return math.log1p(rate * math.expm1(u)) if rate < 1 else u
+
+
+@lru_cache(maxsize=64)
+def _chances(members: int, rate: Fraction) -> tuple[float, ...]:
+    # log w_j.
+    found = (
+        math.comb(members, j) * rate**j * (1 - rate) ** (members - j) for j in range(members + 1)
+    )
+    return tuple(float(REAL.log(real(each))) for each in found)
 
 
 def _log_sum(logs: list[float]) -> float:

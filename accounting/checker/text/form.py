@@ -91,6 +91,13 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
                 f"samples: in each round every {document['scope']['unit']} takes part with chance "
                 f"{part['sampling']['rate']}, drawn anew, independently, and kept secret"
             )
+            if "members" in part["sampling"]:
+                found.append(
+                    f"groups: {part['sampling']['members']} {document['scope']['unit']}s differ at "
+                    "most, all of them added or all removed"
+                )
+        if "correlated" in part:
+            found.append(_correlated(part["correlated"], document["scope"]["unit"]))
         if part.get("honest", "1") != "1":
             found.append(
                 f"honest parties: they added {part['honest']} of the planned noise, which is the "
@@ -104,6 +111,16 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     else:
         found.append(f"returning {unit}s: one {unit} takes part in at most {rounds} rounds")
     return tuple(dict.fromkeys(found))
+
+
+def _correlated(run: Mapping[str, Any], unit: str) -> str:
+    more = run.get("bands", " ".join(run.get("coefficients", ())))
+    strategy = f"{run['strategy']} {more}".rstrip()
+    return (
+        f"correlated noise: {strategy} over {run['rounds']} rounds, "
+        f"counted as one here; one {unit} takes part in at most {run['most']} of them, any two at "
+        f"least {run['apart']} apart; all that is released follows from C x plus the noise"
+    )
 
 
 _NOT_STATED: Final = ("claim", "rounds")

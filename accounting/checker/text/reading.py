@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from accounting.checker.laws.correlated import STRATEGIES, Correlated
 from accounting.checker.laws.density import REAL_LAWS
 from accounting.checker.laws.masses import LAWS, Law
 from accounting.checker.text.fields import (
@@ -41,14 +42,24 @@ _EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
 _ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
 _WHOLE: Final = frozenset({"count", "trials"})
 _LAWS: Final = {**LAWS, **REAL_LAWS}
-_SAMPLINGS: Final = {"poisson": "add-remove", "poisson-replaced": "replace"}
+_SAMPLINGS: Final = {
+    "poisson": "add-remove",
+    "poisson-group": "add-remove",
+    "poisson-replaced": "replace",
+}
+_MOST_MEMBERS: Final = 64
+_MOST_IN_A_RUN: Final = 1 << 16
+_EVERYBODY: Final = object()
+_ALONE: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     r"""One kind of round: a law under a sensitivity, or a claim that is stated.
 
-    ``sampling`` is how a round is drawn, None for everybody: then ``rate`` is 1.
+    ``sampling`` is how a round is drawn, None for everybody: then ``rate`` is 1. ``members`` are
+    the units that are all added, or all removed. ``correlated`` is the strategy of a run that
+    counts as one round.
     """
 
     law: Law | None
@@ -58,6 +69,8 @@ class Part:
     rounds: int
     sampling: str | None = None
     rate: Fraction = Fraction(1)
+    members: int = 1
+    correlated: Correlated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +114,8 @@ def read(document: object) -> Read:
         needed = _SAMPLINGS.get(part.sampling or "")
         if needed is not None and top["scope"]["relation"] != needed:
             raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
+    if len({part.members for part in parts if part.sampling}) > 1:
+        raise Malformed("parts", "must have one number of members in all that is sampled")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item))
         for i, item in enumerate(items("claims", top["claims"]))
@@ -154,10 +169,11 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         if word == "approx" and values[1] >= 1:
             raise Malformed(f"{where}.delta", "must be < 1")
         return Part(law=None, norm="", amounts=(), stated=(word, values), rounds=rounds)
-    sampling, rate = None, Fraction(1)
-    if "sampling" in item:
-        sampling, rate = _sampling(f"{where}.sampling", mapping(where, item["sampling"]))
-        item = {key: value for key, value in item.items() if key != "sampling"}
+    sampling, rate, members = _sampling(f"{where}.sampling", item.get("sampling", _EVERYBODY))
+    correlated = _correlated(f"{where}.correlated", item.get("correlated", _ALONE))
+    if "sampling" in item and correlated is not None:
+        raise Malformed(f"{where}.sampling", "must not be there with correlated noise")
+    item = {key: value for key, value in item.items() if key not in ("sampling", "correlated")}
     exactly(where, item, {"noise", "sensitivity", "rounds", "honest"})
     honest = rational(f"{where}.honest", item["honest"])
     if not 0 < honest <= 1:
@@ -171,8 +187,9 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     listed = items(place, amount, most=_MOST_AMOUNTS) if norm == "box" else [amount]
     amounts = tuple(whole(f"{where}.sensitivity.amount", each, 1, 10**9) for each in listed)
     law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
-    if sampling == "poisson-replaced" and law.name not in REAL_LAWS:
-        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise on integers")
+    _check_law(where, law, sampling)
+    if correlated is not None and (law.name != "gaussian" or norm in ("l1", "box")):
+        raise Malformed(f"{where}.correlated", "must be of gaussian noise, absolute or l2-squared")
     return Part(
         law=law,
         norm=norm,
@@ -181,18 +198,61 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         rounds=rounds,
         sampling=sampling,
         rate=rate,
+        members=members,
+        correlated=correlated,
     )
 
 
-def _sampling(where: str, item: Mapping[str, Any]) -> tuple[str, Fraction]:
-    exactly(where, item, {"kind", "rate"})
-    kind = item["kind"]
+def _check_law(where: str, law: Law, sampling: str | None) -> None:
+    if sampling == "poisson-replaced" and law.name not in REAL_LAWS:
+        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise on integers")
+    if sampling == "poisson-group" and law.name != "gaussian":
+        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise that is not gaussian")
+
+
+def _correlated(where: str, value: object) -> Correlated | None:
+    if value is _ALONE:
+        return None
+    item = mapping(where, value)
+    strategy = item.get("strategy")
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise Malformed(f"{where}.strategy", f"must be one of {', '.join(STRATEGIES)}")
+    exactly(where, item, {"strategy", "rounds", "most", "apart", *STRATEGIES[strategy]})
+    rounds, most, apart = (
+        whole(f"{where}.{key}", item[key], 1, _MOST_IN_A_RUN) for key in ("rounds", "most", "apart")
+    )
+    bands, coefficients = 0, tuple[Fraction, ...]()
+    if strategy == "banded":
+        bands = whole(f"{where}.bands", item["bands"], 1, rounds)
+    if strategy == "toeplitz":
+        place = f"{where}.coefficients"
+        coefficients = tuple(rational(place, each) for each in items(place, item["coefficients"]))
+        if not coefficients[0] or len(coefficients) > rounds:
+            raise Malformed(place, "must begin with one > 0, and be no more than there are rounds")
+    return Correlated(
+        strategy=strategy,
+        rounds=rounds,
+        most=most,
+        apart=apart,
+        bands=bands,
+        coefficients=coefficients,
+    )
+
+
+def _sampling(where: str, value: object) -> tuple[str | None, Fraction, int]:
+    if value is _EVERYBODY:
+        return None, Fraction(1), 1
+    item = mapping(where, value)
+    kind = item.get("kind")
     if not isinstance(kind, str) or kind not in _SAMPLINGS:
         raise Malformed(f"{where}.kind", f"must be one of {', '.join(_SAMPLINGS)}")
+    grouped = kind == "poisson-group"
+    exactly(where, item, {"kind", "rate", "members"} if grouped else {"kind", "rate"})
+    members = whole(f"{where}.members", item["members"], 2, _MOST_MEMBERS) if grouped else 1
     rate = rational(f"{where}.rate", item["rate"])
     if not 0 < rate < 1:
         raise Malformed(f"{where}.rate", "must lie in (0, 1)")
-    return kind, rate
+    return kind, rate, members
 
 
 def _law(where: str, noise: Mapping[str, Any]) -> Law:

@@ -76,7 +76,15 @@ def _of_one(part: Mapping[str, Any]) -> str:
     honest = "" if part["honest"] == "1" else f", share of the honest {_short(part['honest'])}"
     if "sampling" in part:
         rate = _short(part["sampling"]["rate"])
-        return f"{count} {law} (sensitivity {moved}, a sample of rate {rate}{honest})"
+        members = part["sampling"].get("members", 1)
+        group = "" if members == 1 else f", groups of {members}"
+        return f"{count} {law} (sensitivity {moved}, a sample of rate {rate}{group}{honest})"
+    if "correlated" in part:
+        run = part["correlated"]
+        return (
+            f"{count} {law} (sensitivity {moved}, correlated over {run['rounds']:,} rounds by "
+            f"{run['strategy']}{honest})"
+        )
     return f"{count} {law} (sensitivity {moved}{honest})"
 
 

@@ -87,6 +87,30 @@ def test_every_plan_holds_and_its_twins_do_not(users: int, epsilon: str, precisi
         assert shuffle_keeps(replace(given, reach=given.reach // 2), at) != ""
 
 
+@pytest.mark.parametrize("epsilon", ["1/2", pytest.param("1/10", marks=pytest.mark.nightly)])
+def test_plans_of_small_epsilon_hold_and_their_twins_do_not(epsilon: str) -> None:
+    """Long messages: fewer digits and a narrower window than the noise has must do."""
+    at = Fraction(epsilon)
+    given = stated(plan_pure_shuffle(users=500, epsilon=at))
+    assert shuffle_keeps(given, at) == ""
+    assert shuffle_keeps(given, at * Fraction(999, 1000)) != ""
+    assert shuffle_keeps(replace(given, shape=given.shape * Fraction(9, 10)), at) != ""
+
+
+def test_what_few_digits_cannot_show_is_tried_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = stated(plan_pure_shuffle(users=40, epsilon=1, failure="1e-6"))
+    asked: list[int] = []
+
+    def second(law: shuffled._Coded, *_: int) -> bool:
+        asked.append(law.digits)
+        return len(asked) == 2
+
+    monkeypatch.setattr(shuffled, "_central", second)
+    assert shuffle_keeps(given, Fraction(1)) == ""
+    assert len(asked) == 2
+    assert asked[0] < asked[1]
+
+
 def test_fewer_honest_users_than_were_planned_for_are_seen() -> None:
     plan = plan_pure_shuffle(users=100, honest=80, epsilon=1, failure="1e-6")
     assert shuffle_keeps(stated(plan, 80), Fraction(1)) == ""
@@ -138,9 +162,9 @@ def test_products_are_those_of_schoolbook() -> None:
 
 
 def test_what_is_too_long_is_refused_by_name_and_time_is_bounded() -> None:
-    long = Shuffle(honest=9, precision=1, reach=320, cover=Fraction(1, 9), shape=Fraction(1, 9),
+    long = Shuffle(honest=9, precision=1, reach=640, cover=Fraction(1, 9), shape=Fraction(1, 9),
                    scale=Fraction(1))  # fmt: skip
-    with pytest.raises(Unchecked, match=f"messages of 641 bits, more than {MOST_BITS}"):
+    with pytest.raises(Unchecked, match=f"messages of 1281 bits, more than {MOST_BITS}"):
         shuffle_keeps(long, Fraction(1))
     with pytest.raises(Unchecked, match="a shape above 1"):
         shuffle_keeps(replace(long, reach=9, shape=Fraction(2)), Fraction(1))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accounting.certificates.certificate import Certificate
+from accounting.checker import verify
 from tests.support.typed import Command
 
 
@@ -23,6 +25,19 @@ def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) ->
     told = command("matrix", *words).out
     assert "in at most 2 rounds, at least 1 apart" in told
     assert "adaptively" in told
+
+
+def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    words = ["--rounds", 20, "--noise", "gaussian:sigma=4", "--delta", "1e-6"]
+    many = ["--strategy", "tree", "--participations", 2, "--apart", 6]
+    found = command("matrix", *many, *words, "--certificate", file, "--json").json
+    assert verify(file.read_text(encoding="utf-8")).holds
+    (claim, *_) = Certificate.from_text(file.read_text(encoding="utf-8")).claims
+    assert float(claim["lower"]) <= found["epsilon"]["upper"] <= float(claim["upper"])
+    grid = ["--strategy", "square-root:grid=64", *words, "--certificate", tmp_path / "none.json"]
+    refused = command("matrix", *grid)
+    assert (refused.code, "second path knows" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -115,3 +116,55 @@ def test_a_tree_of_one_epoch(events: Any) -> None:
     noise = Gaussian(sigma=8)
     alone = RealCurve(noise=noise, sensitivity=Sensitivity.l2_squared(16))
     assert tree.parts == ((alone, 1),)
+
+
+def test_mixtures_of_gaussians(dp: Any, events: Any) -> None:
+    """Those of dp-accounting's own tests, where the published epsilon is 17.193115."""
+    mixture = events.MixtureOfGaussiansDpEvent
+    first = mixture(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2])
+    second = mixture(2.0, [0.0, 2.0, 3.0], [0.33, 0.34, 0.33])
+    ours = accountant().compose(first, 3).compose(second, 2)
+    assert ours.get_epsilon(1e-6) == pytest.approx(17.193115, abs=1e-4)
+    coarse = dp.pld.PLDAccountant(value_discretization_interval=1e-2)
+    theirs = coarse.compose(first).get_epsilon(1e-6)
+    found = from_dp_event(first).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.lower <= theirs
+    assert found.upper_float == pytest.approx(theirs, rel=1e-2)
+    # Shifts on a grid of 1/10, none of them 0; 1 - 2 phi(-s/2) of two Gaussians a shift s apart.
+    shifted = from_dp_event(mixture(1.0, [0.5, 0.7], [0.25, 0.75])).delta(0)
+    halves = (math.erf(0.25 / math.sqrt(2)), math.erf(0.35 / math.sqrt(2)))
+    assert halves[0] < shifted.upper_float < halves[1]
+    # Floats whose sum is a little less than 1: what lacks is of the largest shift.
+    nearly = from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.6999999999]))
+    assert nearly.parts == from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.7])).parts
+    assert from_dp_event(mixture(1.0, [0.0], [1.0])).epsilon(0).upper == 0
+    assert from_dp_event(mixture(0.0, [0.0, 2.0], [0.75, 0.25])).parts == (
+        (Approx(0, "1/4", scope=ADD_REMOVE), 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shifts", "chances", "kind"),
+    [
+        ([0.0, -1.0], [0.5, 0.5], InvalidParameter),
+        ([0.0, 1.0], [0.5], InvalidParameter),
+        ([], [], InvalidParameter),
+        ([0.0, 1.0], [0.3, 0.3], InvalidParameter),
+        ([0.0, 1.0], [1.5, -0.5], InvalidParameter),
+        ([0.0, float("nan")], [0.5, 0.5], InvalidParameter),
+        ([0.0, 1.0, 100.5], [0.5, 0.25, 0.25], NotDerived),
+    ],
+    ids=str,
+)
+def test_mixtures_that_are_none(
+    events: Any, shifts: list[float], chances: list[float], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        from_dp_event(events.MixtureOfGaussiansDpEvent(1.0, shifts, chances))
+
+
+def test_a_mixture_says_nothing_of_a_record_replaced(events: Any) -> None:
+    event = events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5])
+    with pytest.raises(NotDerived):
+        from_dp_event(event, Scope(relation=Relation.REPLACE))

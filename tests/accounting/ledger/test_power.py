@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -181,10 +180,8 @@ def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
         first = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="one")
 
         def strike(driver: psycopg.Connection[Any]) -> None:
-            hit = driver.info.backend_pid
-            # One backend that dies by SIGKILL takes all of them along, and the server recovers.
             if victim == "backend":
-                os.kill(hit, signal.SIGKILL)
+                server.kill_backend(driver.info.backend_pid)
             else:
                 server.kill()
 

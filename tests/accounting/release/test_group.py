@@ -13,9 +13,10 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
+from accounting.certificates.certificate import certify
 from accounting.pairs.enclose import narrowed
 from accounting.reals.noise import Gaussian, Laplace
-from accounting.release.group import GroupSampled
+from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, Sensitivity
 from dpcore.errors import InvalidParameter
@@ -154,6 +155,37 @@ def test_dp_accounting_of_mixtures() -> None:
     assert found.lower is not None
     assert found.lower <= theirs
     assert found.upper_float == pytest.approx(theirs, rel=2e-2)
+
+
+@pytest.mark.parametrize("weights", [("0", "1/4", "3/4"), ("1/2", "0", "3/8", "1/8")], ids=str)
+def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
+    r"""One round and two, both directions; without a shift of 0 nothing bounds the loss."""
+    mixture = ShiftSampled(curve=one("3/2"), weights=weights)
+    chances = [float(Fraction(each)) for each in weights]
+    x, step = np.linspace(-14.0, 18.0, 4001, retstep=True)
+    base = np.exp(-x * x / 4.5)
+    mixed = np.sum([w * np.exp(-((x - j) ** 2) / 4.5) for j, w in enumerate(chances)], axis=0)
+    weight = step / math.sqrt(math.tau * 2.25)
+    for epsilon in (0.25, 1.0):
+        truth = max(
+            np.maximum(p - math.exp(epsilon) * q, 0).sum() * weight
+            for p, q in ((mixed, base), (base, mixed))
+        )
+        found = mixture.delta(Fraction(epsilon))
+        assert found.upper_float == pytest.approx(truth, rel=1e-5)
+        assert found.upper <= mixture.unsampled.delta(Fraction(epsilon)).upper
+    a, b = base[::8] * weight * 8, mixed[::8] * weight * 8
+    two = max(
+        np.maximum(np.outer(p, p) - math.e * np.outer(q, q), 0).sum() for p, q in ((a, b), (b, a))
+    )
+    assert compose((mixture, 2)).delta(1).upper_float == pytest.approx(two, rel=1e-3)
+    with pytest.raises(InvalidParameter, match="sum 1"):
+        ShiftSampled(curve=one("1"), weights=["1/2", "1/4"])
+    for bad in (["1"], ["3/2", "-1/2"], ["1/2", "1/2", "0"], [0] * 65 + [1]):
+        with pytest.raises(InvalidParameter, match="weights"):
+            ShiftSampled(curve=one("1"), weights=bad)
+    with pytest.raises(NotDerived, match="knows no such part"):
+        certify(compose((mixture, 2)), deltas=["1e-3"])
 
 
 def test_without_a_sample_a_group_moves_further() -> None:

@@ -14,7 +14,10 @@ from accounting.reals.mixture import Direction
 from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.release.allocation import RandomAllocation
+from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
 from accounting.totals.compose import Composition
 from accounting.totals.total import Total
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -220,3 +223,25 @@ def test_a_delta_of_1e_300() -> None:
     assert found.lower is not None
     assert found.upper - found.lower <= found.upper / 10**8
     assert total.delta(found.upper + Fraction(1, 10**4)).upper <= Fraction(1, 10**300)
+
+
+@pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
+def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) -> None:
+    moved = curve(Gaussian(sigma=sigma))
+    for kind in (PoissonSampled, PoissonReplaced):
+        step = kind(curve=moved, rate="1/100")
+        for found, one, everybody in (
+            (compose((step, 100)).epsilon("1e-6"), step.epsilon("1e-6", "1e-8"), math.inf),
+            (compose((step, 100)).delta(1), step.delta(1, "1e-8"), 1),
+        ):
+            assert one.lower is not None
+            assert found.lower is not None
+            assert one.lower <= found.lower <= found.upper <= everybody
+    whole = compose((moved, 100)).epsilon("1e-6")
+    assert sampled(sigma, "1/100", 100).epsilon("1e-6").upper <= whole.upper < math.inf
+    for refused in (
+        lambda: GroupSampled(curve=moved, rate="1/100", members=2),
+        lambda: RandomAllocation(curve=moved, rounds=10),
+    ):
+        with pytest.raises(InvalidParameter, match="between 1e-10 and 1e15"):
+            refused()

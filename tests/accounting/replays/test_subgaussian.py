@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import pytest
 
 from accounting import papers
+from accounting.replays import tkms
 from tests.support.accounting.brute import real
 
 PAGE = Path(__file__).parents[3] / "docs" / "errata.md"
@@ -42,6 +44,11 @@ def test_the_tail_is_heavier_than_the_proof_allows() -> None:
         # Where Chernoff's bound holds, t <= E[B], the claim does too: the check can tell.
         near = log_tail(USERS, chance, int(mpmath.ceil(2 * mean)))
         assert near[1] < -(mean**2) / (3 * mean)
+    row = tkms._tail(USERS, Fraction(1, 2))
+    assert row.verdict == "fails"
+    assert float(low) == pytest.approx(float(row.exact.lower or 0), rel=1e-12)
+    assert float(high) == pytest.approx(float(row.exact.upper), rel=1e-12)
+    assert float(claimed) == pytest.approx(float(row.claimed.upper), rel=1e-12)
     text = PAGE.read_text(encoding="utf-8")
     assert "ln P <= **-3714**" in text
     assert ">= **-3631**" in text

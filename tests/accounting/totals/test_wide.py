@@ -2,6 +2,7 @@ r"""Totals of wide discrete Gaussian noise on samples, beside the engine that li
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from importlib import import_module
 
@@ -9,7 +10,7 @@ import pytest
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.reals.grid_gaussian import GridGaussian
+from accounting.reals.grid_gaussian import GridGaussian, is_smooth
 from accounting.reals.noise import Gaussian
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
@@ -135,3 +136,10 @@ def test_of_two_bounds_both_ends_are_kept() -> None:
     assert composing.narrower(one, alone).lower == 1
     broken = mutated(composing.narrower, "upper=min(", "upper=max(")
     assert broken(one, other).upper == 4
+
+
+def test_an_answer_without_an_upper_end_is_not_narrow() -> None:
+    r"""At sigma 1e10 floats say nothing, and infinity less 0 is no narrow width."""
+    nothing = Bound(upper=math.inf, lower=Fraction(0), method="line", theorem="")
+    assert not composing._is_narrow(nothing, Fraction(1))
+    assert not is_smooth(Fraction(10**20), 1)

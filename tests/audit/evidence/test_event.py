@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.evidence.event import Tally, Witness, wording
+from audit.evidence import event
+from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.number_line import NumberLine
@@ -46,7 +47,7 @@ def test_counts_are_those_of_a_counter(outputs: list[Any], data: st.DataObject) 
         for world in (0, 1):
             held = (repr(place.value), bool(world))
             assert tally.number_counts[world, i] == expected.pop(held, 0)
-    for label, column in tally.labels.items():
+    for column, label in enumerate(tally.labels):
         for world in (0, 1):
             assert tally.label_counts[world, column] == expected.pop((str(label), bool(world)), 0)
     assert not expected
@@ -198,3 +199,20 @@ def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
     assert int((inside & worlds).sum()) * 20 < int((inside & ~worlds).sum()) or int(
         (inside & ~worlds).sum()
     ) * 20 < int((inside & worlds).sum())
+
+
+def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = [0] * 5 + [1] * 2 + [2] * 9 + ["x"] * 4 + ["y"] * 7 + ["z"]
+    cells = Tally.empty().add(read(outputs), np.ones(len(outputs), dtype=bool)).cells()
+    chosen = np.array([True, False, True, True, True, True, True])  # all but 1, and what is unknown
+    fresh = np.arange(14).reshape(2, 7)
+    places = []
+    for most in (1, 2, 3, 9):
+        monkeypatch.setattr(event, "_MOST_PIECES", most)
+        found = witness_of(cells, chosen, fresh, "B", integral=True)
+        assert found is not None
+        assert found.where is not None
+        places.append(np.flatnonzero(found.where.chosen).tolist())
+        assert found.inside_a == sum(places[-1]) == found.inside_b - 7 * len(places[-1])
+    assert places == [[2], [2, 4], [0, 2, 4], [0, 2, 3, 4, 5]]
+    assert witness_of(cells, np.arange(7) == 6, fresh, "A", integral=True) is None

@@ -15,11 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence.event import Tally
 from audit.evidence.family import View, weigh_views
+from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
+from audit.evidence.verdict import Outcome
+from audit.evidence.view import shown
 from audit.outputs.reading import read
+from audit.outputs.worlds import draw_worlds
+from tests.effort import effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -112,3 +118,38 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
         weigh_views, "holm(found, weights)", "[q for i in (0, 3, 6) for q in holm(found[i:i + 3])]"
     )
     assert stats.binom.sf(false_alarms(per_view, repeats) - 1, repeats, 0.05) < alpha
+
+
+def row(point: Claim, epsilon_lower: float, *, refuted: bool) -> Outcome:
+    """What a test came to."""
+    return Outcome(claim=point, epsilon_lower=epsilon_lower, refuted=refuted)
+
+
+def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None:
+    near, far = Claim(epsilon="0.1"), Claim(epsilon="0.1", delta="0.01")
+    rows = [row(near, bound, refuted=True) for bound in (0.3, 0.7, 0.7)]
+    assert [shown(rows, i) for i in range(3)] == [1, 1, 2]
+    # Bounds at another delta are about something else, and what is not marked refutes nothing.
+    others = [row(far, 3.0, refuted=True), row(near, 3.0, refuted=False)]
+    assert shown([*others, rows[0]], 2) == 2
+    assert shown([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2
+
+
+@pytest.mark.nightly
+def test_the_largest_bound_holds_and_one_of_unshared_levels_does_not() -> None:
+    alpha, repeats = purse.buy("the largest of several bounds", "1e-9"), effort(100, 400)
+    level, wrong, unshared = Fraction(1, 4), 0, 0
+    for seed in range(repeats):
+        # Two features and two pairs, each exactly ln 2-DP; more runs on the second pair.
+        rng, views = np.random.default_rng([5, seed]), []
+        for pair, runs in ((0, 100), (1, 160)):
+            worlds = draw_worlds(runs, rng)
+            for feature in ("x", "y"):
+                told = np.where(rng.random(runs) < 2 / 3, worlds, ~worlds)
+                views.append(View(pair=pair, feature=feature, outputs=told, worlds=worlds))
+        found = weigh_views(views, Claim(epsilon="0.6"), level, seed=seed)
+        wrong += found.epsilon_lower > math.log(2)
+        bounds = [gather(v.outputs, v.worlds, seed=seed).epsilon_lower(level) for v in views]
+        unshared += max(bounds) > math.log(2)
+    assert stats.binom.sf(wrong - 1, repeats, float(level)) > alpha
+    assert stats.binom.sf(unshared - 1, repeats, float(level)) < 0.01

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.claims.claim import Claim
+from audit.outputs import identity as told
 from audit.outputs.form import Outputs, join
 from audit.outputs.identity import identity
 from audit.outputs.number_line import NumberLine
@@ -231,6 +232,7 @@ def test_what_is_stored_comes_back_as_what_it_was(parts: list[Any]) -> None:
 _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.uint64).view(float)
 
 
+@pytest.mark.parametrize("collide", [False, True])
 @pytest.mark.parametrize(
     "rows",
     [
@@ -242,8 +244,12 @@ _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.u
         pytest.param(np.zeros((0, 3)), id="no rows"),
     ],
 )
-def test_rows_of_an_array_are_told_apart_as_one_by_one(rows: Any) -> None:
+def test_rows_of_an_array_are_told_apart_as_one_by_one(
+    rows: Any, collide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if collide:  # all rows have one hash
+        monkeypatch.setattr(told, "_hashes", lambda words: np.zeros(len(words), np.uint64))
     found, names = read(rows), [identity(row) for row in rows]
-    assert found.names == tuple(dict.fromkeys(names))
+    assert tuple(found.names) == tuple(dict.fromkeys(names))
     assert [found.names[code] for code in found.codes] == names
     assert [str(name) for name in found.names] == [str(name) for name in dict.fromkeys(names)]

@@ -145,6 +145,8 @@ REFUSED = {
     "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is said by pairs already",
     "epsilon=1, runs=0": "runs = 0: must be >= 1",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
+    "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
+    "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: dp takes claim, epsilon",
     "1": "dp = (1,): takes words only",
 }
@@ -163,6 +165,16 @@ def test_marks_that_cannot_be_read_are_refused_at_collection_by_name(tmp_path: P
     assert "no tests ran" in run.out
     lax = mutant(tmp_path, 'if refused and not hasattr(config, "workerinput")', "if False")
     assert ran(tmp_path, marks, plugin=lax).code == 1  # no longer before all others
+
+
+def test_features_are_those_of_the_mark_or_of_the_call(tmp_path: Path) -> None:
+    body = """
+@pytest.mark.dp(epsilon=1, pair=(0, 1), audits=2, features=["sign", "identity"])
+def test_looked_at(dp):
+    assert dp.audit(kept)[0].features == ("sign", "identity")
+    assert dp.audit(kept, features=["identity"])[0].features == ("identity",)
+"""
+    assert ran(tmp_path, body).code == 0
 
 
 def test_a_test_that_audits_nothing_fails(tmp_path: Path) -> None:

@@ -143,6 +143,21 @@ def test_actions_too_small_for_floats_are_refused() -> None:
         near_optimal_design(Actions(np.eye(2) * 1e-160), (0, 1))
 
 
+def supports(seed: int, last_bits: int) -> tuple[int, ...]:
+    actions = on_sphere(seed, 300, 8)
+    bits = np.random.default_rng(last_bits).uniform(-2e-16, 2e-16, actions.points.shape)
+    moved = Actions(actions.points * (1 + bits))
+    return near_optimal_design(moved, tuple(range(300))).support
+
+
+def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors add in different orders, and actions on a sphere are all of one length."""
+    for seed in range(5):
+        assert len({supports(seed, last_bits) for last_bits in range(5)}) == 1
+    monkeypatch.setattr(linear_design, "_ALIKE", 0.0)
+    assert len({supports(0, last_bits) for last_bits in range(5)}) > 1
+
+
 def test_no_active_action_and_only_zeros_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="active"):
         near_optimal_design(Actions(np.eye(2)), ())

@@ -90,6 +90,9 @@ def test_fixed_clients_are_as_many_in_all() -> None:
     assert len(users) == 1
     in_all = clients_needed(growing, 10**6)
     assert in_all <= clients_needed(fixed, 10**6) < in_all + 19
+    own = replace(fixed, each=170)
+    assert {own.users(phase, 10**6) for phase in range(1, 20)} == {170}
+    assert clients_needed(own, 10**6) == 19 * 170
 
 
 def test_with_a_client_a_round_each_action_has_its_own() -> None:
@@ -109,6 +112,8 @@ def test_with_a_client_a_round_each_action_has_its_own() -> None:
         ({"alpha": 1}, "alpha"),
         ({"alpha": 0}, "alpha"),
         ({"clients": "some"}, "clients"),
+        ({"each": 5}, "each"),
+        ({"clients": "fixed", "each": 0}, "each"),
         ({"population": 0}, "users"),
         ({"model": None}, "model"),
         ({"width": None}, "width"),

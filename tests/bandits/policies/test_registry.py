@@ -238,6 +238,7 @@ REFUSED = {
     "dist-rdp-se:s=1e13": r"must be a number in \[1",
     "dist-rdp-se:s=": "s has no value",
     "sdp-ae:m=2.5": "must be a whole number",
+    "dpe-fixedu:u=2.5": "must be a whole number",
     "sdp-ae:m=1099511627777": r"must be a whole number in \[1, 2\^40\]",
 }
 

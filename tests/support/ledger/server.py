@@ -76,6 +76,17 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
 
+    def kill_backend(self, pid: int) -> None:
+        """One backend dies by SIGKILL, so the server ends the others and recovers.
+
+        Until the server has collected the dead process it still answers, as if nothing had been.
+        """
+        os.kill(pid, signal.SIGKILL)
+        last = time.monotonic() + 30
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < last
+            time.sleep(0.01)
+
     def again(self) -> None:
         """Running, whatever became of it."""
         assert self.process is not None
