@@ -32,6 +32,7 @@ __all__ = ["Coins", "Game", "cucb_of", "play_together"]
 
 _BLOCK: Final = 512
 _TIE: Final = 1e-9
+_LEAST_WINDOW: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class Game:
         self.waiting = True
         self.sent = np.zeros(len(worlds), dtype=np.int64)
         self.last = np.zeros((len(worlds), m), dtype=np.bool_)
+        self.window = _BLOCK
 
     def play(self, rounds: int) -> Bools:
         r"""The super arms of the next rounds, of shape (rounds, runs, arms)."""
@@ -148,6 +150,9 @@ class Game:
             if self.sums.each:
                 noise[:, i] = self.policy.privatizer.draw((rounds, sent), each.rng)
         played: Bools = np.empty(outcomes.shape, dtype=np.bool_)
+        if self.sums.rare and not self.policy.least and not self.waiting:
+            self._ahead(played, outcomes, ties, luck)
+            return played
         for t in range(rounds):
             values = self.bounds + ties[t]
             chosen = problem.choose(values, luck[t])
@@ -156,6 +161,39 @@ class Game:
             played[t] = self.last = chosen
             self._send(chosen, outcomes[t], ties[t], noise[t])
         return played
+
+    def _ahead(self, played: Bools, outcomes: Integers, ties: Floats, luck: Floats) -> None:
+        # Bounds stay until something of a run is released: its rounds up to there are played at
+        # once. ``at`` is the next round of each run.
+        sums, (rounds, count, m) = self.sums, played.shape
+        taken, exact = (each.reshape(count, m) for each in (sums.taken, sums.exact))
+        at = np.zeros(count, dtype=np.int64)
+        while len(runs := np.flatnonzero(at < rounds)):
+            rows, i = np.arange(len(runs)), runs[:, None]
+            t = at[i] + np.arange(min(self.window, rounds - int(at[runs].min())))
+            kept = t < rounds
+            t = np.minimum(t, rounds - 1)
+            values = self.bounds[i] + ties[t, i]
+            found = self.policy.problem.choose(values.reshape(-1, m), luck[t, i].ravel())
+            chosen = found.reshape(values.shape) & kept[:, :, None]
+            more = np.cumsum(chosen, axis=1, dtype=np.int16)
+            due = chosen & (more == np.minimum(sums.left(taken[i]), 2 * _BLOCK).astype(np.int16))
+            ends = due.any(axis=2)
+            kept &= np.cumsum(ends, axis=1) == ends  # nothing was released before
+            chosen &= kept[:, :, None]
+            done = kept.sum(axis=1)
+            played[t[kept], np.broadcast_to(i, t.shape)[kept]] = chosen[kept]
+            new = more[rows, done - 1]
+            taken[runs] += new
+            exact[runs] += (chosen & (outcomes[t, i] > 0)).sum(axis=1)
+            self.sent[runs] += new.sum(axis=1)
+            cells = (i * m + np.arange(m))[due[rows, done - 1]]
+            if len(cells):
+                sums.release(cells)
+                self._bound(cells)
+            at[runs] += done
+            self.window = min(max(_LEAST_WINDOW, 2 * int(done.mean())), _BLOCK)
+        self.last = played[-1]
 
     def _first(self, chosen: Bools, ties: Floats) -> Bools:
         # While sums are missing: the super arm with most of those base arms.
@@ -179,8 +217,12 @@ class Game:
             self.sent += sizes
             drawn = noise[np.arange(noise.shape[1]) < sizes[:, None]]
         cells = sums.add(cells, outcomes.ravel()[cells], drawn)
-        if not len(cells):
-            return
+        if len(cells):
+            self._bound(cells)
+
+    def _bound(self, cells: Integers) -> None:
+        # New bounds where sums were released.
+        sums = self.sums
         count = sums.count.ravel()[cells]
         bounds = sums.value.ravel()[cells] / count
         bounds += self.bonus[count]

@@ -1,14 +1,15 @@
 r"""Combinatorial bandits: seconds, LDP1 against LDP2, the tree against doubling, and exponents.
 
-``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios, exponents or reasons,
-each kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
+``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios, exponents, gaps or
+reasons, each kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
 
 *speed*: 20 runs of 10^5 rounds together, m = 20, K = 8, beside the bare drawing of their outcomes,
 ties and noise. *ratios*: at epsilon = 2, LDP1 over LDP2 with the paper's bonuses (c = 4), and the
 tree over doubling with exact ones. *exponents*: the slope of ln regret in ln K, ln m or
-ln 1/epsilon, with twice its standard error over instances. *reasons*: the exponent of 1/epsilon
-again where upper confidence bounds are not clipped, where the regret of the same worlds without
-privacy is taken off, and over ten times the rounds. The paper has no experiments.
+ln 1/epsilon, with twice its standard error over instances. *gaps*: the same in ln 1/gap, also over
+ten times the rounds. *reasons*: the exponent of 1/epsilon again where upper confidence bounds are
+not clipped, where the regret of the same worlds without privacy is taken off, and over ten times
+the rounds. The paper has no experiments.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,7 @@ __all__ = ["PARTS", "measure", "slope"]
 _SECONDS: Final = 20.0
 _RESULTS: Final = Path(__file__).parent / "results" / "combinatorial.json"
 _SIZES: Final = (2, 4, 8)
+_GAPS: Final = (0.8, 0.4, 0.2)
 _NO_CLIP: Final = 10**9
 _KINDS: Final = (
     ("cucb", "tree"),
@@ -149,6 +152,31 @@ def exponents(horizon: int, runs: int) -> dict[str, Any]:
     return {"rounds": horizon, "runs": runs, "rows": rows}
 
 
+def gaps(horizon: int, runs: int) -> dict[str, Any]:
+    r"""How regret grows with 1/gap: means 1/2 + gap/2 and 1/2 - gap/2, K = 4, epsilon = 2."""
+    rows = []
+    for (name, release), rounds in product(_SWEPT, (horizon, 10 * horizon)):
+        points = []
+        for gap in _GAPS:
+            wanted = experiment(name, release, horizon=rounds, runs=runs, super_arm=4)
+            worlds = [
+                replace(
+                    world, chances=tuple(0.5 + math.copysign(gap / 2, p - 0.5) for p in world.means)
+                )
+                for world in wanted.worlds().environments
+                if isinstance(world, BitWorld)
+            ]
+            policy = cucb_of(read_algorithm(name), wanted.setting("2", 20, worlds[0].model))
+            coins = [Coins(world=np.random.default_rng(i), rng=SeededRng(i)) for i in range(runs)]
+            found = play_together(policy, worlds, coins)
+            points.append((1 / gap, np.array([run.regret[-1] for run in found]) / rounds))
+        exponent, error = slope(points)
+        regret = [float(each.mean()) for _, each in points]
+        row = {"algorithm": name, "release": release, "rounds": rounds, "gaps": [*_GAPS]}
+        rows.append({**row, "regret": regret, "exponent": exponent, "two_se": 2 * error})
+    return {"rounds": horizon, "runs": runs, "rows": rows}
+
+
 def reasons(horizon: int, runs: int) -> dict[str, Any]:
     r"""Why regret grows slower with 1/epsilon than the theorems say: K = 4, epsilon = 8, 4, 2."""
     rows = []
@@ -204,6 +232,7 @@ PARTS: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
     "speed": speed,
     "ratios": ratios,
     "exponents": exponents,
+    "gaps": gaps,
     "reasons": reasons,
 }
 
@@ -211,7 +240,7 @@ PARTS: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
 def measure(part: str, *, quick: bool) -> dict[str, Any]:
     r"""One part of the figures."""
     runs = 20 if part == "speed" else 10
-    horizon = 50_000 if part in ("exponents", "reasons") else 10**5
+    horizon = 50_000 if part in ("exponents", "gaps", "reasons") else 10**5
     return PARTS[part](2_000 if quick else horizon, 3 if quick else runs)
 
 

@@ -28,7 +28,7 @@ def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosur
             found = _bracketed(curve, ball(delta), bits)
         if found is not None:
             return found
-    raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified")
+    raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified: take more noise")
 
 
 def _bracketed(curve: Callable[[arb], arb], goal: arb, bits: int) -> Enclosure | None:

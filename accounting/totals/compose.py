@@ -47,6 +47,7 @@ _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
 _ENOUGH: Final = 4
 _COARSE: Final = Fraction(1, 10**5)
+_HUGE: Final = "a parameter or a privacy loss is larger than floats hold (1e308)"
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
 _NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
@@ -145,10 +146,14 @@ class Composition(Guarantee):
             return self._told(
                 Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
             )
-        near = _as_real(self.parts, ask, relative)
-        if near is not None and _is_narrow(near, _ENOUGH * relative if self._listed else _COARSE):
-            return self._told(near)
-        found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
+        try:
+            near = _as_real(self.parts, ask, relative)
+            enough = _ENOUGH * relative if self._listed else _COARSE
+            if near is not None and _is_narrow(near, enough):
+                return self._told(near)
+            found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
+        except OverflowError as error:
+            raise PrecisionExhausted(f"{_HUGE}: take less extreme numbers") from error
         return self._told(found if near is None else narrower(near, found))
 
     @property

@@ -27,10 +27,12 @@ class Totals:
 
     What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
     ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
-    the start, from ``rngs``, one for each run.
+    the start, from ``rngs``, one for each run. ``rare`` says whether most outcomes release nothing
+    (:meth:`left`): what came until then may be added at once, to ``taken`` and ``exact``.
     """
 
     each = False
+    rare = False
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         shape = (len(rngs), arms)
@@ -49,6 +51,13 @@ class Totals:
         self.taken[cells] += 1
         self.exact[cells] += outcomes
         return self._release(cells, drawn)
+
+    def left(self, counts: Integers) -> Integers:
+        r"""How many outcomes after so many a sum is released, for each."""
+        return np.ones(counts.shape, dtype=np.int64)
+
+    def release(self, cells: Integers) -> None:
+        r"""Release the sums of ``cells``, all that came."""
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         pass
@@ -107,7 +116,18 @@ class _Tree(_Apart):
         return drawn
 
 
-class _Doubling(_Apart):
+class _Rare(_Apart):
+    rare = True
+
+    def _release(self, cells: Integers, drawn: Integers) -> Integers:
+        del drawn
+        closed: Integers = cells[self.left(self.taken[cells] - 1) == 1]
+        if len(closed):
+            self.release(closed)
+        return closed
+
+
+class _Doubling(_Rare):
     # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
@@ -115,22 +135,22 @@ class _Doubling(_Apart):
         drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
         self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
 
-    def _release(self, cells: Integers, drawn: Integers) -> Integers:
-        del drawn
-        taken = self.taken[cells]
-        closed = (taken & (taken - 1)) == 0
-        if not closed.any():
-            return cells[:0]
-        cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
-        return self._set(cells, self.exact[cells] + self.noise[cells, level])
+    def left(self, counts: Integers) -> Integers:
+        found: Integers = (1 << np.frexp(counts)[1].astype(np.int64)) - counts
+        return found
+
+    def release(self, cells: Integers) -> None:
+        level = np.bitwise_count(self.taken[cells] - 1)
+        self._set(cells, self.exact[cells] + self.noise[cells, level])
 
 
-class _Factorisation(_Apart):
+class _Factorisation(_Rare):
     # Items are sums of blocks. y = C x + z in integers; what is released is a function of y alone,
     # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         held = self.privatizer
+        self.block = held.block
         drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
         self.noised = drawn.reshape(-1, held.items)
         self.items = np.zeros(self.noised.shape, dtype=np.int64)
@@ -139,18 +159,20 @@ class _Factorisation(_Apart):
         self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
         self.inverse = inverse(held.items, held.grid)[::-1]
 
-    def _release(self, cells: Integers, drawn: Integers) -> Integers:
-        del drawn
-        closed: Integers = cells[self.taken[cells] % self.privatizer.block == 0]
-        for cell in closed.tolist():
-            i = int(self.taken[cell]) // self.privatizer.block - 1
+    def left(self, counts: Integers) -> Integers:
+        found: Integers = self.block - counts % self.block
+        return found
+
+    def release(self, cells: Integers) -> None:
+        estimates = []
+        for cell in cells.tolist():
+            i = int(self.taken[cell]) // self.block - 1
             items, noised = self.items[cell], self.noised[cell]
             items[i] = self.exact[cell] - self.before[cell]
             self.before[cell] = self.exact[cell]
             noised[i] += self.column[-i - 1 :] @ items[: i + 1]
-            estimate = self.inverse[-i - 1 :] @ noised[: i + 1]
-            self._set(np.array([cell]), np.array([estimate]))
-        return closed
+            estimates.append(self.inverse[-i - 1 :] @ noised[: i + 1])
+        self._set(cells, np.array(estimates))
 
 
 def inverse(items: int, grid: int) -> Floats:

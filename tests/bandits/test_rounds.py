@@ -9,10 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bandits import rounds
+from bandits.combinatorial import totals
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Listed, Unions
 from bandits.combinatorial.oracles import Failing, LargestSum
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamRelease
 from bandits.play import Run, play
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
@@ -29,6 +32,7 @@ from bandits.worlds.combinatorial import (
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng, SystemRng
 from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
 
@@ -73,6 +77,30 @@ def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]
             pulls[arm] += 1
         regret += best - sum(world.means[i] for i in chosen)
     return pulls, regret
+
+
+UNEQUAL = BitWorld(
+    of=Problem(decisions=Listed(5, ((0,), (1, 2), (2, 3, 4)))), chances=(0.6, 0.4, 0.3, 0.1, 0.1)
+)
+
+
+@pytest.mark.parametrize("release", ["doubling", "factorisation"])
+@pytest.mark.parametrize("world", [top_k(0, 6, 2), coverage(0, 8, 4), UNEQUAL])
+def test_rounds_played_ahead_are_those_played_one_by_one(
+    world: BitWorld, release: StreamRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three blocks; a mutant that goes on after something was released plays other rounds."""
+    policy = cucb("cucb-dp", world.of, horizon=1500, epsilon=4, release=release)
+
+    def together() -> tuple[Run, ...]:
+        return play_together(policy, [world] * 3, [coins(seed) for seed in range(3)])
+
+    ahead = together()
+    mutant = mutated(rounds.Game._ahead, "np.cumsum(ends, axis=1) == ends", "True")
+    monkeypatch.setattr(rounds.Game, "_ahead", mutant)
+    assert together() != ahead
+    monkeypatch.setattr(totals._Rare, "rare", False)
+    assert together() == ahead
 
 
 @pytest.mark.parametrize("name", ["cucb", "cucb-ldp1", "cucb-ldp2"])

@@ -30,6 +30,7 @@ from dpcore import (
     Sensitivity,
     Skellam,
 )
+from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
 from tests.effort import by_day, effort
 from tests.support.accounting import many
@@ -37,6 +38,7 @@ from tests.support.accounting.lists import curve, sampled
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 
+HUGE = 10**309
 LAPLACE = DiscreteLaplace(scale=2)
 NARROW = DiscreteGaussian(sigma_squared=1)
 WIDE = DiscreteGaussian(sigma_squared=2)
@@ -325,6 +327,12 @@ def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument:
     with pytest.raises(InvalidParameter) as error:
         getattr(compose(Pure(1)), question)(*asked)
     assert error.value.argument == argument
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=HUGE), Skellam(variance=HUGE)])
+def test_noise_wider_than_floats_hold_is_refused(noise: Noise) -> None:
+    with pytest.raises(PrecisionExhausted, match="larger than floats hold"):
+        compose((curve(noise), 10), curve(DiscreteGaussian(sigma_squared=4))).epsilon("1e-5")
 
 
 # -- twins that must be rejected -----------------------------------------------------------------

@@ -86,8 +86,8 @@ def test_how_often_a_batch_is_cut() -> None:
     assert cut("1", 4, 3).epsilon("1e-3").upper == math.inf
 
 
-def real(rounds: int = 30) -> Any:
-    curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=ADD_REMOVE)
+def real(rounds: int = 30, sigma: str = "1") -> Any:
+    curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=ADD_REMOVE)
     return compose((PoissonSampled(curve=curve, rate="1/100"), rounds))
 
 
@@ -111,6 +111,11 @@ def test_cutting_alone_may_cost_delta() -> None:
     assert Truncated(total=total, examples=10_000, most=150).epsilon("1e-6").upper == math.inf
     nothing = Truncated(total=total, examples=10_000, most=10_000).epsilon("1e-6", "1e-4")
     assert nothing.upper == plain.upper
+
+
+def test_an_epsilon_beyond_what_floats_exponentiate_has_a_cost_of_cutting() -> None:
+    found = Truncated(total=real(sigma="1e-6"), examples=1000, most=20).epsilon("1e-5")
+    assert found.upper > 10**9
 
 
 def test_bad_input_is_refused() -> None:
