@@ -6,33 +6,32 @@ not need the others are loaded when they are first asked for.
 
 from typing import TYPE_CHECKING
 
-from accounting.budget.calibrate import Calibration, calibrate
-from accounting.budget.returning import per_user, routes
-from accounting.claims.bound import Bound
-from accounting.claims.claim import (
-    Approx,
-    Assumed,
-    Pure,
-    Rdp,
-    StatedGuarantee,
-    ZCdp,
-    claim_from_json,
-)
-from accounting.claims.guarantee import Guarantee
-from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
-from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import guarantee
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
-from accounting.totals.compose import Composition, compose
 from dpcore.late import late_names
 
 if TYPE_CHECKING:
+    from accounting.budget.calibrate import Calibration, calibrate
+    from accounting.budget.returning import per_user, routes
     from accounting.certificates.certificate import Certificate, certify
     from accounting.checker import verify
+    from accounting.claims.bound import Bound
+    from accounting.claims.claim import (
+        Approx,
+        Assumed,
+        Pure,
+        Rdp,
+        StatedGuarantee,
+        ZCdp,
+        claim_from_json,
+    )
+    from accounting.claims.guarantee import Guarantee
+    from accounting.errors import NotDerived
     from accounting.ledger import Ledger
+    from accounting.protocols.box import BinomialBox
     from accounting.protocols.choose import Plan, choose, protocol_guarantee
+    from accounting.release.curve import PrivacyCurve
+    from accounting.release.guarantee import guarantee
+    from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+    from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
     from accounting.theorems.filter import (
         ApproxFilter,
         Filter,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         filter_for,
     )
     from accounting.theorems.odometer import Odometer
+    from accounting.totals.compose import Composition, compose
 
 __all__ = [
     "Approx",
@@ -89,19 +89,49 @@ __all__ = [
 __getattr__ = late_names(
     __name__,
     {
+        "Approx": "claims.claim",
         "ApproxFilter": "theorems.filter",
+        "Assumed": "claims.claim",
+        "BinomialBox": "protocols.box",
+        "Bound": "claims.bound",
+        "Calibration": "budget.calibrate",
         "Certificate": "certificates.certificate",
+        "Composition": "totals.compose",
         "Filter": "theorems.filter",
+        "FixedSizeSampled": "release.subsampling",
+        "Guarantee": "claims.guarantee",
         "Ledger": "ledger",
+        "NotDerived": "errors",
         "Odometer": "theorems.odometer",
         "Plan": "protocols.choose",
+        "PoissonSampled": "release.subsampling",
+        "PrivacyCurve": "release.curve",
+        "Pure": "claims.claim",
         "PureFilter": "theorems.filter",
+        "Rdp": "claims.claim",
         "RdpFilter": "theorems.filter",
+        "StatedGuarantee": "claims.claim",
+        "ZCdp": "claims.claim",
         "ZCdpFilter": "theorems.filter",
+        "as_approx": "theorems.convert",
+        "as_approx_at": "theorems.convert",
+        "as_pure": "theorems.convert",
+        "as_rdp": "theorems.convert",
+        "as_zcdp": "theorems.convert",
+        "calibrate": "budget.calibrate",
         "certify": "certificates.certificate",
         "choose": "protocols.choose",
+        "claim_from_json": "claims.claim",
+        "compose": "totals.compose",
         "filter_for": "theorems.filter",
+        "guarantee": "release.guarantee",
+        "per_user": "budget.returning",
         "protocol_guarantee": "protocols.choose",
+        "routes": "budget.returning",
         "verify": "checker",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

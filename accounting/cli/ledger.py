@@ -2,7 +2,6 @@ r"""The ``dpcore ledger`` commands: who has spent what, in an SQL database."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -317,13 +316,7 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
         raise InvalidParameter("--users", users or ABSENT, "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
-    if users_file == "-":
-        try:
-            text = sys.stdin.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidParameter("--users-file", "-", f"cannot be read: {error}") from None
-    else:
-        text = read_text("--users-file", str(users_file), most=_MOST_NAMES)
+    text = read_text("--users-file", str(users_file), most=_MOST_NAMES, stdin=True)
     if not text.strip():
         raise InvalidParameter("--users-file", str(users_file), "holds no name")
     # Line ends only: what else splits lines is no part of a name, and is refused as such.

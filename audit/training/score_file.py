@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import math
-import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -33,11 +32,7 @@ def read_scores(path: str) -> tuple[list[float], list[bool]]:
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)
-    if path == "-":
-        text = sys.stdin.read(_MOST)
-    else:
-        text = read_text("SCORES", Path(path), most=_MOST)
-    return parsed(text, path)
+    return parsed(read_text("SCORES", path, most=_MOST, stdin=True), path)
 
 
 def _read_arrays(path: str) -> tuple[list[float], list[bool]]:

@@ -16,13 +16,14 @@ from typing import Any, Final
 from bandits.experiments.averages import mean_and_error, paired_ratio
 from bandits.experiments.ownership import ROWS, require_whole
 from bandits.experiments.summary import SCHEMA
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Ratio", "alone", "compare", "read_document"]
 
 _SAME: Final = ("preset", "arms", "horizon", "data")
 _MOST: Final = 10**6
+_MOST_TEXT: Final = 1 << 30
 # Less regret than that counts as 0: a ratio to it would say nothing, and could be infinite.
 _LEAST: Final = 1e-30
 
@@ -58,11 +59,9 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     if path.is_dir():
         require_whole(argument, path)
         place = path / ROWS
-    require_plain(argument, place)
+    text = read_text(argument, place, most=_MOST_TEXT)
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidParameter(argument, str(place), error.strerror or str(error)) from None
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(argument, str(place), f"is not JSON ({error})") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:

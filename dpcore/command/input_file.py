@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import stat
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
@@ -13,10 +14,11 @@ from dpcore.errors import InvalidParameter
 __all__ = ["csv_rows", "read_text", "require_plain", "rows_of"]
 
 
-def read_text(argument: str, path: str | Path, *, most: int) -> str:
+def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
     r"""Read the text of a plain file of at most ``most`` bytes, in UTF-8, less a byte order mark.
 
-    A device may never end and a pipe never answer: neither is read.
+    A device may never end and a pipe never answer: neither is read. With ``stdin`` the path - is
+    standard input.
 
     >>> read_text("--pairs", "/dev/zero", most=1 << 20)
     Traceback (most recent call last):
@@ -27,9 +29,11 @@ def read_text(argument: str, path: str | Path, *, most: int) -> str:
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")
-    require_plain(argument, path)
+    typed = stdin and str(path) == "-"
+    if not typed:
+        require_plain(argument, path)
     try:
-        with Path(path).open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if typed else Path(path).open("rb") as file:
             data = file.read(most + 1)
     except OSError as error:
         raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None

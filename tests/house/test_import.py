@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -78,6 +79,12 @@ def test_importing_a_sibling_is_silent(package: str) -> None:
         )
         == ""
     )
+
+
+@pytest.mark.parametrize("package", ["dpcore", "accounting", "audit", "bandits"])
+def test_every_public_name_is_found(package: str) -> None:
+    module = importlib.import_module(package)
+    assert all(hasattr(module, name) for name in module.__all__)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_users_from_a_file_and_from_a_pipe(
     answer = opened("charge", "--batch", "one", "--users-file", tmp_path / "users.txt", *GAUSSIAN)
     assert answer.code == 0
     assert opened.left("bob lovelace") == Fraction(3, 8)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text.replace("\r", "")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert opened("charge", "--batch", "two", "--users-file", "-", *GAUSSIAN).code == 0
     assert opened.left("ada") == Fraction(1, 4)
 

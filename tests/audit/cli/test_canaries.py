@@ -50,7 +50,7 @@ def test_a_claim_beyond_reach_ends_with_four(shell: Shell) -> None:
 
 def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     text = Path("leaking.csv").read_text()
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     piped = shell("-", "--claim", "gdp=1", "--json")
     assert json.loads(piped.out) == json.loads(
         shell("leaking.csv", "--claim", "gdp=1", "--json").out
