@@ -292,9 +292,11 @@ def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _least_squares(columns: Floats, y: Floats) -> Floats:
-    # With a ridge that falls as the runs grow; a column that never moves gets nothing.
+    # With a ridge that falls as the runs grow; a column that never moves gets nothing. The columns
+    # are moved to their means in place.
     runs, width = columns.shape
-    moved = columns - columns.mean(axis=0)
+    moved = columns
+    moved -= columns.mean(axis=0)
     gram = (moved.T @ moved).astype(np.float64) / runs
     sizes = np.maximum(np.diag(gram), _LEAST)
     ridge = np.diag(sizes * (_RIDGE + width / runs) + _LEAST)
