@@ -66,6 +66,7 @@ _LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
 _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
+_FIRST_SCAN: Final = 8
 _SCAN: Final = 256
 # Relative slack for the special functions, always against a refutation.
 _SLACK: Final = 2.0**-40
@@ -91,6 +92,9 @@ class Evidence:
     runs: int
     tally: Tally = field(default_factory=Tally.empty)
     weights: tuple[float, ...] = WEIGHTS
+    _found: dict[tuple[float, float, float], dict[str, float]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -101,13 +105,15 @@ class Evidence:
         experts; each p-value includes its expert's share, so none is below its part of ``spend``.
         """
         upper, rate = read_claim(epsilon, delta)
-        cost = self._spend(rate, read_level("spend", spend))
-        at = np.array([upper])
-        return {
-            name: min(1.0, float(tail(self._score(i, at, rate, share * cost))[0]) + share * cost)
-            for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
-            if share
-        }
+        cost = round_up(read_level("spend", spend)) if rate > 0.0 else 0.0
+        if (asked := (upper, rate, cost)) not in self._found:
+            at = np.array([upper])
+            self._found[asked] = {
+                name: min(1.0, float(tail(self._score(i, at, rate, own := share * cost))[0]) + own)
+                for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
+                if share
+            }
+        return dict(self._found[asked])
 
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -132,7 +138,7 @@ class Evidence:
         """
         level = round_down(read_level("alpha", alpha))
         rate = read_claim(0, delta)[1]
-        cost = self._spend(rate, Fraction(level) / _BERGER_BOOS_SHARE)
+        cost = round_up(Fraction(level) / _BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
         # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so a search
         # finds the stretch it rejects by itself. From there on the others look at every point.
         low, high = -1, len(GRID)
@@ -144,7 +150,7 @@ class Evidence:
             low, high = [low, *tried.tolist(), high][place : place + 2]
         # Each goes on from where the one before it stopped, until none rejects the next point.
         others = sorted(np.flatnonzero(self.weights)[1:].tolist(), key=lambda i: -self.weights[i])
-        start, size, failed = low + 1, 1, 0
+        start, size, failed = low + 1, _FIRST_SCAN, 0
         while start < len(GRID) and failed < len(others):
             expert = others[0]
             share = self.weights[expert]
@@ -155,15 +161,15 @@ class Evidence:
             if rejected == len(score):
                 size, failed = min(2 * size, _SCAN), 0
             else:
-                size, failed, others = 1, 1 if rejected else failed + 1, [*others[1:], expert]
+                failed, others = 1 if rejected else failed + 1, [*others[1:], expert]
+                size = _FIRST_SCAN
         return float(GRID[start - 1]) if start else 0.0
 
     def witness(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> Witness | None:
         r"""The event behind the smallest p-value, from the last block in which it was guessed."""
-        upper, rate = read_claim(epsilon, delta)
-        found = self._weighted(epsilon, delta, spend)
+        (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
         places = [best] * len(self.trials)
         if best == _LEADER:
@@ -178,9 +184,6 @@ class Evidence:
     ) -> dict[str, float]:
         found = self.p_values(epsilon, delta, spend=spend)
         return {name: p / self.weights[EXPERTS.index(name)] for name, p in found.items()}
-
-    def _spend(self, delta: float, spend: Fraction) -> float:
-        return round_up(spend) if delta > 0.0 else 0.0
 
     def _score(self, expert: int, epsilons: Floats, delta: float, cost: float) -> Floats:
         if expert == _LEADER:

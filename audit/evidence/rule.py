@@ -188,8 +188,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
-    alone = cells.counts[:, cells.intervals :]
-    leaves = cells.counts[:, : cells.intervals]
+    leaves, alone = np.split(cells.counts, [cells.intervals], axis=1)
     lean, reaches = _smooth(leaves, cells.alone)
     if isotonic:
         from scipy.optimize import isotonic_regression  # here, not above: most views need none
@@ -224,7 +223,15 @@ def _reach(counts: Integers, level: float) -> Floats:
     most, total = counts.max(axis=0), counts.sum(axis=0)
     clear = 2 * most > total
     right = np.full(len(most), 0.5)
-    right[clear] = betaincinv(most[clear], (total - most + 1)[clear], level)
+    # Labels that hardly come again have few counts: of many cells alike one is bounded.
+    side = int(total.max(initial=0)) + 1
+    if side * side < len(most):
+        at = np.flatnonzero(np.bincount(code := most[clear] * side + total[clear]))
+        bounds = np.zeros(side * side)
+        bounds[at] = betaincinv(at // side, at % side - at // side + 1, level)
+        right[clear] = bounds[code]
+    else:
+        right[clear] = betaincinv(most[clear], (total - most + 1)[clear], level)
     reach: Floats = logit(np.maximum(right, 0.5))
     return np.where(counts[1] > counts[0], reach, -reach)
 
@@ -304,7 +311,7 @@ class Trial:
     counts: Integers
     integral: bool
     sums: dict[int, tuple[Integers, Integers]] = field(
-        default_factory=dict, compare=False, repr=False
+        default_factory=dict, init=False, compare=False, repr=False
     )
 
     @classmethod
@@ -338,13 +345,12 @@ class Trial:
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
         right, wrong = self.sums[expert]
-        sides = sum((cuts < end).astype(np.int64) for end in one.ends)
-        return Votes(right=right[cuts], wrong=wrong[cuts], sides=np.asarray(sides))
+        sides = (cuts < one.ends[0]).astype(np.int64) + (cuts < one.ends[1])
+        return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event of one expert's guesses at ``epsilon``, towards the world it did better on.
-
-        Which outputs belong to it was fixed by earlier runs.
+        r"""The event of one expert's guesses at ``epsilon``, towards the world it did better on;
+        which outputs belong to it was fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral

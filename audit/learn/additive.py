@@ -35,7 +35,7 @@ _MOST_CELLS: Final = 128  # more than cuts_of makes
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
-_STRETCH: Final = 4096
+_STRETCH: Final = 16384
 _CHANCE: Final = 4.0  # two standard deviations, squared
 
 
@@ -123,7 +123,7 @@ class Parts:
     def scores(self, table: Table) -> Floats:
         r"""What every candidate says of each run: (runs, candidates)."""
         plain = self.reader.plain(table)
-        first: Floats = np.nan_to_num(plain - self.center) @ self.slopes.T
+        first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
         found = list(np.ascontiguousarray(first.T))
         for column, steps, weights in zip(
@@ -252,9 +252,14 @@ def _middle(plain: Floats) -> Floats:
     return found
 
 
+def _known(numbers: Floats) -> Floats:
+    # 0 where there is no number.
+    whole = bool(np.isfinite(numbers).all())
+    return numbers if whole else np.nan_to_num(numbers)
+
+
 def _sides(plain: Floats, middle: Floats) -> Floats:
-    found: Floats = np.nan_to_num(np.sign(plain - middle))
-    return found
+    return _known(np.sign(plain - middle))
 
 
 def _step(middle: float) -> Steps:
@@ -288,13 +293,15 @@ def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
     moved = np.where(known, plain - center, 0.0)
     scale = np.sqrt((moved**2).sum(axis=0) / count)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-    return center, scale, np.nan_to_num(moved / scale)
+    return center, scale, _known(moved / scale)
 
 
 def _least_squares(columns: Floats, y: Floats) -> Floats:
-    # With a ridge that falls as the runs grow; a column that never moves gets nothing.
+    # With a ridge that falls as the runs grow; a column that never moves gets nothing. The columns
+    # are moved to their means in place.
     runs, width = columns.shape
-    moved = columns - columns.mean(axis=0)
+    moved = columns
+    moved -= columns.mean(axis=0)
     gram = (moved.T @ moved).astype(np.float64) / runs
     sizes = np.maximum(np.diag(gram), _LEAST)
     ridge = np.diag(sizes * (_RIDGE + width / runs) + _LEAST)

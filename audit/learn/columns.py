@@ -103,11 +103,11 @@ def _summary(what: str, plain: Floats) -> Floats:
         case "sum":
             found = among(0.0).sum(axis=1)
         case "max":
-            found = among(-np.inf).max(axis=1)
+            found = np.maximum.reduce(among(-np.inf).T.copy())
         case "argmax":
             found = among(-np.inf).argmax(axis=1).astype(np.float64)
         case _:
-            found = among(np.inf).min(axis=1)
+            found = np.minimum.reduce(among(np.inf).T.copy())
     return found if some is None or what == "numbers" else np.where(some, found, np.nan)
 
 

@@ -81,7 +81,7 @@ def test_a_view_alone_has_a_leader_that_is_valid_at_the_boundary_and_one_that_pe
         found.append(gather(view.outputs, view.worlds, seed=seed))
 
     def wrong() -> int:
-        return sum(each.p_values(1)[EXPERTS[-1]] <= level for each in found)
+        return sum(replace(each).p_values(1)[EXPERTS[-1]] <= level for each in found)
 
     assert stats.binom.sf(wrong() - 1, repeats, level) > alpha
     # The mutant chooses whom to follow by the block that it is tested on as well.
