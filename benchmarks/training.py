@@ -2,26 +2,39 @@ r"""What DP-SGD spends: ours beside dp-accounting's PLD and RDP, in one run.
 
 ``python -m benchmarks.training [--quick]``. Each row: both our ends, their relative width and
 milliseconds with every cache of ours emptied first; the PLD's number at its default grid, by how
-much it exceeds our upper end, its milliseconds and the ratio of times; the RDP bound. Rows without
-a peer are those that it takes too long for. Then the same runs with discrete Gaussian noise under a
-wide shift, beside the noise on the reals. Times are the best of a few, taking turns.
+much it exceeds our upper end, its milliseconds and the ratio of times; the RDP bound; of the first
+rows also the PLD at a grid of 1e-5 and the bracket of prv-accountant, timed once. Rows without a
+peer are those that it takes too long for. Then the same runs with discrete Gaussian noise under a
+wide shift, beside the noise on the reals; vectors; samples of a fixed size beside RDP; a delta far
+below all floats; the command itself. Times are the best of a few, taking turns.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
+from math import isqrt
 from typing import Any
 
-from accounting import Composition, PoissonSampled, PrivacyCurve, calibrate, compose
+from accounting import (
+    Composition,
+    FixedSizeSampled,
+    PoissonSampled,
+    PrivacyCurve,
+    calibrate,
+    compose,
+)
 from accounting.reals.noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from benchmarks.accounting import forget
 from benchmarks.machine import interleaved, write
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.mechanism import Relation, Scope
+from dpcore.mechanism import Relation, Scope, Sensitivity
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 RUNS = (
@@ -33,7 +46,9 @@ RUNS = (
     ("1", "1/100", 10**6, "1e-6", False),
     ("1", "1/100", 10**4, "1e-300", False),
 )
+SLOW_PEERS = 3
 SHIFT = 1000
+COMMAND = "budget epsilon --noise gaussian:sigma=1 --poisson 1% --rounds 10000 --delta 1e-6"
 WIDE = (*RUNS[:5], ("5", "1/100", 10**4, "1e-6", True))
 
 
@@ -49,14 +64,37 @@ def ours(run: Composition, delta: str) -> Any:
     return run.epsilon(delta)
 
 
-def theirs(kind: str, sigma: str, rate: str, rounds: int, delta: str) -> float:
-    r"""The number of one of dp-accounting's accountants at its defaults."""
+def theirs(kind: str, sigma: str, rate: str, rounds: int, delta: str, grid: float = 1e-4) -> float:
+    r"""The number of one of dp-accounting's accountants, of PLD at its default grid."""
     dp = import_module("dp_accounting")
-    accountant = dp.pld.PLDAccountant() if kind == "pld" else dp.rdp.RdpAccountant()
+    accountant = (
+        dp.pld.PLDAccountant(value_discretization_interval=grid)
+        if kind == "pld"
+        else dp.rdp.RdpAccountant()
+    )
     event = dp.PoissonSampledDpEvent(
         float(Fraction(rate)), dp.GaussianDpEvent(float(Fraction(sigma)))
     )
     return float(accountant.compose(event, rounds).get_epsilon(float(delta)))
+
+
+def bracket(sigma: str, rate: str, rounds: int, delta: str) -> list[float]:
+    r"""Both ends that prv-accountant gives, with its estimate between them."""
+    prv = import_module("prv_accountant")
+    law = prv.PoissonSubsampledGaussianMechanism(
+        noise_multiplier=float(Fraction(sigma)), sampling_probability=float(Fraction(rate))
+    )
+    accountant = prv.PRVAccountant(
+        prvs=law, max_self_compositions=rounds, eps_error=0.01, delta_error=float(delta) / 1000
+    )
+    return [float(end) for end in accountant.compute_epsilon(float(delta), rounds)]
+
+
+def once(work: Callable[[], Any]) -> tuple[Any, float]:
+    r"""What it gives, and its milliseconds."""
+    start = time.perf_counter()
+    found = work()
+    return found, 1000 * (time.perf_counter() - start)
 
 
 def row(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
@@ -87,6 +125,11 @@ def row(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
             "times_ours": seconds["pld"] / seconds["ours"],
         }
         answer["rdp"] = theirs("rdp", sigma, rate, rounds, delta)
+    if run in RUNS[:SLOW_PEERS]:
+        fine, ms = once(partial(theirs, "pld", sigma, rate, rounds, delta, 1e-5))
+        answer["pld_fine"] = {"epsilon": fine, "grid": 1e-5, "ms": ms}
+        ends, ms = once(partial(bracket, sigma, rate, rounds, delta))
+        answer["prv"] = {"lower": ends[0], "estimate": ends[1], "upper": ends[2], "ms": ms}
     return answer
 
 
@@ -116,6 +159,70 @@ def wide(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
     }
 
 
+def vectors(repeats: int) -> list[dict[str, Any]]:
+    r"""Sampled vectors of an l2 sensitivity, beside one number."""
+    found = []
+    for squared in (64, 256):
+        curve = RealCurve(
+            noise=Gaussian(sigma=4), sensitivity=Sensitivity.l2_squared(squared), scope=ADD_REMOVE
+        )
+        one = total(str(Fraction(4, isqrt(squared))), "1/100", 1000)
+        many = compose((PoissonSampled(curve=curve, rate="1/100"), 1000))
+        seconds = interleaved(
+            {"vector": partial(ours, many, "1e-6"), "number": partial(ours, one, "1e-6")},
+            repeats=repeats,
+        )
+        found.append(
+            {
+                "l2_squared": squared,
+                "epsilon": many.epsilon("1e-6").to_json(),
+                "of_a_number": one.epsilon("1e-6").to_json(),
+                "ms": 1000 * seconds["vector"],
+                "times_a_number": seconds["vector"] / seconds["number"],
+            }
+        )
+    return found
+
+
+def fixed(sigma: int) -> dict[str, Any]:
+    r"""Samples of 100 of 10,000, one of them replaced, which moves the sum by 1: upper ends."""
+    curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1)
+    run = compose((FixedSizeSampled(curve=curve, sample=100, population=10_000), 10_000))
+    found, ms = once(partial(ours, run, "1e-6"))
+    dp = import_module("dp_accounting")
+    relation = dp.NeighboringRelation.REPLACE_ONE
+    event = dp.SampledWithoutReplacementDpEvent(10_000, 100, dp.GaussianDpEvent(float(sigma)))
+    rdp = dp.rdp.RdpAccountant(neighboring_relation=relation).compose(event, 10_000)
+    return {
+        "sigma": sigma,
+        "epsilon": found.to_json(),
+        "ms": ms,
+        "rdp": float(rdp.get_epsilon(1e-6)),
+    }
+
+
+def deep() -> dict[str, Any]:
+    r"""delta(1) of 1,000 rounds of sigma 4 and rate 1%, which is about 1e-34."""
+    run = total("4", "1/100", 1000)
+
+    def work() -> Any:
+        forget()
+        return run.delta(1)
+
+    found, ms = once(work)
+    return {"sigma": "4", "rate": "1/100", "rounds": 1000, "delta": found.to_json(), "ms": ms}
+
+
+def command(repeats: int) -> dict[str, Any]:
+    r"""The first row as a command, with the start of Python and all imports."""
+    words = [sys.executable, "-m", "dpcore", *COMMAND.split()]
+    work = partial(subprocess.run, words, check=True, capture_output=True)
+    return {
+        "command": f"dpcore {COMMAND}",
+        "ms": 1000 * interleaved({"": work}, repeats=repeats)[""],
+    }
+
+
 def calibration(repeats: int) -> dict[str, Any]:
     r"""The least sigma for the run of the page."""
 
@@ -135,6 +242,10 @@ def main() -> None:
         {
             "runs": [row(run, repeats) for run in RUNS],
             "wide": [wide(run, repeats) for run in WIDE],
+            "vectors": vectors(repeats),
+            "fixed": [fixed(sigma) for sigma in (1, 2, 4)],
+            "deep": deep(),
+            "command": command(repeats),
             "calibration": calibration(repeats),
         },
     )
