@@ -188,7 +188,7 @@ def _sampled(
         if real is None or isinstance(real.noise, Laplace):
             reason = "must be 1 with --poisson, unless the noise is gaussian"
             raise InvalidParameter("--group", people, reason)
-        with named(members="--group", noise="--noise"):
+        with named(members="--group", noise="--noise", sigma="--noise"):
             return GroupSampled(curve=real, rate=rate, members=people)
     return PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
 

@@ -130,7 +130,7 @@ def dpsgd(
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    with named(members="--group", noise="--noise-multiplier"):
+    with named(members="--group", noise="--noise-multiplier", sigma="--noise-multiplier"):
         part, count = run.part(sampling)
     total = compose((part, count))
     cut = None if truncate is None else _truncated(total, run, truncate)

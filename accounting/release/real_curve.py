@@ -105,9 +105,9 @@ class RealCurve(OneRelease):
     def check_size(self) -> None:
         r"""Refuses noise of a size that floats do not hold."""
         if not self.in_floats:
-            raise InvalidParameter(
-                "noise", self.noise, "must be between 1e-10 and 1e15 times the sensitivity"
-            )
+            must = "must be between 1e-10 and 1e15 times the sensitivity"
+            name = "sigma" if isinstance(self.noise, Gaussian) else "scale"
+            raise InvalidParameter(name, getattr(self.noise, name), must)
 
     def sampled(self, rate: Fraction) -> tuple[SampledGaussian | SampledLaplace, ...]:
         r"""The losses of one round of a Poisson sample, 0 < ``rate`` < 1, in both directions."""
