@@ -29,7 +29,10 @@ from dpcore.numbers.parameter import integer, positive_rational, rational, ratio
 __all__ = ["from_dp_event", "refused_part"]
 
 _BITS: Final = 128
-_ORDERS: Final = (Fraction(3, 2), *(Fraction(order) for order in (2, 3, 4, 6, 8, 16, 32, 64, 256)))
+_ORDERS: Final = tuple(
+    # From 1.02 to 10^4, near enough to each other for a tenth of a percent.
+    sorted({1 + Fraction(round(256 * 1.1**k), 256) for k in range(-40, 100)})
+)
 _NEARLY_ONE: Final = Fraction(1, 10**9)
 _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 

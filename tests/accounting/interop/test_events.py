@@ -281,6 +281,11 @@ def test_events_of_theirs(events: Any) -> None:
     ((points, _),) = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts
     assert isinstance(points, Rdp)
     assert dict(points.points)[Fraction(2)] == Fraction(3, 4)
+    # xi is the same at every order, so it is added to the best one: the orders are near enough.
+    for rho, xi, delta in ((0.1, 0.2, "1e-6"), (1e-5, 1e-3, "1e-5"), (2.0, 0.5, "1e-9")):
+        best = xi + ZCdp(rho).epsilon(delta).upper_float
+        told = from_dp_event(events.ZCDpEvent(rho, xi)).epsilon(delta).upper_float
+        assert best * (1 - 1e-4) < told < best * 1.001
 
 
 def _fields(claim: Any) -> tuple[Any, ...]:
