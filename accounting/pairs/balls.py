@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
+from typing import Final
 
 from flint import arb
 
+from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["as_ball", "hull", "middle"]
+__all__ = ["BEYOND_FLOATS", "as_ball", "hull", "middle"]
+
+BEYOND_FLOATS: Final = (
+    "a parameter or a privacy loss is beyond what floats hold (1e-308 to 1e308): take less extreme "
+    "numbers"
+)
+r"""Why there is no answer."""
+
+_MOST_EXPONENT: Final = 4096  # no float needs more than 1,074
 
 
 def as_ball(value: Fraction | arb) -> arb:
@@ -30,8 +40,12 @@ def hull(values: Iterable[arb]) -> arb:
 def middle(value: arb) -> Fraction:
     r"""The exact midpoint of a finite ball: a number to search from, never one to report.
 
+    Raises :class:`PrecisionExhausted` for one far beyond floats.
+
     >>> middle(arb("0.5"))
     Fraction(1, 2)
     """
     mantissa, exponent = (int(part) for part in value.mid().man_exp())
+    if abs(exponent) > _MOST_EXPONENT:
+        raise PrecisionExhausted(BEYOND_FLOATS)
     return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)

@@ -27,6 +27,7 @@ from accounting.claims.guarantee import (
 from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
+from accounting.pairs.balls import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.real_curve import RealCurve, RealSample
@@ -47,7 +48,6 @@ _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
 _ENOUGH: Final = 4
 _COARSE: Final = Fraction(1, 10**5)
-_HUGE: Final = "a parameter or a privacy loss is larger than floats hold (1e308)"
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
 _NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
@@ -152,8 +152,8 @@ class Composition(Guarantee):
             if near is not None and _is_narrow(near, enough):
                 return self._told(near)
             found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
-        except OverflowError as error:
-            raise PrecisionExhausted(f"{_HUGE}: take less extreme numbers") from error
+        except (OverflowError, ZeroDivisionError) as error:
+            raise PrecisionExhausted(BEYOND_FLOATS) from error
         return self._told(found if near is None else narrower(near, found))
 
     @property

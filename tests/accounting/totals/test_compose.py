@@ -38,7 +38,6 @@ from tests.support.accounting.lists import curve, sampled
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 
-HUGE = 10**309
 LAPLACE = DiscreteLaplace(scale=2)
 NARROW = DiscreteGaussian(sigma_squared=1)
 WIDE = DiscreteGaussian(sigma_squared=2)
@@ -329,10 +328,14 @@ def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument:
     assert error.value.argument == argument
 
 
-@pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=HUGE), Skellam(variance=HUGE)])
-def test_noise_wider_than_floats_hold_is_refused(noise: Noise) -> None:
-    with pytest.raises(PrecisionExhausted, match="larger than floats hold"):
-        compose((curve(noise), 10), curve(DiscreteGaussian(sigma_squared=4))).epsilon("1e-5")
+@pytest.mark.parametrize(
+    ("size", "others"),
+    [("1e309", [curve(NARROW)]), ("1e-1000", [curve(NARROW)]), ("1e-13", [])],
+)
+def test_noise_of_a_size_that_floats_do_not_hold_is_refused(size: str, others: list[Any]) -> None:
+    found = compose((curve(DiscreteGaussian(sigma_squared=size)), 10), *others)
+    with pytest.raises(PrecisionExhausted, match="beyond what floats hold"):
+        found.epsilon("1e-5")
 
 
 # -- twins that must be rejected -----------------------------------------------------------------
