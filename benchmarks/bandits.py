@@ -1,6 +1,7 @@
 r"""How fast bandits are played: rounds, drawn rounds, and the bare drawing of as many rewards.
 
-``python -m benchmarks.bandits [--quick]``.
+``OPENBLAS_NUM_THREADS=1 python -m benchmarks.bandits [--quick]``: one core. Threads of BLAS that
+wait for each other would count several times.
 
 A run draws the rewards of the batches that are released; what is pulled after an algorithm has
 committed to an arm, or in a batch that the horizon cuts, is counted and not drawn. Both counts are

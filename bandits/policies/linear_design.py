@@ -29,6 +29,7 @@ _UNIT: Final = 2.0**-53
 _RANK: Final = 1e-9
 _LEAST: Final = 1e-100
 _AIM: Final = 1.9
+_APART: Final = 8
 _SWAPS: Final = 200
 _STEPS: Final = 20_000
 _REFRESH: Final = 64
@@ -98,8 +99,11 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
         raise InvalidParameter("actions", active, "must hold an action other than 0")
     if np.abs(points).max() < _LEAST:
         raise InvalidParameter("actions", active, f"must hold an action of size {_LEAST} or more")
-    # By a power of two, which is exact and changes no value.
+    # By powers of two, which is exact and changes no value; one for all, unless some are far apart.
     held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
+    powers = np.frexp(np.abs(held).max(axis=0))[1]
+    if np.ptp(powers) > _APART:
+        held = np.ldexp(held, -powers)
     weights = _weights(held)
     value = _certified(held, weights)
     chosen = np.flatnonzero(weights)

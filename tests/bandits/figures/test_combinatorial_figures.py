@@ -65,9 +65,18 @@ def test_what_the_reasons_showed_is_on_the_page() -> None:
     assert all(0.45 < each < 0.55 for each in halves)
 
 
+def gaps() -> list[str]:
+    """The table of gaps, a row for each algorithm."""
+    cells: dict[str, list[str]] = {}
+    for row in FOUND["gaps"]["rows"]:
+        name = NAMES.get(row["algorithm"], f"`{row['algorithm']}`")
+        cells.setdefault(name, []).append(f"{row['exponent']:.2f} ± {row['two_se']:.2f}")
+    return [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
+
+
 def test_the_page_shows_what_was_measured() -> None:
-    assert len(lines()) == 6
-    assert [line for line in lines() if line not in PAGE] == []
+    assert (len(lines()), len(gaps())) == (6, 3)
+    assert [line for line in lines() + gaps() if line not in PAGE] == []
 
 
 def test_what_the_page_says_of_them_is_so() -> None:

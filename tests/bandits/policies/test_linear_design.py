@@ -138,6 +138,14 @@ def test_sizes_of_actions_do_not_matter(scale: float) -> None:
     assert near_optimal_design(small, tuple(range(20))).value <= 6
 
 
+@pytest.mark.parametrize("thin", [1e-3, 1e-5, 1e-7, 3e-9])
+def test_actions_that_hardly_leave_a_line_have_a_design(thin: float) -> None:
+    actions = Actions(np.array([[1, 0], [0.9, thin], [0.5, 0], [0.7, -thin / 2]]))
+    design = near_optimal_design(actions, (0, 1, 2, 3))
+    assert design.rank == 2
+    assert exact_value(*spread(actions, design)) <= Fraction(design.value) <= 4
+
+
 def test_actions_too_small_for_floats_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="of size 1e-100 or more"):
         near_optimal_design(Actions(np.eye(2) * 1e-160), (0, 1))
