@@ -18,6 +18,7 @@ from audit.claims.looks import LOOKS
 from audit.learn.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.learn.table import Floats, Table, joined, table_of
 from audit.outputs.form import Outputs
+from dpcore.numbers.threads import one_thread
 
 __all__ = ["LEARNERS", "Study", "studied"]
 
@@ -67,8 +68,9 @@ class Study:
         self._tables, self._worlds = [table], [worlds]
         if not table.width or worlds.all() or not worlds.any():
             return
-        self._parts = parts = learn_parts(table, worlds)
-        mixed = self._mixed(worlds)
+        with one_thread():
+            self._parts = parts = learn_parts(table, worlds)
+            mixed = self._mixed(worlds)
         size = self._size(mixed, runs - before)
         self._mixtures = {
             "coordinates": _only("best"),
@@ -119,7 +121,8 @@ class Study:
         table = table_of(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
         if self._parts is not None:
-            tried = self._parts.scores(table)
+            with one_thread():
+                tried = self._parts.scores(table)
             found = {
                 name: rounded(tried @ mixture, self._units.get(name, 0.0))
                 for name, mixture in self._mixtures.items()

@@ -21,6 +21,7 @@ from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.threads import one_thread
 from dpcore.sampling.rng import SeededRng
 
 __all__ = ["play_task", "play_tasks", "run_cells"]
@@ -88,10 +89,11 @@ def _play_group(
     whole: bool,  # noqa: FBT001  # a call of another process
 ) -> list[tuple[Cell, Run | None]]:
     # The cells, and of instance 0 the whole run, where it is asked for.
-    if len(tasks) == 1:
-        runs = [play_task(experiment, worlds[0], tasks[0])]
-    else:
-        runs = play_tasks(experiment, worlds, tasks)
+    with one_thread():
+        if len(tasks) == 1:
+            runs = [play_task(experiment, worlds[0], tasks[0])]
+        else:
+            runs = play_tasks(experiment, worlds, tasks)
     return [
         (cell_of(task, run), run if whole and not task.instance else None)
         for task, run in zip(tasks, runs, strict=True)

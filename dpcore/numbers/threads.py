@@ -1,0 +1,24 @@
+r"""Compute small matrices in one thread."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+__all__ = ["one_thread"]
+
+
+def one_thread() -> AbstractContextManager[object]:
+    r"""A context in which linear algebra (BLAS) computes in the thread that asks.
+
+    Several threads wait for each other longer than small matrices take, and a busy machine makes
+    them wait longer still.
+
+    >>> import numpy as np
+    >>> with one_thread():
+    ...     float(np.ones(3) @ np.ones(3))
+    3.0
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
+
+    found: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return found
