@@ -20,7 +20,7 @@ BEYOND_FLOATS: Final = (
 )
 r"""Why there is no answer."""
 
-_MOST_EXPONENT: Final = 4096  # no float needs more than 1,074
+_MOST_EXPONENT: Final = 1 << 24  # a fraction of so many bits is slow already
 
 
 def as_ball(value: Fraction | arb) -> arb:
@@ -38,14 +38,17 @@ def hull(values: Iterable[arb]) -> arb:
 
 
 def middle(value: arb) -> Fraction:
-    r"""The exact midpoint of a finite ball: a number to search from, never one to report.
+    r"""The midpoint of a finite ball: a number to search from, never one to report.
 
-    Raises :class:`PrecisionExhausted` for one far beyond floats.
+    It is exact, but 0 where it is too small to be written out.
+    Raises :class:`PrecisionExhausted` for one that is too large for that.
 
     >>> middle(arb("0.5"))
     Fraction(1, 2)
     """
     mantissa, exponent = (int(part) for part in value.mid().man_exp())
-    if abs(exponent) > _MOST_EXPONENT:
+    if exponent < -_MOST_EXPONENT:
+        return Fraction(0)
+    if exponent > _MOST_EXPONENT:
         raise PrecisionExhausted(BEYOND_FLOATS)
     return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)

@@ -110,7 +110,10 @@ class RayPair(Pair):
             # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
             most = epsilon + 1
             followed = not step > ball(most)
-            before, epsilon = ray, epsilon + (middle(step) if followed else most)
+            # Further back than 0 is as good as -1, and may be a number of a billion digits.
+            far = followed and not step > -ball(most)
+            move = -most if far else middle(step) if followed else most
+            before, epsilon = ray, epsilon + move
             if low < 0:
                 epsilon = max(epsilon, Fraction(0))
             elif not low < epsilon < high:

@@ -328,14 +328,20 @@ def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument:
     assert error.value.argument == argument
 
 
-@pytest.mark.parametrize(
-    ("size", "others"),
-    [("1e309", [curve(NARROW)]), ("1e-1000", [curve(NARROW)]), ("1e-13", [])],
-)
-def test_noise_of_a_size_that_floats_do_not_hold_is_refused(size: str, others: list[Any]) -> None:
-    found = compose((curve(DiscreteGaussian(sigma_squared=size)), 10), *others)
+@pytest.mark.parametrize("size", ["1e309", "1e-1000"])
+def test_noise_of_a_size_that_floats_do_not_hold_is_refused(size: str) -> None:
+    found = compose((curve(DiscreteGaussian(sigma_squared=size)), 10), curve(NARROW))
     with pytest.raises(PrecisionExhausted, match="beyond what floats hold"):
         found.epsilon("1e-5")
+
+
+@pytest.mark.parametrize("exponent", [6, 9, 13, 15])
+def test_hardly_any_noise_costs_the_whole_loss_of_every_round(exponent: int) -> None:
+    """All mass is at 0, where the loss of a round is 1/(2 sigma^2)."""
+    noise = DiscreteGaussian(sigma_squared=Fraction(1, 10**exponent))
+    found = compose((curve(noise), 3)).epsilon("1e-5")
+    assert found.upper == pytest.approx(1.5 * 10**exponent, rel=1e-5)
+    assert found.lower == pytest.approx(found.upper, rel=1e-7)
 
 
 # -- twins that must be rejected -----------------------------------------------------------------
