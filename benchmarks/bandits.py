@@ -66,6 +66,10 @@ class Counting(Environment):
     def means(self) -> tuple[float, ...]:
         return self.of.means
 
+    @property
+    def arms(self) -> int:
+        return self.of.arms
+
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         self.drawn.append(pulls)
         return self.of.encoded_sum(arm, pulls, precision, world)

@@ -218,7 +218,7 @@ def command(repeats: int) -> dict[str, Any]:
     words = [sys.executable, "-m", "dpcore", *COMMAND.split()]
     work = partial(subprocess.run, words, check=True, capture_output=True)
     return {
-        "command": f"dpcore {COMMAND}",
+        "line": f"dpcore {COMMAND}",
         "ms": 1000 * interleaved({"": work}, repeats=repeats)[""],
     }
 
@@ -245,7 +245,7 @@ def main() -> None:
             "vectors": vectors(repeats),
             "fixed": [fixed(sigma) for sigma in (1, 2, 4)],
             "deep": deep(),
-            "command": command(repeats),
+            "whole_command": command(repeats),
             "calibration": calibration(repeats),
         },
     )

@@ -6,7 +6,7 @@ which the tests hold against this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, cast
@@ -76,6 +76,7 @@ class SumPrivatizer(Privatizer):
     delta: Exact = Exact(0)
     parameters: Parameters = "exact"
     deployment: Deployment = EVERYONE
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         check_word("trust", self.trust, Trust)
@@ -96,6 +97,11 @@ class SumPrivatizer(Privatizer):
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
         object.__setattr__(self, "failure", failure)
         object.__setattr__(self, "delta", delta)
+        # Of fractions, which takes long, and hundreds of times a run; the same in every process.
+        object.__setattr__(self, "_hash", hash((self.epsilon, failure, self.scaling, delta)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def name(self) -> str:
