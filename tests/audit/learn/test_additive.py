@@ -7,6 +7,7 @@ import pytest
 
 from audit.learn import additive
 from audit.learn.additive import learn_parts
+from audit.learn.columns import learn_reader
 from audit.learn.table import table_of
 
 
@@ -20,7 +21,7 @@ def test_some_of_many_runs_teach_what_all_of_them_do(
     vectors = rng.normal(size=(8000, 4))
     vectors[:, 1] += worlds
     table = table_of(vectors)
-    columns = len(additive.learn_reader(table).columns)
+    columns = len(learn_reader(table).columns)
     monkeypatch.setattr(additive, "_CELLS", len(table) * columns // step)
     scores = learn_parts(table, worlds).scores(table)
     assert np.isfinite(scores).all()
