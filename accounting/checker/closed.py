@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import comb
 from typing import Final
 
 from accounting.checker.clock import tick
-from accounting.checker.laws.density import Density
+from accounting.checker.laws.density import Density, chances
 from accounting.checker.laws.masses import REAL, Number, real
 from accounting.checker.laws.value import Value
 from accounting.checker.sums.tilt import Listed
@@ -81,15 +80,14 @@ def delta_of(one: Density, epsilon: Fraction) -> Value:
 
 def _of_members(one: Density, epsilon: Fraction, tail: Callable[[Number], Number]) -> Value:
     # P = sum_j w_j N(j, v) and Q = N(0, v): beyond, or below, the x where B = e^eps, or e^-eps.
-    k, rate, v = one.members, one.rate, real(one.size)
-    chances = [real(comb(k, j) * rate**j * (1 - rate) ** (k - j)) for j in range(k + 1)]
+    v, shifts = real(one.size), [*enumerate(chances(one.members, one.rate))]
     factor = REAL.exp(real(epsilon))
     goal = factor if one.way == "present" else 1 / factor
-    if goal <= chances[0]:
+    if goal <= shifts[0][1]:
         return Value(value=REAL.zero, error=REAL.zero)
 
     def mixed(x: Number) -> Number:
-        return REAL.fsum(w * REAL.exp((2 * j * x - j * j) / (2 * v)) for j, w in enumerate(chances))
+        return REAL.fsum(w * REAL.exp((2 * j * x - j * j) / (2 * v)) for j, w in shifts)
 
     width = REAL.one
     while mixed(width) < goal or mixed(-width) > goal:
@@ -99,7 +97,7 @@ def _of_members(one: Density, epsilon: Fraction, tail: Callable[[Number], Number
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if mixed(middle) < goal else (low, middle)
-    place, shifts = (low + high) / 2, list(enumerate(chances))
+    place = (low + high) / 2
     if one.way == "present":
         here = REAL.fsum(w * tail(place - j) for j, w in shifts)
         there = factor * tail(place)

@@ -28,7 +28,7 @@ from mpmath import MPContext
 from accounting.checker.clock import ticking
 from accounting.checker.laws.masses import REAL, Law, Number, Unchecked, real
 
-__all__ = ["REAL_LAWS", "Density", "Nodes"]
+__all__ = ["REAL_LAWS", "Density", "Nodes", "chances"]
 
 REAL_LAWS: Final = {"gaussian": ("sigma",), "laplace": ("scale",)}
 """The parameters of the laws on the reals."""
@@ -207,7 +207,7 @@ class Density:
         # log w_j, and E_j.
         twice = 2 * float(self.size)
         found = [j * u - j * (j - 1) / twice for j in range(self.members + 1)]
-        return _chances(self.members, self.rate), found
+        return _log_chances(self.members, self.rate), found
 
     def _turned(self, place: float, angle: float) -> tuple[float, float]:
         # log |B| and arg B at u + i angle; 0 <= members angle < pi/2.
@@ -297,12 +297,19 @@ def _log_mixed(u: float, rate: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _chances(members: int, rate: Fraction) -> tuple[float, ...]:
-    # log w_j.
-    found = (
-        math.comb(members, j) * rate**j * (1 - rate) ** (members - j) for j in range(members + 1)
-    )
-    return tuple(float(REAL.log(real(each))) for each in found)
+def chances(members: int, rate: Fraction) -> tuple[Number, ...]:
+    r"""w_0, ..., w_k: how likely so many members of a group are sampled.
+
+    >>> [float(w) for w in chances(2, Fraction(1, 4))]
+    [0.5625, 0.375, 0.0625]
+    """
+    k = members
+    return tuple(real(math.comb(k, j) * rate**j * (1 - rate) ** (k - j)) for j in range(k + 1))
+
+
+@lru_cache(maxsize=64)
+def _log_chances(members: int, rate: Fraction) -> tuple[float, ...]:
+    return tuple(float(REAL.log(each)) for each in chances(members, rate))
 
 
 def _log_sum(logs: list[float]) -> float:

@@ -16,7 +16,7 @@ from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
 from accounting.certificates.certificate import Certificate, Disagreement, certify
 from accounting.certificates.stated import _cell, _decimal
 from accounting.checker import verify
-from accounting.checker.text.form import digest_of
+from accounting.checker.text.form import digest_of, required_assumptions
 from accounting.claims.bound import Bound
 from accounting.totals.compose import Composition, compose
 from dpcore import DiscreteLaplace
@@ -88,6 +88,11 @@ def move(claim: dict[str, Any], end: str, by: int) -> bool:
 
 def resealed(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "digest": digest_of(document)}
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The same with the assumptions that what it says now requires."""
+    return resealed({**document, "assumptions": [*required_assumptions(document)]})
 
 
 def test_many_releases() -> None:

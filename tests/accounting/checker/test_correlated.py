@@ -16,7 +16,6 @@ from accounting.certificates.certificate import certify
 from accounting.checker import Status, verify
 from accounting.checker.laws.correlated import Correlated
 from accounting.checker.laws.masses import Unchecked
-from accounting.checker.text.form import required_assumptions
 from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
 from accounting.matrix.patterns import Participation
@@ -26,7 +25,7 @@ from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import compose
 from dpcore import Sensitivity
-from tests.accounting.certificates.test_certificate import move, resealed
+from tests.accounting.certificates.test_certificate import move, resealed, sealed
 from tests.support.dpcore.mutants import mutated
 
 
@@ -146,10 +145,6 @@ def document() -> dict[str, Any]:
     found = json.loads(written())
     assert isinstance(found, dict)
     return found
-
-
-def sealed(changed: dict[str, Any]) -> dict[str, Any]:
-    return resealed({**changed, "assumptions": [*required_assumptions(changed)]})
 
 
 def run_of(changed: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from accounting.certificates.certificate import certify
 from accounting.checker import Status, verify
 from accounting.checker.closed import delta_of
 from accounting.checker.laws.density import Density
-from accounting.checker.text.form import required_assumptions
 from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
 from accounting.reals.noise import Gaussian
@@ -26,7 +25,7 @@ from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
 from dpcore import Relation, Scope
-from tests.accounting.certificates.test_certificate import move, resealed
+from tests.accounting.certificates.test_certificate import move, resealed, sealed
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
@@ -111,10 +110,6 @@ def document() -> dict[str, Any]:
     found = json.loads(written())
     assert isinstance(found, dict)
     return found
-
-
-def sealed(changed: dict[str, Any]) -> dict[str, Any]:
-    return resealed({**changed, "assumptions": [*required_assumptions(changed)]})
 
 
 def test_a_certificate_of_a_group_holds_and_no_neighbour_of_it() -> None:
