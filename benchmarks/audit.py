@@ -77,25 +77,27 @@ _WIDTH: Final = 150
 _SHOWN: Final = 160
 
 
-def measure(name: str, effort: Effort, before: Mapping[str, Any]) -> dict[str, Any]:
-    r"""A section of the results; each line is told as soon as it is there. Where only some of the
-    mechanisms were asked for, the rows of the others stay as they were ``before``.
+def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    r"""A section of the results, as it is after each line; each is told as soon as it is there.
+    Until the last one the lines that were there ``before`` stay where they have no new ones; where
+    only some were asked for, those of the others stay for good.
     """
-    rows = []
-    for row, seconds in timed(ROWS[name](effort)):
-        mark = {None: "", True: ": reached", False: ": NOT REACHED"}[row.reached]
-        print(f"{name}, {seconds:.1f} s: {row.what}{mark}", file=sys.stderr, flush=True)
-        rows.append(row.to_json(seconds))
-    if effort.only:
-        fresh = {row["what"] for row in rows}
-        rows = [row for row in before.get("rows", ()) if row["what"] not in fresh] + rows
-    return {
+    rows: list[dict[str, Any]] = []
+    old = list(before.get("rows", ()))
+    head = {
         "command": command(),
         "quick": effort.quick,
         "jobs": effort.jobs,
         "machine": machine(),
-        "rows": rows,
     }
+    for row, seconds in timed(ROWS[name](effort)):
+        mark = {None: "", True: ": reached", False: ": NOT REACHED"}[row.reached]
+        print(f"{name}, {seconds:.1f} s: {row.what}{mark}", file=sys.stderr, flush=True)
+        rows.append(row.to_json(seconds))
+        fresh = {each["what"] for each in rows}
+        yield head | {"rows": [each for each in old if each["what"] not in fresh] + rows}
+    if not effort.only:
+        yield head | {"rows": rows}
 
 
 def command() -> str:
@@ -172,7 +174,11 @@ def main() -> None:
         "--peer-python", default=sys.executable, help="an interpreter that has jax_privacy"
     )
     parser.add_argument(
-        "--only", nargs="+", default=(), metavar="NAME", help="of the battery, these mechanisms"
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="of the battery and of family-alarms, these mechanisms",
     )
     chosen = parser.parse_args()
     path = chosen.output or (None if chosen.quick else _RESULT)
@@ -186,11 +192,12 @@ def main() -> None:
             only=tuple(chosen.only),
         )
         for name in (name for name in ROWS if name in chosen.rows):
-            sections[name] = measure(name, effort, sections.get(name, {}))
-            if path is not None:
-                ordered = {known: sections[known] for known in ROWS if known in sections}
-                write(path, {"benchmark": "audit", "alpha": ALPHA, "sections": ordered})
-    show({name: sections[name] for name in ROWS if name in chosen.rows})
+            for section in measured(name, effort, sections.get(name, {})):
+                sections[name] = section
+                if path is not None:
+                    ordered = {known: sections[known] for known in ROWS if known in sections}
+                    write(path, {"benchmark": "audit", "alpha": ALPHA, "sections": ordered})
+    show({name: sections[name] for name in ROWS if name in {*chosen.rows} & {*sections}})
 
 
 if __name__ == "__main__":

@@ -159,6 +159,8 @@ def family_alarms(effort: Effort) -> Iterator[Row]:
     r"""How often the default family refutes mechanisms that are exactly at the boundary."""
     for sequential in (False, True):
         for law in _AT_BOUNDARY:
+            if effort.only and law.__name__ not in effort.only:
+                continue
             count, runs = effort.count(60, 6000), 1000
             work = partial(_alarms, law, runs, sequential)
             found = share(sum(effort.batches(work, count)), count)
