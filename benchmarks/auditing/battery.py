@@ -17,9 +17,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-__all__ = ["BATTERY", "EPSILON", "Case", "ratio_of"]
+__all__ = [
+    "BATTERY",
+    "EPSILON",
+    "HASHES",
+    "Case",
+    "Floats",
+    "Law",
+    "SparseVector",
+    "edges",
+]
 
 EPSILON: Final = 0.1
 r"""What each of them claims."""
@@ -64,28 +72,35 @@ def bloom(data: Any, n: int, rng: np.random.Generator, *, f: float, again: bool)
     ``again`` each is reported as 1 with probability .55 where it is 1, else .45.
     """
     bits = np.zeros(20)
-    bits[_HASHES[int(data[0])]] = 1.0
+    bits[HASHES[int(data[0])]] = 1.0
     kept = np.where(rng.random((n, 20)) < f, rng.integers(0, 2, (n, 20)), bits)
     if not again:
         return kept
     return (rng.random((n, 20)) < np.where(kept == 1.0, 0.55, 0.45)).astype(np.float64)
 
 
-# Where four hashes (MurmurHash3 with seeds 0 to 3) put the values 0 and 1 among 20 bits.
-_HASHES: Final = ([0, 11, 18], [3, 10, 13])
+HASHES: Final = ([0, 11, 18], [3, 10, 13])
+r"""Where four hashes (MurmurHash3 with seeds 0 to 3) put the values 0 and 1 among 20 bits."""
 
 
-def truncated_geometric(data: Any, n: int, rng: np.random.Generator) -> Floats:
-    r"""GeoSample of Balcer and Vadhan on {0, ..., 5}, as floats; ``data`` holds the one count."""
-    (count,), most, k = data, 5, math.ceil(math.log(2 / EPSILON))
+def edges(count: int) -> list[int]:
+    r"""GeoSample of Balcer and Vadhan on {0, ..., 5}: of a uniform integer from 1 to the last one,
+    the first of these that is not below it says what is released of the ``count``.
+    """
+    most, k = 5, math.ceil(math.log(2 / EPSILON))
     top, step = (2 ** (k + 1) + 1) * (2**k + 1) ** (most - 1), 2**k
     below = [step ** (count - z) * (step + 1) ** (most - (count - z)) for z in range(count)]
     above = [
         top - step ** (z - count + 1) * (step + 1) ** (most - 1 - (z - count))
         for z in range(count, most)
     ]
-    drawn = rng.integers(1, top + 1, n)
-    return np.searchsorted(np.array([*below, *above, top]), drawn).astype(np.float64)
+    return [*below, *above, top]
+
+
+def truncated_geometric(data: Any, n: int, rng: np.random.Generator) -> Floats:
+    r"""What GeoSample says of the one count, as floats."""
+    ends = edges(data[0])
+    return np.searchsorted(np.array(ends), rng.integers(1, ends[-1] + 1, n)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,57 +138,18 @@ class SparseVector:
         ended = {"same": _ENDED, "fresh": _BELOW}.get(self.values, -1.0)
         return np.where(before >= self.most, ended, said)
 
+    def patterns(self, x: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        r"""Of rows of outputs, which entries say "above", and which come after the end."""
+        if self.values == "same":
+            return x > _BELOW, x == _ENDED
+        if self.values:
+            return (x != 0.0) & (x != _BELOW), x == _BELOW
+        return x == 1.0, x == -1.0
+
 
 def beside(data: Any, n: int, rng: np.random.Generator, *, parts: tuple[Law, ...]) -> Floats:
     r"""Several mechanisms on the same data, their outputs side by side."""
     return np.concatenate([part(data, n, rng) for part in parts], axis=1)
-
-
-def of_laplace(
-    x: NDArray[Any], *, pair: tuple[Any, Any], scale: float, sums: bool = False
-) -> Floats:
-    r"""The log-likelihood ratio of B to A where each entry has Laplace noise."""
-    rows = x.reshape(len(x), -1)
-    if sums:
-        rows = np.diff(rows, prepend=0.0, axis=1)
-    a, b = (np.asarray(side, dtype=np.float64) for side in pair)
-    found: Floats = ((np.abs(rows - a) - np.abs(rows - b)) / scale).sum(axis=1)
-    return found
-
-
-def of_bits(x: NDArray[Any], *, one: float) -> Floats:
-    r"""The same of bits that are 1 with probability ``one`` where the value has one, else less."""
-    zero, other = (x[:, places].sum(axis=1) for places in _HASHES)
-    found: Floats = 2.0 * math.log(one / (1.0 - one)) * (other - zero)
-    return found
-
-
-def of_maximum(x: NDArray[Any], *, pair: tuple[Any, Any], noise: str) -> Floats:
-    r"""The same of the largest of entries that are all alike."""
-    law, scale = getattr(stats, "expon" if noise == "exponential" else noise), 2 / EPSILON
-
-    def log_density(side: Any) -> Floats:
-        near = {"loc": side[0], "scale": scale}
-        with np.errstate(divide="ignore"):
-            found: Floats = law.logpdf(x, **near) + (len(side) - 1) * law.logcdf(x, **near)
-        return np.clip(found, -700.0, None)
-
-    a, b = pair
-    return log_density(b) - log_density(a)
-
-
-def counted(x: NDArray[Any], *, run: Law, pair: tuple[Any, Any]) -> Floats:
-    r"""The same of few outputs, from a million runs a side of their own."""
-    sides = [run(data, 1_000_000, np.random.default_rng([99, i])) for i, data in enumerate(pair)]
-    rows = [each.reshape(len(each), -1).astype(np.int64) for each in (*sides, x)]
-    powers = 3 ** np.arange(rows[0].shape[1])
-    codes = [(each + 1) @ powers for each in rows]
-    known, place = np.unique(np.concatenate(codes), return_inverse=True)
-    cut = np.cumsum([len(each) for each in codes])[:-1]
-    of_a, of_b, mine = np.split(place, cut)
-    in_a, in_b = (np.bincount(side, minlength=len(known)) + 0.5 for side in (of_a, of_b))
-    found: Floats = np.log(in_b / in_a)[mine]
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,28 +315,3 @@ BATTERY: Final = (
     ),
 )
 r"""In the order of the paper's table."""
-
-
-def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
-    r"""The log-likelihood ratio of the second dataset to the first; None where there is no formula
-    and too many outputs to count.
-    """
-    laplaces: dict[str, dict[str, Any]] = {
-        "laplace": {"scale": 10.0},
-        "noisy-histogram": {"scale": 10.0},
-        "noisy-histogram-scale-epsilon": {"scale": 0.1},
-        "twenty-laplace": {"scale": 200.0},
-        "prefix-sums": {"scale": 10.0, "sums": True},
-    }
-    match case.name:
-        case name if name in laplaces:
-            return partial(of_laplace, pair=case.pair, **laplaces[name])
-        case "rappor":
-            return partial(of_bits, one=0.5125)
-        case "one-time-rappor":
-            return partial(of_bits, one=0.525)
-        case "noisy-max-value-laplace" | "noisy-max-value-exponential":
-            return partial(of_maximum, pair=case.pair, noise=case.name.rpartition("-")[2])
-        case "sparse-vector-3" | "sparse-vectors-side-by-side" | "numerical-sparse-vector":
-            return None
-    return partial(counted, run=case.run, pair=case.pair)
