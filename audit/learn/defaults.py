@@ -1,10 +1,10 @@
 r"""What an audit looks at where nobody says so: the features for outputs like the first ones.
 
 Numbers that come again, and labels, are tested as they are: nothing is gained by more. Floats that
-hardly come twice are also read by the grid they lie on. Vectors and records are read by their best
-coordinate, by a learned score, and, up to 64 coordinates, by their grids; the outputs themselves
-keep a share, a large one where they come again. Decided by a training block, of which nothing is
-tested.
+hardly come twice are also read by their precision, which reveals noise that was added in floating
+point. Vectors and records are read by their best coordinate, by a learned score, and, up to 64
+coordinates, by their grids; the outputs themselves keep a share, a large one where they come again.
+Decided by a training block, of which nothing is tested.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _shares(**parts: int) -> tuple[Share, ...]:
     )
 
 
-_FLOATS: Final = _shares(identity=80, lowest_bit=20)
+_FLOATS: Final = _shares(identity=80, precision=20)
 _REPEATED: Final = _shares(identity=60, coordinates=10, learned=30)
 _VECTORS: Final = _shares(identity=5, coordinates=25, learned=70)
 _FLOAT_VECTORS: Final = _shares(identity=5, coordinates=25, learned=50, grid=20)

@@ -43,7 +43,7 @@ def _audited(case: Case, runs: int) -> dict[str, Any]:
     plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=_SEED, timeout=None)
     report = sample(Vectorised(spelling=case.name, function=case.run), plan)
     bounds = {str(each.feature): each.epsilon_lower for each in report.outcomes}
-    grids = ("grid", "lowest-bit")
+    grids = ("grid", "precision")
     by_value = [bound for name, bound in bounds.items() if name not in grids]
     return {
         "epsilon_lower": round(report.epsilon_lower, 4),
@@ -136,7 +136,14 @@ def a_float(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]
     return np.where(_response(value, (n,), rng), 1.0, -1.0) * rng.random(n)
 
 
-_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (one_of_ten, four_bits, a_float)
+def a_last_bit(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""A uniform float whose last bit is randomised response at exactly epsilon = 1."""
+    halves = rng.integers(1 << 51, 1 << 52, n)
+    found: NDArray[np.float64] = (2 * halves + _response(value, (n,), rng)) * 2.0**-53
+    return found
+
+
+_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (one_of_ten, four_bits, a_float, a_last_bit)
 
 
 def _alarm(law: Callable[..., Any], runs: int, repeat: int, *, sequential: bool = False) -> bool:

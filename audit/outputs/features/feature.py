@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from audit.errors import TargetFailed
 from audit.outputs.features.maps import by_value, each
-from audit.outputs.features.numbers import EXPONENT, LOWEST_BIT, SIGN, last_bits, rounded
+from audit.outputs.features.numbers import EXPONENT, LOWEST_BIT, PRECISION, SIGN, last_bits, rounded
 from audit.outputs.features.shapes import (
     ARGMAX,
     DISTINCT,
@@ -50,7 +50,7 @@ __all__ = [
     "require_fixed",
 ]
 
-_BITS: Final = frozenset({"lowest-bit", "last-bits", "grid"})
+_BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -118,6 +118,10 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
             make=_always(LOWEST_BIT),
+        ),
+        "precision": Builtin(
+            says="the binary places that a number needs, then its sign and exponent",
+            make=_always(PRECISION),
         ),
         "last-bits": Builtin(
             says="the lowest K bits of a float's significand, or of an integer",
