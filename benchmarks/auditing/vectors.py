@@ -139,7 +139,8 @@ def a_float(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]
 def a_last_bit(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     r"""A uniform float whose last bit is randomised response at exactly epsilon = 1."""
     halves = rng.integers(1 << 51, 1 << 52, n)
-    found: NDArray[np.float64] = (2 * halves + _response(value, (n,), rng)) * 2.0**-53
+    whole = 2 * halves + _response(value, (n,), rng)
+    found: NDArray[np.float64] = whole.astype(np.float64) * 2.0**-53
     return found
 
 
