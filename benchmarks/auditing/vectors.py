@@ -144,7 +144,19 @@ def a_last_bit(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float
     return found
 
 
-_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (one_of_ten, four_bits, a_float, a_last_bit)
+def in_steps(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""Whole steps of 0.3, moved by 1/7 as randomised response at exactly epsilon = 1 says."""
+    steps = rng.integers(0, 1 << 16, n).astype(np.float64)
+    return 0.3 * steps + _response(value, (n,), rng) / 7
+
+
+_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (
+    one_of_ten,
+    four_bits,
+    a_float,
+    a_last_bit,
+    in_steps,
+)
 
 
 def _alarm(law: Callable[..., Any], runs: int, repeat: int, *, sequential: bool = False) -> bool:

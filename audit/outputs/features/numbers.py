@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from audit.outputs.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs
 
-__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "rounded"]
+__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo", "rounded"]
 
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
 _PART: Final = 10_000
 _ABOVE: Final = 1_100  # no float has an exponent as low as -1100
 _TOP: Final = 3_800
+_CLOCK: Final = 64
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
@@ -206,6 +207,36 @@ def last_bits(bits: int) -> Map:
         name=f"last-bits:{bits}",
         of_one=partial(_last_bits_of, bits=bits),
         of_array=partial(_last_bits, bits=bits),
+    )
+
+
+def _modulo_of(output: object, *, step: float) -> object:
+    x = number_of(output)
+    return float(_modulo(np.array([x], dtype=np.float64), step=step)[0])
+
+
+def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any]:
+    wide = _flat(array).astype(np.float64)
+    finite = np.isfinite(wide)
+    rest = np.fmod(np.where(finite, wide, 0.0), step) / step  # fmod is exact
+    return np.where(finite, np.rint(rest * _CLOCK) % _CLOCK / _CLOCK, wide)
+
+
+def modulo(step: float) -> Map:
+    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th.
+
+    Noise in steps of 0.01, whether it was drawn or rounded so, tells what it was added to where
+    that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
+    of which only one dataset gives any, are told from other numbers likewise. inf and nan are
+    themselves.
+
+    >>> modulo(0.5)([20, -19.5, 3.25, 3.875])
+    [0.0, 0.0, 0.5, 0.75]
+    """
+    return Map(
+        name=f"modulo:{step!r}",
+        of_one=partial(_modulo_of, step=step),
+        of_array=partial(_modulo, step=step),
     )
 
 

@@ -33,7 +33,8 @@ from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ALL = [name if b.limits is None else f"{name}:4" for name, b in FEATURES.items()]
-NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "last-bits:4", "round:2", "hash:16"]
+NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "modulo:0.3"]
+NUMBERS += ["last-bits:4", "round:2", "hash:16"]
 ROWS = ["length", "coordinate:1", "coordinate:-1", "argmax", "sum", "sorted", "distinct", "kind"]
 
 
@@ -218,6 +219,8 @@ def test_precision_orders_by_the_lowest_bit_and_then_by_the_number(x: float, y: 
         ("precision", [0, 96, 0.375, -0.375, math.inf, "1"],
          [-math.inf, -4.3894, 3.6098, 3.3902, math.nan, "no precision: str"]),
         ("precision", [1, 2**2000, 2**9999], [0.61, -1999.19, -9998.01]),
+        ("modulo:0.25", [1.0, -0.0625, 0.3125, 10**30, math.inf, "1"],
+         [0, 0.75, 0.25, 0, math.inf, "no modulo:0.25: str"]),
         ("last-bits:3", [13, -1, 2**90 + 5, math.inf], [5, 7, 5, math.inf]),
         ("round:1", [0.25, 7, [0.24, 1.06], 1e308], [0.2, 7, (0.2, 1.1), 1e308]),
         ("round:-2", [149.0, 250], [100, 200]),
@@ -269,6 +272,9 @@ def test_a_million_floats_are_quick() -> None:
         ("sign:2", "takes no number"),
         ("last-bits", "needs an integer, written last-bits:4"),
         ("last-bits:x", "needs an integer"),
+        ("modulo", "needs a number, written modulo:0.01"),
+        ("modulo:0", r"must be in \[1e-300, 1e\+300\]"),
+        ("modulo:nan", "must be in"),
         ("last-bits:0", r"must be in \[1, 52\]"),
         ("hash:1", "must be in"),
         ("sum+", "must be one of identity"),
