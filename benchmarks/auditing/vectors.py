@@ -43,8 +43,8 @@ def _audited(case: Case, runs: int) -> dict[str, Any]:
     plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=_SEED, timeout=None)
     report = sample(Vectorised(spelling=case.name, function=case.run), plan)
     bounds = {str(each.feature): each.epsilon_lower for each in report.outcomes}
-    grids = ("grid", "precision")
-    by_value = [bound for name, bound in bounds.items() if name not in grids]
+    grids = ("grid", "precision", "modulo")
+    by_value = [bound for name, bound in bounds.items() if name.partition(":")[0] not in grids]
     return {
         "epsilon_lower": round(report.epsilon_lower, 4),
         "by_value": round(max(by_value, default=report.epsilon_lower), 4),
