@@ -7,6 +7,8 @@ probability at most alpha. ``epsilon_lower`` is that of the last try; the tries 
 together with confidence 1 - alpha. Each twin is audited once, with N runs at level alpha. If the
 claims of n twins hold, the probability that j or more are refuted is at most that of Bin(n, alpha).
 
+Time layer: the same of how long each call takes, on the clock of this machine.
+
 Exact layer: the laws of the outputs are known (``Subject.laws``), an entry is caught when the claim
 is refuted of them, and its twin's is proven. Replay layer: an entry is caught when a replay finds
 an error, and nothing is found in its twin. No chance decides either, but for the tapes of a replay.
@@ -91,8 +93,8 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether it is for the sample layer; else it is declared below its resolution."""
-        return self.entry.layer is Layer.SAMPLE
+        r"""Whether it is sampled, outputs or times; else it is declared below the resolution."""
+        return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,12 +243,13 @@ class _Task:
         from audit.sample import sample
 
         subject = self._subject
+        features = ("time",) if self.entry.layer is Layer.TIME else subject.features
         report = sample(
             self._target,
             Plan(
                 claim=self._target.claim(),
                 pair=subject.pair,
-                features=tuple(read_feature(text) for text in subject.features),
+                features=tuple(read_feature(text) for text in features),
                 runs=runs,
                 alpha=alpha,
                 seed=self._seed_of(number),

@@ -50,6 +50,7 @@ _KEPT: Final = {
     Layer.FIT: "not refuted",
     Layer.REPLAY: "nothing found",
     Layer.SAMPLE: "not refuted",
+    Layer.TIME: "not refuted",
 }
 _BELOW: Final = "below the resolution of a sample"
 

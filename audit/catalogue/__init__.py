@@ -29,6 +29,7 @@ from audit.catalogue import (
     sensitivity,
     shares,
     sparse_vector,
+    timing,
 )
 from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
 
@@ -37,7 +38,7 @@ __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
 _MODULES: Final = (
     scale, sensitivity, bounds, noise_shape, gaussian, floating_point, randomness, rare, selection,
     sparse_vector, exponential, randomised_response, composition, continual, sampling, release,
-    shares, protocols, papers,
+    shares, protocols, papers, timing,
 )  # fmt: skip
 
 ENTRIES: Final[tuple[Entry, ...]] = tuple(

@@ -15,21 +15,28 @@ from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["Entry", "Layer", "Runnable", "Subject", "Twin", "laplace", "seeded"]
+__all__ = ["Call", "Entry", "Layer", "Runnable", "Subject", "Twin", "laplace", "seeded"]
 
 Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
 r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one a run."""
+
+Call: TypeAlias = Callable[[Any, np.random.Generator], object]
+r"""``call(dataset, rng)``: one output."""
 
 _SEEDS: Final = 1 << 63
 
 
 class Layer(Enum):
-    r"""Which part of an audit must catch a slip; the fields say what each one needs to see."""
+    r"""Which part of an audit must catch a slip; the fields say what each one needs to see.
+
+    ``TIME`` is a sample of how long calls take (``--feature time``): the outputs keep the claim.
+    """
 
     EXACT = "exact"
     FIT = "fit"
     REPLAY = "replay"
     SAMPLE = "sample"
+    TIME = "time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,8 @@ class Subject:
     the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
     ``features`` are those that show the slip (``lowest-bit``); the outputs themselves where empty.
     ``laws`` are those of the output on both datasets, as ``dpcore audit exact`` takes them, where
-    they have a spelling.
+    they have a spelling. ``call`` gives one run at a time, by the law of ``run``, where its time
+    can be measured.
     """
 
     name: str
@@ -54,6 +62,7 @@ class Subject:
     curve: str | None = None
     features: tuple[str, ...] = ()
     laws: tuple[str, str] | None = None
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,8 @@ class Entry(Subject):
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are
     (epsilon, delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()``
-    where none is, and for Skellam and Gaussian noise where none is without delta. ``number`` is
+    where none is, and for Skellam and Gaussian noise where none is without delta; where ``layer``
+    is ``TIME`` it is within the claim. ``number`` is
     the row of the catalogue in the audit chapter, ``runs`` how many runs (both worlds together)
     refute the claim at alpha = 0.05 in 95 cases of 100; where ``layer`` is not the sample they are
     what a sample may be given, and need not suffice.

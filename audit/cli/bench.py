@@ -44,7 +44,7 @@ def bench_command(
     and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha.
     By chance a few twins are refuted: the bench fails if that many refutations have a probability
     below 0.001 when all claims are true. An entry that sampling cannot catch is tested by the
-    layer that must catch it: exact, fit or replay.
+    layer that must catch it: exact, fit or replay, and one whose time tells by the clock.
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """

@@ -1,22 +1,24 @@
 r"""What an audit looks at where nobody says so: the features for outputs like the first ones.
 
 Numbers that come again, and labels, are tested as they are: nothing is gained by more. Floats that
-hardly come twice are also read by the grid they lie on. Vectors and records are read by their best
-coordinate, by a learned score, and, up to 64 coordinates, by their grids; the outputs themselves
-keep a share, a large one where they come again. Decided by a training block, of which nothing is
-tested.
+hardly come twice are also read by their precision, which reveals noise that was added in floating
+point, and where they lie in steps, by what remains after whole ones. Vectors and records are read
+by their best coordinate, by a learned score, and, up to 64 coordinates, by their grids; the outputs
+themselves keep a share, a large one where they come again. Decided by a training block, of which
+nothing is tested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from audit.learn.columns import MOST_WIDE
+from audit.learn.lattice import step_of
 from audit.learn.table import Table, table_of
 from audit.outputs.features.maps import each
 from audit.outputs.form import Outputs
@@ -42,7 +44,8 @@ def _shares(**parts: int) -> tuple[Share, ...]:
     )
 
 
-_FLOATS: Final = _shares(identity=80, lowest_bit=20)
+_FLOATS: Final = _shares(identity=80, precision=20)
+_STEPS: Final = _shares(identity=80, precision=10, modulo=10)
 _REPEATED: Final = _shares(identity=60, coordinates=10, learned=30)
 _VECTORS: Final = _shares(identity=5, coordinates=25, learned=70)
 _FLOAT_VECTORS: Final = _shares(identity=5, coordinates=25, learned=50, grid=20)
@@ -67,8 +70,15 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     # A number that is cut off at a bound may be an int among floats.
     fine = sum(isinstance(value, float | np.floating) and _is_fine(value) for value in values)
     if not sequences and 2 * fine > len(values) and _hardly_repeat(values):
-        return _FLOATS
+        return _of_floats(values)
     return ()
+
+
+def _of_floats(values: Sequence[object]) -> tuple[Share, ...]:
+    step = step_of([float(value) for value in values if isinstance(value, float | np.floating)])
+    if step is None:
+        return _FLOATS
+    return (*_STEPS[:-1], replace(_STEPS[-1], feature=f"modulo:{step!r}"))
 
 
 def _of_vectors(values: Sequence[object], table: Table) -> tuple[Share, ...]:

@@ -37,7 +37,7 @@ __all__ = [
     "tested",
 ]
 
-SCALE_ALONE: Final = {"lowest-bit": "identity", "grid": "learned"}
+SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
 r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
@@ -145,9 +145,12 @@ def repeated(seed: int, *, repeatable: bool) -> str:
 
 def bits_told(feature: str) -> str:
     r"""What a witness in the lowest bits of an output means, and how to audit the scale alone."""
+    alone = f"--feature {SCALE_ALONE[feature]}"
+    with_size = feature == "precision"
     return (
-        "the lowest bits of the output. In floats they come from the floating-point representation "
-        "of the noise, not from its scale. To round the output hides them and proves nothing: use "
-        "exact noise on the integers, such as discrete-laplace or discrete-gaussian. To audit the "
-        f"scale alone: --feature {SCALE_ALONE[feature]}"
+        f"the lowest bits of the output{', with its sign and exponent' if with_size else ''}. In "
+        "floats they come from the floating-point representation of the noise, not from its scale"
+        f"{f', unless {alone} refutes as well' if with_size else ''}. To round the output hides "
+        "them and proves nothing: use exact noise on the integers, such as discrete-laplace or "
+        f"discrete-gaussian. To audit the scale alone: {alone}"
     )

@@ -268,6 +268,16 @@ class Catalogued(Vectorised):
 
     subject: Subject
 
+    @property
+    def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
+        r"""Whether the entry gives one run at a time."""
+        return self.subject.call is not None
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        if block.timed and self.subject.call is not None:
+            return Scalar(spelling=self.spelling, function=self.subject.call).draw(block)
+        return Vectorised.draw(self, block)
+
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
         r"""Its claim, a curve where it has one; under its own relation unless one is given."""
         own, of = self.subject, relation or self.subject.relation

@@ -34,7 +34,7 @@ __all__ = ["battery", "battery_long", "family_alarms", "time_alarms", "vectors"]
 
 _SEED: Final = 1
 _AIM: Final = 0.9
-_GRIDS: Final = ("grid", "lowest-bit")
+_GRIDS: Final = ("grid", "precision", "modulo")
 
 
 def _audited(case: Case, runs: int, seed: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _audited(case: Case, runs: int, seed: int) -> dict[str, Any]:
     plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=seed, timeout=None)
     report = sample(Vectorised(spelling=case.name, function=case.run), plan)
     bounds = {str(each.feature): each.epsilon_lower for each in report.outcomes}
-    by_value = [bound for name, bound in bounds.items() if name not in _GRIDS]
+    by_value = [bound for name, bound in bounds.items() if name.partition(":")[0] not in _GRIDS]
     return {
         "epsilon_lower": report.epsilon_lower,
         "by_value": max(by_value, default=report.epsilon_lower),
@@ -134,7 +134,27 @@ def a_float(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]
     return np.where(_response(value, (n,), rng), 1.0, -1.0) * rng.random(n)
 
 
-_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (one_of_ten, four_bits, a_float)
+def a_last_bit(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""A uniform float whose last bit is randomised response at exactly epsilon = 1."""
+    halves = rng.integers(1 << 51, 1 << 52, n)
+    whole = 2 * halves + _response(value, (n,), rng)
+    found: NDArray[np.float64] = whole.astype(np.float64) * 2.0**-53
+    return found
+
+
+def in_steps(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""Whole steps of 0.3, moved by 1/7 as randomised response at exactly epsilon = 1 says."""
+    steps = rng.integers(0, 1 << 16, n).astype(np.float64)
+    return 0.3 * steps + _response(value, (n,), rng) / 7
+
+
+_AT_BOUNDARY: Final[tuple[Callable[..., Any], ...]] = (
+    one_of_ten,
+    four_bits,
+    a_float,
+    a_last_bit,
+    in_steps,
+)
 
 
 def _alarm(law: Callable[..., Any], runs: int, repeat: int, *, sequential: bool = False) -> bool:

@@ -23,7 +23,15 @@ from typing import Any, Final
 
 from audit.errors import TargetFailed
 from audit.outputs.features.maps import by_value, each
-from audit.outputs.features.numbers import EXPONENT, LOWEST_BIT, SIGN, last_bits, rounded
+from audit.outputs.features.numbers import (
+    EXPONENT,
+    LOWEST_BIT,
+    PRECISION,
+    SIGN,
+    last_bits,
+    modulo,
+    rounded,
+)
 from audit.outputs.features.shapes import (
     ARGMAX,
     DISTINCT,
@@ -50,7 +58,7 @@ __all__ = [
     "require_fixed",
 ]
 
-_BITS: Final = frozenset({"lowest-bit", "last-bits", "grid"})
+_BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -92,13 +100,13 @@ class Feature:
 class Builtin:
     r"""A feature that comes with the auditor: what it says of an output, and how it is made.
 
-    One with ``limits`` takes a number within them, written ``name:number``. One that is ``learned``
-    stands last in a chain: what comes before it is what it learns from.
+    One with ``limits`` takes a number within them, of their type, written ``name:number``. One that
+    is ``learned`` stands last in a chain: what comes before it is what it learns from.
     """
 
     says: str
-    make: Callable[[int], Callable[[Outputs], Outputs]]
-    limits: tuple[int, int] | None = None
+    make: Callable[[Any], Callable[[Outputs], Outputs]]
+    limits: tuple[int, int] | tuple[float, float] | None = None
     learned: bool = False
 
 
@@ -118,6 +126,15 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
             make=_always(LOWEST_BIT),
+        ),
+        "precision": Builtin(
+            says="the binary places that a number needs, then its sign and exponent",
+            make=_always(PRECISION),
+        ),
+        "modulo": Builtin(
+            says="what remains after whole steps of K, as a part of K, in 64ths",
+            make=modulo,
+            limits=(1e-300, 1e300),
         ),
         "last-bits": Builtin(
             says="the lowest K bits of a float's significand, or of an integer",
@@ -215,10 +232,12 @@ def _read_step(
             raise InvalidParameter("feature", text, f"{name} takes no number")
         return found.make(0)
     low, high = found.limits
+    whole = isinstance(low, int)
     try:
-        value = int(number)
+        value = int(number) if whole else float(number)
     except ValueError:
-        reason = f"{name} needs an integer, written {name}:{max(low, 4)}"
+        kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
+        reason = f"{name} needs {kind}, written {name}:{example}"
         raise InvalidParameter("feature", text, reason) from None
     if not low <= value <= high:
         raise InvalidParameter("feature", text, f"the number of {name} must be in [{low}, {high}]")

@@ -3,7 +3,10 @@ r"""Features of numbers: what the digits of a float or an integer tell.
 Floating-point noise shows in its digits. Where x + z is rounded, which floats can come out depends
 on x (Mironov 2012, "On significance of the least significant bits for differential privacy"):
 with x = 0 small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
-``lowest-bit`` tells such multiples from the others at every magnitude.
+``lowest-bit`` tells such multiples from the others at every magnitude. Between other answers the
+floats that can come out differ at some magnitudes only, or on one side of 0 (Haney, Desfontaines,
+Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"): ``precision``
+tells these apart.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from numpy.typing import NDArray
 from audit.outputs.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs
 
-__all__ = ["EXPONENT", "LOWEST_BIT", "SIGN", "last_bits", "rounded"]
+__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo", "rounded"]
 
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
+_PART: Final = 10_000
+_ABOVE: Final = 1_100  # no float has an exponent as low as -1100
+_TOP: Final = 3_800
+_CLOCK: Final = 64
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
@@ -62,7 +69,7 @@ r"""-1, 0 or 1; the label "-0" for the float -0.0, which rounding towards zero l
 """
 
 
-def _exponent(output: object) -> object:
+def _exponent(output: object) -> int | float:
     x = number_of(output)
     if x == 0:
         return -math.inf
@@ -95,7 +102,7 @@ r"""floor(log2 \|x\|); -inf for 0, and inf and nan are themselves.
 """
 
 
-def _lowest_bit(output: object) -> object:
+def _lowest_bit(output: object) -> int | float:
     x = number_of(output)
     if x == 0:
         return math.inf
@@ -127,6 +134,39 @@ r"""The largest e for which x is a multiple of 2^e; inf for 0, nan where x is no
 
 >>> LOWEST_BIT([0.75, 3 * 2.0**-53, 12])
 [-2, -53, 2]
+"""
+
+
+def _precision(output: object) -> object:
+    lowest = _lowest_bit(output)
+    if not isinstance(lowest, int):  # inf of 0, or nan
+        return -lowest
+    size = min(int(_exponent(output)), _TOP) + _ABOVE
+    return (_PART * -lowest + _PART // 2 + (size if number_of(output) > 0 else -size)) / _PART
+
+
+def _precisions(array: NDArray[Any]) -> Outputs:
+    flat = _flat(array)
+    lowest, exponent = (np.asarray(found(flat)) for found in (_lowest_bits, _exponents))
+    usable = np.isfinite(lowest)
+    size = np.where(usable, exponent, 0.0) + _ABOVE
+    side = _PART // 2 + np.where(flat > 0, size, -size)
+    return np.where(usable, (_PART * np.where(usable, -lowest, 0.0) + side) / _PART, -lowest)
+
+
+PRECISION: Final = Map(name="precision", of_one=_precision, of_array=_precisions)
+r"""How finely a number is written, where it lies: p + 1/2 + s (k + 1100)/10^4, with p the binary
+places behind the point that it needs, k its exponent and s its sign; -inf for 0, nan where x is not
+finite. Ordered by p, which is ``lowest-bit`` with its sign turned, and within it by the number.
+
+What each part tells. Lowest bits alone: noise added to 0 in one world only (Mironov 2012). With
+exponents: noise added to 1 and to 1.1, of which both lose the same last bits, but not wherever they
+are small; and noise that is then scaled, by 0.3 or as a mean by 1/100, of which fewer floats than
+all can come out at each magnitude. With signs: noise added to -1 and to 1, one the mirror of the
+other.
+
+>>> PRECISION([0.75, -0.75, 12])
+[2.6099, 2.3901, -1.3897]
 """
 
 
@@ -167,6 +207,36 @@ def last_bits(bits: int) -> Map:
         name=f"last-bits:{bits}",
         of_one=partial(_last_bits_of, bits=bits),
         of_array=partial(_last_bits, bits=bits),
+    )
+
+
+def _modulo_of(output: object, *, step: float) -> object:
+    x = number_of(output)
+    return float(_modulo(np.array([x], dtype=np.float64), step=step)[0])
+
+
+def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any]:
+    wide = _flat(array).astype(np.float64)
+    finite = np.isfinite(wide)
+    rest = np.fmod(np.where(finite, wide, 0.0), step) / step  # fmod is exact
+    return np.where(finite, np.rint(rest * _CLOCK) % _CLOCK / _CLOCK, wide)
+
+
+def modulo(step: float) -> Map:
+    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th.
+
+    Noise in steps of 0.01, whether it was drawn or rounded so, tells what it was added to where
+    that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
+    of which only one dataset gives any, are told from other numbers likewise. inf and nan are
+    themselves.
+
+    >>> modulo(0.5)([20, -19.5, 3.25, 3.875])
+    [0.0, 0.0, 0.5, 0.75]
+    """
+    return Map(
+        name=f"modulo:{step!r}",
+        of_one=partial(_modulo_of, step=step),
+        of_array=partial(_modulo, step=step),
     )
 
 

@@ -78,6 +78,7 @@ def test_one_slip_that_is_missed_fails_the_bench() -> None:
 def test_a_twin_that_fails_or_that_chance_does_not_excuse_fails_the_bench() -> None:
     assert not made(None).passed
     assert made(True).passed
+    assert made(True, layer=Layer.TIME).passed
     for layer in (Layer.REPLAY, Layer.EXACT):
         found = made(True, layer=layer)
         assert (found.twins, found.chance, found.passed) == ((), 1.0, False)
@@ -100,6 +101,14 @@ def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
     assert "without noise" in raw.broken.finding
     assert (raw.twin.finding, raw.twin.refuted) == (None, False)
     assert (bits.broken.runs, bits.broken.epsilon_lower) == (0, math.inf)
+
+
+def test_a_time_that_tells_is_caught_by_the_clock_alone() -> None:
+    # By the clock of this machine: a thousand comparisons or one. Nobody proves that a machine is
+    # even, so the twin is not asked.
+    early = entry("found-early")
+    assert bench([early]).rows[0].broken.refuted
+    assert not bench([replace(early, layer=Layer.SAMPLE)]).rows[0].broken.refuted
 
 
 def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> None:

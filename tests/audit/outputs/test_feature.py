@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ALL = [name if b.limits is None else f"{name}:4" for name, b in FEATURES.items()]
-NUMBERS = ["sign", "exponent", "lowest-bit", "last-bits:4", "round:2", "hash:16"]
+NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "modulo:0.3"]
+NUMBERS += ["last-bits:4", "round:2", "hash:16"]
 ROWS = ["length", "coordinate:1", "coordinate:-1", "argmax", "sum", "sorted", "distinct", "kind"]
 
 
@@ -190,6 +192,21 @@ def test_digits_of_a_float_against_its_hexadecimal_form(x: float) -> None:
     assert list(read_feature("lowest-bit").apply([x])) == [lowest]
     exponent = int(power) - 52 + significand.bit_length() - 1
     assert list(read_feature("exponent").apply([x])) == [exponent]
+    exact = Fraction(1, 2) - lowest + Fraction(exponent + 1100, 10**4) * (1 if x > 0 else -1)
+    assert list(read_feature("precision").apply([x])) == [float(exact)]
+
+
+@given(*[st.floats(allow_nan=False, allow_infinity=False).filter(bool)] * 2)
+def test_precision_orders_by_the_lowest_bit_and_then_by_the_number(x: float, y: float) -> None:
+    def plain(number: float) -> tuple[int, int, int]:
+        (lowest,), (exponent,) = (
+            read_feature(name).apply([number]) for name in ("lowest-bit", "exponent")
+        )
+        side = 1 if number > 0 else -1
+        return -lowest, side, side * exponent
+
+    (mine,), (other,) = (read_feature("precision").apply([number]) for number in (x, y))
+    assert (mine < other, mine == other) == (plain(x) < plain(y), plain(x) == plain(y))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +216,11 @@ def test_digits_of_a_float_against_its_hexadecimal_form(x: float) -> None:
         ("sign", [-3, 0.0, -0.0, math.inf, "x"], [-1, 0, "-0", 1, "no sign: str"]),
         ("exponent", [0, 1023, 1024, -math.inf], [-math.inf, 9, 10, math.inf]),
         ("lowest-bit", [0, 96, 0.375, "1"], [math.inf, 5, -3, "no lowest-bit: str"]),
+        ("precision", [0, 96, 0.375, -0.375, math.inf, "1"],
+         [-math.inf, -4.3894, 3.6098, 3.3902, math.nan, "no precision: str"]),
+        ("precision", [1, 2**2000, 2**9999], [0.61, -1999.19, -9998.01]),
+        ("modulo:0.25", [1.0, -0.0625, 0.3125, 10**30, math.inf, "1"],
+         [0, 0.75, 0.25, 0, math.inf, "no modulo:0.25: str"]),
         ("last-bits:3", [13, -1, 2**90 + 5, math.inf], [5, 7, 5, math.inf]),
         ("round:1", [0.25, 7, [0.24, 1.06], 1e308], [0.2, 7, (0.2, 1.1), 1e308]),
         ("round:-2", [149.0, 250], [100, 200]),
@@ -250,6 +272,9 @@ def test_a_million_floats_are_quick() -> None:
         ("sign:2", "takes no number"),
         ("last-bits", "needs an integer, written last-bits:4"),
         ("last-bits:x", "needs an integer"),
+        ("modulo", "needs a number, written modulo:0.01"),
+        ("modulo:0", r"must be in \[1e-300, 1e\+300\]"),
+        ("modulo:nan", "must be in"),
         ("last-bits:0", r"must be in \[1, 52\]"),
         ("hash:1", "must be in"),
         ("sum+", "must be one of identity"),

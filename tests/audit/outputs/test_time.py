@@ -144,6 +144,12 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
     assert by_output.code == 0
 
 
+def test_an_entry_of_the_catalogue_is_refuted_by_its_time_alone(audit: Shell) -> None:
+    told = audit("found-early", "-n", 1500, "--seed", 7, "--feature", "time")
+    assert told.code == 1, told.out + told.err
+    assert audit("found-early", "-n", 1500, "--seed", 7, "--alpha", ALPHA).code == 0
+
+
 @pytest.mark.parametrize("timed", [True, False])
 def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
     # Of two, one lay better in the caches: a call whose time tells nothing was refuted in one

@@ -198,15 +198,17 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
         return value + rng.laplace(scale=1, size=n)
 
     told = {}
-    for feature, runs in (("lowest-bit", 6000), ("identity", 2000)):
+    for feature, runs in (("lowest-bit", 6000), ("precision", 6000), ("identity", 2000)):
         report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
         told[feature] = " ".join(str(report).split())
-        said = feature == "lowest-bit"
+        said = feature != "identity"
         shown = (page(report), report._repr_html_())
         assert all(("hides them and proves nothing" in html) == said for html in shown)
     assert "not from its scale" in told["lowest-bit"]
     assert "exact noise on the integers" in told["lowest-bit"]
     assert "To audit the scale alone: --feature identity" in told["lowest-bit"]
+    # The precision is of the sign and the exponent too, which a scale also moves.
+    assert "unless --feature identity refutes as well" in told["precision"]
     # The option that it names does audit the scale alone, and has nothing to say about bits.
     assert told["identity"].startswith("NOT REFUTED")
     assert "not from its scale" not in told["identity"]

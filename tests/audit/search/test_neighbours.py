@@ -129,7 +129,7 @@ def test_the_catalogue_contradicts_nothing() -> None:
 
 
 def _noisy(rows: Any, n: int, rng: np.random.Generator) -> Any:
-    return rng.laplace(scale=50, size=n) + len(rows)
+    return np.rint(rng.laplace(scale=50, size=n)) + len(rows)
 
 
 def test_every_door_refuses_and_warns() -> None:

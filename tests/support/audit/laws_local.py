@@ -19,6 +19,11 @@ def answers(kept: str) -> Law:
     return lambda truth: {k: p if k == truth else (1 - p) / 3 for k in range(4)}
 
 
+def response(present: int) -> Masses:
+    """Yes or no, the truth with chance 0.731."""
+    return {k: mpf("0.731") if k == present else mpf("0.269") for k in (0, 1)}
+
+
 def _response(held: tuple[int, ...], flipped: Any) -> Masses:
     return {
         bits: mpmath.fprod(
@@ -53,6 +58,8 @@ def two_of_one(value: int) -> Masses:
 
 
 LAWS: Final[dict[str, Law]] = {
+    "found-early": response,
+    "looked-at-all": response,
     "four-answers": answers("0.475"),
     "four-answers-as-two": answers("0.731"),
     "rappor": permanent("0.378"),
