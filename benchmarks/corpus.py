@@ -1,32 +1,29 @@
-r"""The corpus of real failures, by dpcore's auditor and by the peer that can be installed.
+r"""The corpus of real failures, by dpcore's auditor and by those of others.
 
-``python -m benchmarks.corpus [NAME ...] [--peer-python /path/to/python] [--cache FOLDER]``,
-with a package index within reach. Without names it writes ``results/corpus.json``.
+``python -m benchmarks.corpus [NAME ...] [--peer PEER=/path/to/python ...] [--cache FOLDER]
+[--jobs 2]``, with a package index within reach. Without names it writes ``results/corpus.json``.
 
-Each failure and each twin is audited by ``dpcore audit corpus``, and then as many runs anew go to
-jax_privacy's three Clopper-Pearson bounds (the interpreter of ``--peer-python``), the largest of
-which at level alpha/3 counts as its answer: it finds a failure where that exceeds the claimed
-epsilon, and raises a false alarm where it does so for a twin. It reads numbers; where an output is
-a list, a word or NaN it cannot be asked, and a claimed curve is not its question.
+Each failure and each twin is audited by ``dpcore audit corpus``, and then as many runs, drawn anew
+and once for all peers, go to each ``--peer`` by the code of ``benchmarks/auditing/peer_programs``:
+jax-privacy, dpsniper, dp-auditorium or dp-recorder, by the name of the distribution that the
+interpreter must have. It finds a failure where its lower bound at level alpha exceeds the claim,
+and raises a false alarm where it does so for a twin. A claimed curve is not its question.
 
-Of the other auditors, dp-recorder, DP-Auditorium and DP-Sniper are not on the package index: they
-were not tried here. ``seconds`` are those of the draws and of the answer, which includes the start
-of its interpreter.
+``seconds`` of dpcore are those of the draws and of the answer, those of a peer the answer's alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
-import time
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
+from joblib import Parallel, delayed
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
@@ -36,27 +33,18 @@ from audit.corpus.installed import Worker
 from audit.corpus.judge import Result, judge
 from audit.errors import TargetFailed
 from benchmarks.auditing.harness import ALPHA
-from benchmarks.auditing.peers import ask_jax_privacy, counts_of, jax_privacy_version
+from benchmarks.auditing.peers import PEERS, Peer, Question
 from benchmarks.machine import write
 from dpcore.numbers.rounding import down
 
-__all__ = ["main", "page_table"]
+__all__ = ["main", "page_counts", "page_table"]
 
 _BLOCK: Final = 1000
 _SEED: Final = 1
-_METHODS: Final = 3
-
-
-def numbers(lines: list[str]) -> NDArray[np.float64] | None:
-    r"""Outputs as scores; None where one of them is no number.
-
-    >>> numbers(["1", "2.5", "true"]), numbers(["1", '"raised"']), numbers(["NaN"])
-    (array([1. , 2.5, 1. ]), None, None)
-    """
-    found = [json.loads(line) for line in lines]
-    if not all(isinstance(each, int | float) and math.isfinite(each) for each in found):
-        return None
-    return np.array(found, dtype=np.float64)
+_SAYS: Final[dict[Role, tuple[str, str]]] = {
+    "broken": ("missed", "found"),
+    "twin": ("silent", "false alarm"),
+}
 
 
 def drawn(entry: Entry, role: Role, python: Path) -> tuple[list[str], list[str]]:
@@ -74,100 +62,139 @@ def drawn(entry: Entry, role: Role, python: Path) -> tuple[list[str], list[str]]
     return sides
 
 
-def by_peer(entry: Entry, role: Role, python: Path, peer: str) -> dict[str, Any]:
-    r"""What jax_privacy says of one side: found, missed, a false alarm, silent, or not asked."""
+def question(entry: Entry, role: Role, cache: Path) -> Question | str:
+    r"""What peers are asked of one side, or why they cannot be."""
     claim = read_claim(entry.sides[role].claim, entry.relation)
     if not isinstance(claim, Claim):
-        return {"says": "not asked: the claim is a curve"}
-    begun = time.perf_counter()
+        return "the claim is a curve"
+    environment = Environment(
+        requires=entry.sides[role].requires, newest_python=entry.python, alone=entry.alone
+    )
     try:
-        sides = drawn(entry, role, python)
+        sides = drawn(entry, role, environment.python(cache))
     except TargetFailed as error:
-        return {"says": f"not asked: {error.reason}"}
-    scores = [numbers(side) for side in sides]
-    if scores[0] is None or scores[1] is None:
-        return {"says": "not asked: an output is no number"}
-    outputs = np.concatenate([scores[0], scores[1]])
-    worlds = np.repeat([False, True], [len(scores[0]), len(scores[1])])
-    epsilon, delta = claim.exact
-    # Its guess is "a large score is world B": the other direction is a question of its own.
-    asked = [counts_of(signed, worlds, seed=_SEED) for signed in (outputs, -outputs)]
-    level = ALPHA / _METHODS / len(asked)
-    told = ask_jax_privacy(peer, "clopper-pearson", asked, delta=float(delta), alpha=level)
-    lower = max(max(answer.values()) for answer in told["answers"])
-    says = {
-        ("broken", True): "found",
-        ("broken", False): "missed",
-        ("twin", True): "false alarm",
-        ("twin", False): "silent",
-    }[role, lower > epsilon]
-    return {"says": says, "epsilon_lower": lower, "seconds": round(time.perf_counter() - begun, 2)}
+        return str(error.reason)
+    epsilon, delta = map(float, claim.exact)
+    return Question.of_json(sides, epsilon, delta)
+
+
+def by_peer(
+    peer: Peer, python: str, asked: Sequence[tuple[Role, Question | str]]
+) -> tuple[str, list[dict[str, Any]]]:
+    r"""Its version, and what it says of each side in the words of :func:`by_dpcore`."""
+    refused = [each if isinstance(each, str) else peer.refuses(each) for _, each in asked]
+    says: list[dict[str, Any]] = [{"says": f"not asked: {why}"} for why in refused]
+    taken = [
+        (i, role, each)
+        for i, (role, each) in enumerate(asked)
+        if isinstance(each, Question) and refused[i] is None
+    ]
+    told = peer.ask(python, [each for *_, each in taken], seed=_SEED)
+    answers = zip(taken, told["answers"], told["seconds"], strict=True)
+    for (i, role, each), answer, seconds in answers:
+        over = answer.get("epsilon_lower", 0.0) > each.epsilon
+        over = over or answer.get("delta_lower", 0.0) > each.delta
+        says[i] = {"says": _SAYS[role][over], **answer, "seconds": seconds}
+    return str(told["version"]), says
 
 
 def by_dpcore(result: Result, role: Role) -> dict[str, Any]:
-    r"""What ``dpcore audit corpus`` says of one side, in the same words."""
-    words = {"broken": ("missed", "found"), "twin": ("silent", "false alarm")}[role]
+    r"""What ``dpcore audit corpus`` says of one side: found, missed, a false alarm or silent."""
     return {
-        "says": words[result.verdict == "refuted"] if result.error is None else result.error,
+        "says": _SAYS[role][result.verdict == "refuted"] if result.error is None else result.error,
         "epsilon_lower": result.epsilon_lower,
         "seconds": round(result.seconds, 2),
     }
 
 
-def page_table(rows: list[dict[str, Any]]) -> str:
-    r"""The results as docs/corpus.md shows them, in Markdown.
+def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    r"""The failures as docs/corpus.md shows them, in Markdown; of the twins, the false alarms.
 
-    >>> ours = {"says": "found", "epsilon_lower": 1.5, "seconds": 2.0}
-    >>> row = {"name": "x", "runs": 9, "broken": {"dpcore": ours, "jax_privacy": {"says": "no"}}}
+    >>> ours, theirs = {"says": "found", "epsilon_lower": 1.5}, {"says": "missed", "delta_lower": 0}
+    >>> row = {"name": "x", "runs": 9, "broken": {"dpcore": ours, "peer": theirs}}
     >>> print(page_table([row]).splitlines()[-1])
-    | `x` | 9 | found, 1.5 (2 s) | no |  |  |
+    | `x` | 9 | found, 1.5 | missed, delta 0 |
     """
-    lines = [
-        "| entry | runs | dpcore | jax_privacy | dpcore on the twin | jax_privacy on the twin |",
-        "|---|---|---|---|---|---|",
-    ]
+    names = list(rows[0]["broken"])
+    lines = [f"| entry | runs | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
     for row in rows:
-        cells = [
-            _cell(row[role][auditor]) if role in row else ""
-            for role in ROLES
-            for auditor in ("dpcore", "jax_privacy")
-        ]
+        cells = []
+        for name in names:
+            alarm = row.get("twin", {}).get(name, {"says": ""})
+            cell = _cell(row["broken"][name])
+            cells.append(cell + (f"; {_cell(alarm)}" if alarm["says"] == "false alarm" else ""))
         lines.append(f"| `{row['name']}` | {row['runs']:,} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(said: dict[str, Any]) -> str:
-    lower = said.get("epsilon_lower")
-    if lower is None:
-        return str(said["says"])
-    return f"{said['says']}, {down(Fraction(lower), 3)} ({said['seconds']:.0f} s)"
+def _cell(said: Mapping[str, Any]) -> str:
+    for quantity, label in (("epsilon_lower", ""), ("delta_lower", "delta ")):
+        if said.get(quantity) is not None:
+            return f"{said['says']}, {label}{down(Fraction(said[quantity]), 3)}"
+    return str(said["says"])
+
+
+def page_counts(found: Mapping[str, Any]) -> str:
+    r"""How often each auditor found, missed and raised a false alarm, as on docs/corpus.md."""
+    lines = [
+        "| auditor | found | missed | not asked | false alarms | twins | seconds | lines |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    to_ask = {"dpcore": 1} | {peer.name: peer.lines for peer in PEERS}
+    for name, known in found["auditors"].items():
+        sides = {role: [row[role][name] for row in found["rows"] if role in row] for role in ROLES}
+        says = [each["says"] for side in sides.values() for each in side]
+        seconds = [e["seconds"] for side in sides.values() for e in side if "seconds" in e]
+        cells = (
+            f"{name} {known}",
+            says.count("found"),
+            says.count("missed"),
+            sum(each["says"].startswith("not asked") for each in sides["broken"]),
+            says.count("false alarm"),
+            sum(says.count(word) for word in _SAYS["twin"]),
+            f"{median(seconds or [0.0]):.1f}",
+            to_ask[name],
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--peer", action="append", default=[], metavar="PEER=PYTHON")
     parser.add_argument("--cache", type=Path, default=cache_folder())
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    rows = []
-    for entry in tuple(map(find, options.names)) or entries():
-        judged = judge([entry], cache=options.cache, keep=True, alpha=str(ALPHA), seed=_SEED)[0]
-        row: dict[str, Any] = {"name": entry.name, "runs": entry.runs}
-        for role, result in zip(entry.sides, judged.results, strict=True):
-            environment = Environment(
-                requires=entry.sides[role].requires, newest_python=entry.python, alone=entry.alone
-            )
-            row[role] = {
-                "dpcore": by_dpcore(result, role),
-                "jax_privacy": by_peer(
-                    entry, role, environment.python(options.cache), options.peer_python
-                ),
-            }
-        rows.append(row)
-        print(entry.name, {role: row[role] for role in entry.sides}, file=sys.stderr, flush=True)
+    pythons = dict(each.split("=", 1) for each in options.peer)
+    chosen = tuple(map(find, options.names)) or entries()
+    audits = judge(
+        chosen, cache=options.cache, keep=True, alpha=str(ALPHA), seed=_SEED, jobs=options.jobs
+    )
+    rows: list[dict[str, Any]] = [{"name": entry.name, "runs": entry.runs} for entry in chosen]
+    for row, judged in zip(rows, audits, strict=True):
+        for role, result in zip(judged.entry.sides, judged.results, strict=True):
+            row[role] = {"dpcore": by_dpcore(result, role)}
+    sides = [
+        (entry, role, row[role])
+        for entry, row in zip(chosen, rows, strict=True)
+        for role in entry.sides
+    ]
+    asked = Parallel(n_jobs=options.jobs)(
+        delayed(question)(entry, role, options.cache) for entry, role, _ in sides
+    )
+    auditors = {"dpcore": version("dpcore")}
+    for peer in (peer for peer in PEERS if peer.name in pythons):
+        roles = [role for _, role, _ in sides]
+        auditors[peer.name], says = by_peer(
+            peer, pythons[peer.name], list(zip(roles, asked, strict=True))
+        )
+        for (*_, said), each in zip(sides, says, strict=True):
+            said[peer.name] = each
+    found = {"alpha": ALPHA, "auditors": auditors, "rows": rows}
     if not options.names:
-        peer = jax_privacy_version(options.peer_python)
-        write("corpus", {"alpha": ALPHA, "jax_privacy": peer, "rows": rows})
+        write("corpus", found)
+    print(page_counts(found), page_table(rows), sep="\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

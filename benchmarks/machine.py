@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -82,7 +83,9 @@ def interleaved(works: Mapping[str, Callable[[], object]], *, repeats: int = 5) 
 
 def write(name: str, result: Mapping[str, Any]) -> None:
     r"""Print the result as JSON and keep it, whole or not at all, as ``results/NAME.json``."""
-    command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *sys.argv[1:]]
+    # A folder of somebody's machine is nobody's business.
+    words = [re.sub(r"(^|=)/.*/", r"\1", word) for word in sys.argv[1:]]
+    command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *words]
     document = {"benchmark": name, "command": " ".join(command), "machine": machine(), **result}
     text = json.dumps(document, indent=1) + "\n"
     _RESULTS.mkdir(exist_ok=True)

@@ -18,11 +18,10 @@ from audit.evidence.fixed import gather
 from audit.evidence.verdict import BERGER_BOOS_SHARE
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
-    ask_jax_privacy,
-    counts_of,
+    JAX_PRIVACY,
+    Question,
     gdp_by_magnitude,
     int_of_rates,
-    jax_privacy_version,
     world_swap,
 )
 
@@ -248,17 +247,13 @@ def _gdp(python: str | None, repeats: range) -> list[float]:
         data.append(drawn(_NORMAL, _GDP_RUNS, rng))
     if python is None:
         return [gdp_by_magnitude(np.asarray(x), worlds, _GDP_DELTA) for x, worlds in data]
-    counts = [
-        counts_of(np.asarray(x), worlds, seed)
-        for seed, (x, worlds) in zip(repeats, data, strict=True)
-    ]
-    said = ask_jax_privacy(python, "gdp", counts, delta=_GDP_DELTA)["answers"]
-    return [answer["gdp"] for answer in said]
+    asked = [Question.of_worlds(np.asarray(x), w, ask="gdp", delta=_GDP_DELTA) for x, w in data]
+    return [answer["gdp"] for answer in JAX_PRIVACY.ask(python, asked)["answers"]]
 
 
 def _gaussian_dp(effort: Effort) -> Row:
     python = effort.peer_python
-    known = None if python is None else jax_privacy_version(python)
+    known = JAX_PRIVACY.version(python)
     repeats = effort.count(40, 400)
     found = effort.batches(partial(_gdp, None if known is None else python), repeats)
     above = share(sum(epsilon > 0 for epsilon in found), repeats)

@@ -3,6 +3,7 @@ r"""How tight: our bound beside jax_privacy's and DP-Auditorium's on the same da
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -12,14 +13,12 @@ import numpy as np
 from audit.evidence.fixed import gather
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
-    Counts,
-    ask_jax_privacy,
+    JAX_PRIVACY,
+    Question,
     clopper_pearson,
-    counts_of,
     dp_auditorium_lower,
     histogram_by_loop,
     histogram_by_numpy,
-    jax_privacy_version,
 )
 
 __all__ = ["bounds", "histogram"]
@@ -37,25 +36,26 @@ _DEFAULTS: Final = ("bonferroni", "split")
 
 def _bounds(runs: int, python: str | None, repeats: range) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
-    datasets: list[Counts] = []
-    for repeat in repeats:
-        outputs, worlds = drawn(LAPLACE, runs, np.random.default_rng([_SEED, runs, repeat]))
-        found.append({"ours": gather(outputs, worlds, seed=repeat).epsilon_lower(str(ALPHA))})
-        if python is None:
-            found[-1].update(clopper_pearson(np.asarray(outputs), worlds, repeat))
-        else:
-            datasets.append(counts_of(np.asarray(outputs), worlds, repeat))
-    if python is not None and datasets:
-        said = ask_jax_privacy(python, "clopper-pearson", datasets)["answers"]
-        for row, answer in zip(found, said, strict=True):
-            row.update(answer)
-    return found
+
+    def questions() -> Iterator[Question]:
+        for repeat in repeats:
+            outputs, worlds = drawn(LAPLACE, runs, np.random.default_rng([_SEED, runs, repeat]))
+            found.append({"ours": gather(outputs, worlds, seed=repeat).epsilon_lower(str(ALPHA))})
+            if python is None:
+                found[-1].update(clopper_pearson(np.asarray(outputs), worlds, repeat))
+            yield Question.of_worlds(np.asarray(outputs), worlds, ask="each", seed=repeat)
+
+    if python is None:
+        deque(questions(), maxlen=0)
+        return found
+    answers = JAX_PRIVACY.ask(python, questions())["answers"]
+    return [{**row, **answer} for row, answer in zip(found, answers, strict=True)]
 
 
 def bounds(effort: Effort) -> Iterator[Row]:
     r"""Discrete Laplace at epsilon = 1: medians, and how often each bound lies above the truth."""
     python = effort.peer_python
-    known = None if python is None else jax_privacy_version(python)
+    known = JAX_PRIVACY.version(python)
     peer = (
         "re-derived: audit.evidence.baselines.compare" if known is None else f"jax_privacy {known}"
     )

@@ -1,4 +1,4 @@
-r"""Other people's auditors: jax_privacy where it is installed, the others from what they publish.
+r"""Other people's auditors: asked where they are installed, or re-derived from what they publish.
 
 None of them is taken for valid here. Re-derived means: written anew from the formula that is
 published, without the peer's code.
@@ -6,12 +6,14 @@ published, without the peer's code.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import subprocess
+import tempfile
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,70 +25,146 @@ from scipy.stats import hypergeom
 from audit.evidence.baselines.assumed import gaussian_epsilon
 from audit.evidence.baselines.compare import BASELINES
 from audit.evidence.baselines.scores import Scores, clopper_pearson_lower, clopper_pearson_upper
+from benchmarks.auditing import peer_programs
 from benchmarks.auditing.harness import ALPHA
 
 __all__ = [
     "CELLS",
-    "Counts",
-    "ask_jax_privacy",
+    "DP_SNIPER",
+    "JAX_PRIVACY",
+    "PEERS",
+    "Peer",
+    "Question",
     "clopper_pearson",
-    "counts_of",
     "dp_auditorium_lower",
     "gdp_by_magnitude",
     "histogram_by_loop",
     "histogram_by_numpy",
     "int_of_rates",
-    "jax_privacy_version",
     "world_swap",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 Worlds: TypeAlias = NDArray[np.bool_]
-Counts: TypeAlias = dict[str, Any]
 
-_PROGRAM: Final = Path(__file__).with_name("jax_privacy_peer.py")
 _REACH: Final = 32
 
 
+# -- asked ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    r"""Outputs on each dataset as rows of floats, and what is claimed of them.
+
+    ``marks`` are the floats that stand for a word, for NaN or for the end of a shorter list;
+    ``more`` is for one peer alone.
+    """
+
+    sides: tuple[Floats, Floats]
+    epsilon: float = 0.0
+    delta: float = 0.0
+    marks: tuple[float, ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of_json(cls, sides: Sequence[list[str]], epsilon: float, delta: float) -> Question:
+        r"""Of outputs as lines of JSON.
+
+        >>> asked = Question.of_json((["[1, 2]", "[3]"], ['"raised"']), 1.0, 0.0)
+        >>> asked.sides[0].tolist(), asked.marks
+        ([[1.0, 2.0], [3.0, -999.0]], (-999.0, -1999.0))
+        """
+        read = [[_flat(json.loads(line)) for line in side] for side in sides]
+        width = max(len(row) for side in read for row in side)
+        read = [[[*row, *[""] * (width - len(row))] for row in side] for side in read]
+        values = {x for side in read for row in side for x in row}
+        words = sorted(x for x in values if isinstance(x, str))
+        least = min((x for x in values if not isinstance(x, str)), default=0.0)
+        step = max(1000.0, abs(least))
+        codes: dict[Any, float] = {word: least - step * i for i, word in enumerate(words, 1)}
+        a, b = (np.array([[codes.get(x, x) for x in row] for row in side]) for side in read)
+        return cls(sides=(a, b), epsilon=epsilon, delta=delta, marks=tuple(codes.values()))
+
+    @classmethod
+    def of_worlds(cls, outputs: NDArray[Any], worlds: Worlds, **more: Any) -> Question:
+        r"""Of scores in run order, with nothing claimed."""
+        a, b = (outputs[worlds == world, np.newaxis] for world in (False, True))
+        return cls(sides=(a, b), more=tuple(more.items()))
+
+
+def _flat(found: Any) -> list[float | str]:
+    if isinstance(found, list):
+        return [each for one in found for each in _flat(one)]
+    number = isinstance(found, int | float) and math.isfinite(found)
+    return [float(found) if number else json.dumps(found)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    r"""An auditor that answers in an interpreter of its own: what it can be asked."""
+
+    name: str
+    vectors: bool = True
+    words: bool = False
+    delta: bool = False
+
+    def refuses(self, question: Question) -> str | None:
+        r"""Why it cannot be asked."""
+        if question.marks and not self.words:
+            return "an output is no number"
+        if question.sides[0].shape[1] > 1 and not self.vectors:
+            return "an output is a list"
+        return "a delta is claimed" if question.delta and not self.delta else None
+
+    def ask(self, python: str, questions: Iterable[Question], *, seed: int = 0) -> dict[str, Any]:
+        r"""Its version and, in order, its answers at level ``ALPHA``, in one process.
+
+        Raises ``subprocess.CalledProcessError`` where that interpreter does not have it.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            asked = []
+            for i, each in enumerate(questions):
+                file = f"{folder}/{i}.npz"
+                np.savez_compressed(file, a=each.sides[0], b=each.sides[1])
+                claimed = {"epsilon": each.epsilon, "delta": each.delta, "marks": each.marks}
+                asked.append({"file": file, **claimed, **dict(each.more)})
+            whole = {"peer": self.name, "alpha": ALPHA, "seed": seed, "questions": asked}
+            done = subprocess.run(
+                [python, "-P", peer_programs.__file__],
+                input=json.dumps(whole),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def version(self, python: str | None) -> str | None:
+        r"""Which one the interpreter has; None where it has none."""
+        try:
+            return None if python is None else str(self.ask(python, ())["version"])
+        except (OSError, subprocess.CalledProcessError):
+            return None
+
+    @property
+    def lines(self) -> int:
+        r"""Of the code that asks it."""
+        return len(inspect.getsource(peer_programs.ASKS[self.name]).splitlines())
+
+
+JAX_PRIVACY: Final = Peer(name="jax-privacy", vectors=False, delta=True)
+DP_SNIPER: Final = Peer(name="dpsniper", words=True)
+PEERS: Final = (
+    JAX_PRIVACY,
+    DP_SNIPER,
+    Peer(name="dp-auditorium", delta=True),
+    Peer(name="dp-recorder"),
+)
+r"""In the order of the tables."""
+
+
 # -- jax_privacy ----------------------------------------------------------------------------------
-
-
-def counts_of(outputs: NDArray[Any], worlds: Worlds, seed: int) -> Counts:
-    r"""How often each output came, as the peer's program reads it: the same data, in few words.
-
-    >>> counts_of(np.array([1, 1, 2]), np.array([True, True, False]), seed=7)
-    {'seed': 7, 'a': [[2, 1]], 'b': [[1, 2]]}
-    """
-    pairs = [np.unique(outputs[worlds == world], return_counts=True) for world in (False, True)]
-    a, b = (np.stack(pair, axis=1).tolist() for pair in pairs)
-    return {"seed": seed, "a": a, "b": b}
-
-
-def ask_jax_privacy(
-    python: str, ask: str, datasets: list[Counts], *, delta: float = 0.0, alpha: float = ALPHA
-) -> dict[str, Any]:
-    r"""What jax_privacy says of each dataset, in a process of its own.
-
-    Raises ``subprocess.CalledProcessError`` where that interpreter does not have it.
-    """
-    asked = {"ask": ask, "alpha": alpha, "delta": delta, "datasets": datasets}
-    done = subprocess.run(
-        [python, "-P", str(_PROGRAM)],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def jax_privacy_version(python: str) -> str | None:
-    r"""Which one the interpreter has; None where it has none."""
-    try:
-        return str(ask_jax_privacy(python, "gdp", [])["version"])
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
