@@ -158,7 +158,16 @@ def _law(case: Case) -> LogLaw:
 
 
 def ratio(case: Case, x: NDArray[Any]) -> Floats:
-    r"""The log-likelihood ratio of the second dataset to the first, one an output."""
+    r"""The log-likelihood ratio of the second dataset to the first, one an output.
+
+    Its exponential has mean 1 on the first dataset:
+
+    >>> from benchmarks.auditing.battery import BATTERY
+    >>> (case,) = (case for case in BATTERY if case.name == "sparse-vectors-side-by-side")
+    >>> outputs = case.run(case.pair[0], 20_000, np.random.default_rng(1))
+    >>> abs(np.exp(ratio(case, outputs)).mean() - 1.0) < 0.003
+    np.True_
+    """
     law, (a, b) = _law(case), case.pair
     with np.errstate(invalid="ignore"):
         moved = law(b, x) - law(a, x)

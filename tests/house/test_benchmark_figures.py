@@ -120,12 +120,9 @@ def battery_lines(audit: Any) -> list[str]:
     for row in audit["sections"]["battery"]["rows"]:
         value, (name, runs) = row["value"], row["what"].split(", ", 1)
         assert runs == "1,000,000 runs"
-        oracle = "-" if value["oracle"] is None else f"{value['oracle']:.3f}"
-        verdict = "refuted" if value["refuted"] else "not refuted"
-        lines.append(
-            f"| {name} | {verdict} | {value['epsilon_lower']:.3f} | {value['by_value']:.3f} "
-            f"| {oracle} | {value['dp_sniper']:.3f} |"
-        )
+        figures = (value[key] for key in ("epsilon_lower", "by_value", "oracle", "dp_sniper"))
+        cells = [name, f"{value['refuted']} of {row['repeats']}", *(f"{x:.3f}" for x in figures)]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
