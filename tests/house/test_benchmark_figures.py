@@ -126,6 +126,17 @@ def battery_lines(audit: Any) -> list[str]:
     return lines
 
 
+def sniper_lines(sniper: Any) -> list[str]:
+    """The rows of the table of DP-Sniper itself on its battery."""
+    assert sniper["runs"] == 1_000_000
+    lines = []
+    for row in sniper["rows"]:
+        bounds, times = (row[key].values() for key in ("epsilon_lower", "seconds"))
+        cells = [*(f"{bound:.3f}" for bound in bounds), *(f"{time:.0f}" for time in times)]
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return lines
+
+
 def up(variance: float) -> str:
     """To a hundredth, never below what is needed."""
     return f"{math.ceil(variance * 100) / 100:.2f}"
@@ -137,6 +148,7 @@ def expected(
     accounting: Any = None,
     masked: Any = None,
     audit: Any = None,
+    sniper: Any = None,
 ) -> list[str]:
     """Every row of every table, from the committed results or those that are given instead."""
     return [
@@ -145,6 +157,7 @@ def expected(
         *total_lines(accounting or result("accounting")),
         *masked_lines(masked or result("masked_aggregation")),
         *battery_lines(audit or result("audit")),
+        *sniper_lines(sniper or result("dp_sniper")),
     ]
 
 
@@ -176,6 +189,9 @@ def test_a_table_of_other_figures_is_refused() -> None:
     audit = result("audit")
     audit["sections"]["battery"]["rows"][0]["value"]["by_value"] += 0.01
     assert sorted(expected(audit=audit)) != page
+    sniper = result("dp_sniper")
+    sniper["rows"][0]["epsilon_lower"]["network"] += 0.01
+    assert sorted(expected(sniper=sniper)) != page
     assert sorted(shown(PAGE.read_text("utf-8") + "\n| made up | 1 | 2 |\n")) != page
 
 
