@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ _APART: Final = 2.0**-7  # of a step: closer numbers are whole steps apart
 _NATS: Final = 7.0
 
 
-def step_of(numbers: Sequence[float]) -> float | None:
+def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The coarsest step of which a third of the numbers lie whole multiples apart; None where
     there is none, or where all lie on one finer lattice as chance would spread them.
 

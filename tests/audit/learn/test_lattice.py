@@ -14,7 +14,7 @@ from audit.learn import lattice
 from audit.learn.lattice import step_of
 from tests.support.dpcore.mutants import mutated, rewired
 
-Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.floating[Any]]
 Noise: TypeAlias = Callable[[np.random.Generator], Floats]
 
 RUNS = 32
