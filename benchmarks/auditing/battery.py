@@ -154,7 +154,7 @@ def beside(data: Any, n: int, rng: np.random.Generator, *, parts: tuple[Law, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""A mechanism, the pair on which DP-Sniper's bound was largest, and that bound (95%).
+    r"""A mechanism, the pair on which DP-Sniper's bound was largest, and that bound.
 
     ``keeps``: whether it is epsilon-DP, but for its floats.
     """

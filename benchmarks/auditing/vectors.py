@@ -1,10 +1,10 @@
 r"""Vectors of floats and flags: DP-Sniper's battery, false alarms of the default family, and goals.
 
 A battery row audits as a user does, claim and pair alone, 10^6 runs over both datasets. Beside it
-stands DP-Sniper's published 95% bound, for which 2 x 10.7 million runs estimated the last event
-alone, and what the best event, known beforehand, gives on so many runs
-(``benchmarks.auditing.oracle``). Mechanisms that draw numpy's Laplace noise break the claim
-by the lowest bits of their floats; ``by_value`` is the bound without that.
+stands DP-Sniper's published bound, for which its code draws 200 million runs of each dataset for
+the last event alone (two bounds of 95% each, 90% together), and what the best event, known
+beforehand, gives on our runs (``benchmarks.auditing.oracle``). Mechanisms that draw numpy's Laplace
+noise break the claim by the precision of their floats; ``by_value`` is the bound without that.
 """
 
 from __future__ import annotations
