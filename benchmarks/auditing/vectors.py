@@ -54,14 +54,19 @@ def _audited(case: Case, runs: int, seed: int) -> dict[str, Any]:
 
 
 def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    # Of audits with seeds of their own; all of them as well, where a bound is by values.
+    # Of audits with seeds of their own; all of them as well, where a bound is by values. A feature
+    # that the outputs of one audit asked for, and not those of all, has none.
     def median(values: Iterable[float], digits: int = 4) -> float:
         return round(float(np.median(list(values))), digits)
 
     return {
         "epsilon_lower": median(each["epsilon_lower"] for each in found),
         "by_value": median(each["by_value"] for each in found),
-        "by": {name: median(each["by"][name] for each in found) for name in found[0]["by"]},
+        "by": {
+            name: median(each["by"][name] for each in found)
+            for name in found[0]["by"]
+            if all(name in each["by"] for each in found)
+        },
         "all_by_value": [round(each["by_value"], 4) for each in found],
         "refuted": sum(each["refuted"] for each in found),
         "cpu_seconds": median((each["cpu_seconds"] for each in found), 1),
