@@ -37,6 +37,9 @@ def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> I
     >>> fair = [np.flatnonzero(rng.random(1000) < 0.1) for _ in range(200)]
     >>> {check.verdict for check in batch_checks(fair, stated, 1e-6)}
     {'passed'}
+    >>> cut = [batch[:110] for batch in fair]
+    >>> [check.statement for check in batch_checks(cut, stated, 1e-6) if check.failed]
+    ['0 of 200 batches have a size above 111; 22.77 expected']
     >>> same = [fair[0]] * 200
     >>> sorted(check.name for check in batch_checks(same, stated, 1e-6) if check.failed)
     ['batch sizes', 'each record', 'overlap', 'rate', 'record counts']
@@ -64,8 +67,8 @@ def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
         _two_sided(total, n * rounds, rate),
         f"a record is in a batch with frequency {total / (n * rounds):.5g}; stated {rate:.5g}",
     )
-    yield "batch sizes", *_spread(sizes, n, rate, "batches", "their mean size")
-    yield "record counts", *_spread(counts, rounds, rate, "records", "their mean count")
+    yield "batch sizes", *_spread(sizes, n, rate, "batches have a size")
+    yield "record counts", *_spread(counts, rounds, rate, "records have a count")
     yield _each(counts, rounds, rate)
     both, pairs = _overlap(batches), rounds // 2
     p_value = _two_sided(both, n * pairs, rate * rate)
@@ -104,15 +107,26 @@ def _overlap_told(both: int, pairs: int, expected: float) -> str:
     )
 
 
-def _spread(values: Integers, trials: int, rate: float, what: str, mean: str) -> tuple[float, str]:
-    # How many lie near the mean: about half of them, exactly binomial where they are independent.
+def _spread(values: Integers, trials: int, rate: float, what: str) -> tuple[float, str]:
+    # How many lie near the mean (about half of them), and how many in tails of 1/4 of the law down
+    # to one value: each number is exactly binomial where values are independent. The ranges do not
+    # depend on the values, so the union bound makes a p-value of the most extreme of them.
+    law = stats.binom(trials, rate)
     near = _HALF * math.sqrt(trials * rate * (1 - rate))
     low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
-    chance = float(stats.binom.cdf(high, trials, rate) - stats.binom.cdf(low - 1, trials, rate))
-    inside = int(np.count_nonzero((values >= low) & (values <= high)))
-    expected = f"{len(values) * chance:,.0f} expected"
-    told = f"{inside:,} of {len(values):,} {what} are near {mean}; {expected}"
-    return _two_sided(inside, len(values), chance), told
+    shares = 0.25 * 0.8 ** np.arange(math.log(max(4, len(values)) / 4, 1.25) + 1)
+    above, below = np.unique(law.isf(shares)), np.unique(law.ppf(shares))
+    inside, middle = (values >= low) & (values <= high), law.cdf(high) - law.cdf(low - 1)
+    events = [
+        (np.count_nonzero(inside), middle, f"in {low:,}..{high:,}"),
+        *((np.count_nonzero(values > cut), law.sf(cut), f"above {cut:,.0f}") for cut in above),
+        *((np.count_nonzero(values < cut), law.cdf(cut - 1), f"below {cut:,.0f}") for cut in below),
+    ]
+    p_values = [_two_sided(int(hits), len(values), chance) for hits, chance, _ in events]
+    p_value = min(p_values)
+    hits, chance, where = events[p_values.index(p_value)]
+    told = f"{hits:,} of {len(values):,} {what} {where}; {len(values) * chance:,.4g} expected"
+    return min(1.0, len(events) * p_value), told
 
 
 def _each(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:

@@ -4,7 +4,7 @@ A step is an object with two methods, or a class that makes one without argument
 
     sample(rng)              the records of the next batch: their numbers in 0..records-1
     update(gradients, rng)   the vector that is released of per-example gradients, an array of
-                             shape (batch, dimension)
+                             shape (batch, dimension), which may hold inf and nan
 
 ``rng`` is a numpy Generator; a step that draws from a source of its own seeds it from there, or its
 clipping and normaliser cannot be looked at under its noise.
@@ -96,6 +96,8 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     ...         return np.flatnonzero(rng.random(1000) < 0.1)
     ...
     ...     def update(self, gradients, rng):
+    ...         finite = np.isfinite(gradients).all(axis=1, keepdims=True)
+    ...         gradients = np.where(finite, gradients, 0.0)
     ...         norms = np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
     ...         noise = rng.normal(size=gradients.shape[1])
     ...         return ((gradients / norms).sum(axis=0) + noise) / max(1, len(gradients))
@@ -261,11 +263,10 @@ class _Caller:
         one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
         if not np.array_equal(one, again, equal_nan=True):
             told = "the noise does not come from the rng that is given: seed it from there"
-            for name in ("clipping", "normaliser"):
+            for name in ("clipping", "normaliser", "inf and nan"):
                 yield Check(name=name, verdict="nothing_measured", statement=told)
             return
-        yield self._clipping(dimension)
-        yield self._normaliser(dimension)
+        yield from self._planted(dimension)
 
     def _empty(self, dimension: int) -> Check:
         # An update of an empty batch needs its noise as well.
@@ -277,15 +278,14 @@ class _Caller:
         told = "it has noise" if noisy else "it has no finite noise"
         return _check("empty batch", told, fault=not noisy)
 
-    def _moved(self, gradients: Floats, planted: Floats) -> float:
+    def _moved(self, before: Floats, gradients: Floats, planted: Floats) -> float:
         # How far one gradient in place of a zero one moves the update, in clipping norms.
         with_it = gradients.copy()
         with_it[0] = planted
-        before, after = self.update(gradients, 0), self.update(with_it, 0)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return float(np.linalg.norm(after - before)) * self.unit
+        with np.errstate(all="ignore"):
+            return float(np.linalg.norm(self.update(with_it, 0) - before)) * self.unit
 
-    def _clipping(self, dimension: int) -> Check:
+    def _planted(self, dimension: int) -> Iterator[Check]:
         clip = float(self.stated.clip)
         rng = np.random.default_rng([self.seed, 2])
         others = rng.normal(size=(self.size, dimension))
@@ -293,27 +293,53 @@ class _Caller:
         others[0] = 0.0
         one, even, mixed = np.zeros(dimension), np.ones(dimension), rng.normal(size=dimension)
         one[dimension // 2] = -1.0
+        beside = (self.zeros(dimension), others)
+        yield self._bounded(
+            "clipping",
+            beside,
+            {
+                f"a gradient of norm {factor:g} clip, {name}": shape
+                * (factor * clip / float(np.linalg.norm(shape)))
+                for name, shape in (("one coordinate", one), ("all alike", even), ("mixed", mixed))
+                for factor in _PLANTED
+            },
+        )
+        yield self._normaliser(dimension)
+        # Last: a step that keeps a state may never recover from these.
+        yield self._bounded(
+            "inf and nan",
+            beside,
+            {
+                f"a gradient of {value}, {name}": np.where(shape, value, 0.0)
+                for name, shape in (("one coordinate", one), ("all alike", even))
+                for value in (math.inf, -math.inf, math.nan)
+            },
+        )
+
+    def _bounded(self, name: str, beside: tuple[Floats, ...], planted: dict[str, Floats]) -> Check:
         worst, what = 0.0, ""
-        for beside in (self.zeros(dimension), others):
-            for name, shape in (("one coordinate", one), ("all alike", even), ("mixed", mixed)):
-                for factor in _PLANTED:
-                    planted = shape * (factor * clip / float(np.linalg.norm(shape)))
-                    moved = self._moved(beside, planted)
-                    if not moved <= worst:
-                        worst, what = moved, f"a gradient of norm {factor:g} clip, {name}"
-                    if math.isnan(moved):
-                        told = f"{what}: the update is not a number"
-                        return _check("clipping", told, fault=True)
+        for gradients in beside:
+            before = self.update(gradients, 0)
+            for named, gradient in planted.items():
+                try:
+                    moved = self._moved(before, gradients, gradient)
+                except TargetFailed as error:
+                    return _check(name, f"{named}: the update {error.reason}", fault=True)
+                if not math.isfinite(moved):
+                    return _check(name, f"{named}: the update is not finite", fault=True)
+                if moved > worst:
+                    worst, what = moved, named
         told = f"{what} moves the update by {worst:.6g} clip / (rate x records)"
         told = told if what else "no planted gradient moves the update"
-        return _check("clipping", told, fault=worst > 1 + _TOLERANCE)
+        return _check(name, told, fault=worst > 1 + _TOLERANCE)
 
     def _normaliser(self, dimension: int) -> Check:
         # A gradient within the norm, in batches of several sizes.
         planted = np.zeros(dimension)
         planted[0] = float(self.stated.clip) / 2
         sizes = sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
-        shares = [2 * self._moved(self.zeros(dimension, size), planted) for size in sizes]
+        zeros = [self.zeros(dimension, size) for size in sizes]
+        shares = [2 * self._moved(self.update(some, 0), some, planted) for some in zeros]
         if not all(map(math.isfinite, shares)):
             told = "a gradient within the norm makes the update infinite or not a number"
             return _check("normaliser", told, fault=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from audit.errors import TargetFailed
 from audit.training.batches import batch_checks
@@ -36,7 +37,7 @@ def test_a_step_as_stated_passes(step: Any) -> None:
         report = audited(step, seed=seed)
         assert failed(report) == set()
         assert (report.verdict, report.exit_code) == ("not_refuted", 0)
-        assert len(report.checks) == 10
+        assert len(report.checks) == 11
 
 
 @by_day(9)
@@ -54,6 +55,26 @@ def test_what_is_broken_elsewhere_does_not_fail_a_check() -> None:
     assert failed(audited(steps.ClippedByLayer)) == {"clipping"}
     assert failed(audited(steps.ActualSize)) >= {"normaliser"}
     assert failed(audited(steps.OneMoreOften)) <= {"each record", "rate"}
+    assert failed(audited(steps.Truncated)) == {"batch sizes"}
+    assert failed(audited(steps.SkipsTheBatch)) == {"inf and nan"}
+
+
+def test_batches_cut_at_25_of_mean_20_are_seen_at_the_default_level() -> None:
+    class Cut(Right):
+        def sample(self, rng: np.random.Generator) -> Any:
+            return rng.permutation(np.flatnonzero(rng.random(RECORDS) < 0.01))[:25]
+
+    report = audited(Cut, rate="0.01", alpha="0.05", seed=1)
+    row = next(check for check in report.checks if check.name == "batch sizes")
+    assert row.verdict == "refuted"
+    assert row.statement.startswith("0 of 400 batches have a size above 25; 4")
+
+
+def test_an_error_of_one_gradient_is_a_fault_with_its_reason() -> None:
+    report = audited(steps.NonFiniteRaises)
+    row = next(check for check in report.checks if check.name == "inf and nan")
+    assert (row.verdict, report.exit_code) == ("fault", 1)
+    assert "a gradient of inf, one coordinate: the update raised ValueError" in row.statement
 
 
 def test_batches_of_a_fixed_size_are_right_where_they_are_stated() -> None:
@@ -62,11 +83,11 @@ def test_batches_of_a_fixed_size_are_right_where_they_are_stated() -> None:
     assert "batch sizes" in failed(audited(Right, sampling="fixed"))
 
 
-def test_noise_of_its_own_leaves_two_checks_unmade() -> None:
+def test_noise_of_its_own_leaves_three_checks_unmade() -> None:
     report = audited(steps.OwnNoise)
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
     unmade = [check.name for check in report.checks if check.verdict == "nothing_measured"]
-    assert unmade == ["clipping", "normaliser"]
+    assert unmade == ["clipping", "normaliser", "inf and nan"]
 
 
 def p_values(found: list[Any]) -> list[float]:
@@ -76,8 +97,6 @@ def p_values(found: list[Any]) -> list[float]:
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
     bought = purse.buy(f"the checks of {sampling} batches", "1e-10")
-    from scipy import stats
-
     stated = audited(Right, sampling=sampling, batches=2, draws=200).stated
     repeats, level, hits, total = effort(25, 400), 0.2, 0, 0
     step = Right() if sampling == "poisson" else steps.Fixed()
@@ -97,6 +116,21 @@ def test_a_one_sided_level_fails_too_often() -> None:
     rng = np.random.default_rng(5)
     wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
     assert wrong > 100
+
+
+def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
+    from audit.training import batches
+
+    unpaid = mutated(batches._spread, "len(events) * p_value", "p_value")
+    rng = np.random.default_rng(5)
+    repeats, level, bought = 150, 0.05, purse.buy("ranges of batch sizes", "1e-10")
+    drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
+    right, wrong = (
+        sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)
+        for of in (batches._spread, unpaid)
+    )
+    assert float(stats.binom.sf(right - 1, repeats, level)) > bought
+    assert float(stats.binom.sf(wrong - 1, repeats, level)) < bought
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,23 @@ class Engine:
         return 1 / len(loader)
 
     def clipped(self, gradients: Any, clip: float) -> Any:
+        gradients = self.finite(gradients)
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         return gradients / np.maximum(norms / clip, 1.0)
 
+    def finite(self, gradients: Any) -> Any:
+        kept = np.isfinite(gradients).all(axis=1, keepdims=True)
+        return np.where(kept, gradients, 0.0)
+
     def expected(self, loader: Loader) -> float:
         return len(loader.dataset) / len(loader)
+
+
+class NotFinite(Engine):
+    """Clips inf and nan as Opacus does: to nan."""
+
+    def finite(self, gradients: Any) -> Any:
+        return gradients
 
 
 class Floored(Engine):

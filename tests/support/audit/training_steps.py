@@ -21,6 +21,10 @@ class Right:
     def sample(self, rng: np.random.Generator) -> Any:
         return np.flatnonzero(rng.random(RECORDS) < RATE)
 
+    def finite(self, gradients: Floats) -> Floats:
+        kept = np.isfinite(gradients).all(axis=1, keepdims=True)
+        return np.where(kept, gradients, np.zeros_like(gradients))
+
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         return np.asarray(gradients / np.maximum(norms / CLIP, 1.0))
@@ -32,7 +36,8 @@ class Right:
         return RATE * RECORDS
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
-        total = self.clipped(gradients).sum(axis=0) + self.noise(gradients.shape[1], rng)
+        total = self.clipped(self.finite(gradients)).sum(axis=0)
+        total += self.noise(gradients.shape[1], rng)
         return total / self.divisor(len(gradients))
 
 
@@ -40,7 +45,7 @@ class SinglePrecision(Right):
     """The same in 32 bits."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
-        small = gradients.astype(np.float32)
+        small = self.finite(gradients.astype(np.float32))
         norms = np.linalg.norm(small, axis=1, keepdims=True)
         total = (small / np.maximum(norms / np.float32(CLIP), np.float32(1.0))).sum(axis=0)
         noise = self.noise(gradients.shape[1], rng).astype(np.float32)
@@ -78,6 +83,27 @@ class Lagged(Right):
             fresh = np.where(rng.random(RECORDS) < 0.5, self.before, fresh)
         self.before = fresh
         return np.flatnonzero(fresh)
+
+
+class Truncated(Right):
+    """Batches of one shape: larger ones are cut to a size that one in ten exceeds."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        batch = super().sample(rng)
+        return rng.permutation(batch)[:112]
+
+
+class CappedVisits(Right):
+    """A record that was in 25 batches is in no more of them."""
+
+    def __init__(self) -> None:
+        self.visits = np.zeros(RECORDS)
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        batch = super().sample(rng)
+        batch = batch[self.visits[batch] < 25]
+        self.visits[batch] += 1
+        return batch
 
 
 class TooOften(Right):
@@ -153,6 +179,34 @@ class ClippedTogether(Right):
         return gradients
 
 
+class InfAndNan(Right):
+    """Divides by the norm of every gradient: inf / inf and nan reach the sum."""
+
+    def finite(self, gradients: Floats) -> Floats:
+        return gradients
+
+
+class OnlyNan(Right):
+    """Leaves infinite gradients in."""
+
+    def finite(self, gradients: Floats) -> Floats:
+        return np.where(np.isnan(gradients), 0.0, gradients)
+
+
+class SkipsTheBatch(Right):
+    """One gradient that is not finite removes those of all other records."""
+
+    def finite(self, gradients: Floats) -> Floats:
+        return gradients if np.isfinite(gradients).all() else np.zeros_like(gradients)
+
+
+class NonFiniteRaises(Right):
+    """An error tells that somebody's gradient was not finite."""
+
+    def finite(self, gradients: Floats) -> Floats:
+        return np.asarray_chkfinite(gradients)
+
+
 class NotANumber(Right):
     """Divides by the norm of a gradient of zeros."""
 
@@ -205,6 +259,8 @@ BROKEN: dict[type[Right], str] = {
     Fixed: "batch sizes",
     Shuffled: "record counts",
     Lagged: "overlap",
+    Truncated: "batch sizes",
+    CappedVisits: "record counts",
     TooOften: "rate",
     OneMoreOften: "each record",
     Twice: "no repeats",
@@ -215,6 +271,10 @@ BROKEN: dict[type[Right], str] = {
     ClippedByCoordinate: "clipping",
     ClippedByLayer: "clipping",
     ClippedTogether: "clipping",
+    InfAndNan: "inf and nan",
+    OnlyNan: "inf and nan",
+    SkipsTheBatch: "inf and nan",
+    NonFiniteRaises: "inf and nan",
     NotANumber: "noise",
     ActualSize: "normaliser",
     Floored: "normaliser",
