@@ -14,21 +14,18 @@ from fractions import Fraction
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Final
 
 from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
-from dpcore.command.picture import curve_picture, picture
+from dpcore.command.picture import curve_picture
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import exactly
 
 __all__ = ["Training", "draw", "draw_epochs", "over_epochs"]
 
-_SIZE: Final = (7.0, 4.5)
 _COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
-_WIDTH: Final = 95
 # What lies on the line of another is a ring around its dots.
 _STYLES: Final[tuple[dict[str, Any], ...]] = (
     {"linestyle": "--"},
@@ -114,8 +111,8 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
     """
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
         raise InvalidParameter("--plot", str(path), "every epsilon is infinite: nothing to draw")
-    with picture("--plot", path, size=_SIZE, layout="constrained") as figure:
-        axes = figure.add_subplot()
+    labels = {"x_label": "epochs", "y_label": "epsilon"}
+    with curve_picture("--plot", path, title=title, y_scale="linear", **labels) as axes:
         for line, colour in zip(lines, cycle(_COLOURS), strict=False):
             finite = [(x, bound) for x, bound in line.points if bound.upper < math.inf]
             epochs = [x for x, _ in finite]
@@ -131,15 +128,6 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
             for (tool, found), style in zip(line.others.items(), _STYLES, strict=False):
                 said = f"{line.label}: {tool}"
                 axes.plot(*zip(*found, strict=True), label=said, **{**marks, **style})
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("epochs")
-        axes.set_ylabel("epsilon")
-        axes.set_title("\n".join(wrap(title, _WIDTH)), fontsize="small")
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(
-            title="dots are proven, lines join them", title_fontsize="small", fontsize="small"
-        )
 
 
 def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:

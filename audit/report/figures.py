@@ -24,6 +24,7 @@ from audit.report.svg import (
     say,
     svg,
 )
+from dpcore.command.picture import outside_legend
 from dpcore.numbers.rounding import down
 
 __all__ = ["Point", "curve_figure", "line_figure", "trace_figure", "tradeoff_figure"]
@@ -66,7 +67,8 @@ def trace_figure(found: Trace) -> str:
         left = min(abs(b - epsilon) for b in first) > min(abs(b - epsilon) for b in end)
         left = left or abs(place - epsilon) < _NEAR * axes.get_ylim()[1]
         align: Side = "left" if left else "right"
-        above = epsilon >= max(first if left else end)
+        axis_near = epsilon < _NEAR * axes.get_ylim()[1]
+        above = axis_near or epsilon >= max(first if left else end)
         claimed = f"claimed: {_exactly(found.claim.exact[0])}"
         say(axes, (axes.get_xlim()[not left], epsilon), claimed, align, above=above)
         low = place < _NEAR * axes.get_ylim()[1]  # below it stand the numbers of the axis
@@ -161,7 +163,7 @@ def curve_figure(curve: Sequence[tuple[float, float]], points: Sequence[Point]) 
         axes.minorticks_off()
         axes.set_xlabel("epsilon")
         axes.set_ylabel("delta (logarithmic axis)")
-        figure.legend(loc="outside upper left", ncols=2)
+        outside_legend(figure, "outside upper left")
         number_ticks(axes.xaxis)
         fit_ticks(axes.yaxis, _delta_ticks(floor))
         beyond = sum(point.refuted for point in points)
@@ -186,7 +188,7 @@ def tradeoff_figure(
         axes.set_ylim(0, 1)
         axes.set_xlabel("type I error: a run on A taken for one on B")
         axes.set_ylabel("type II error")
-        figure.legend(loc="outside upper left", ncols=3)
+        outside_legend(figure, "outside upper left")
         number_ticks(axes.xaxis)
         number_ticks(axes.yaxis)
         words = f"The measured curve has {len(band)} corners, from (0, 1) to (1, 0)."

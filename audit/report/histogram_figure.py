@@ -25,6 +25,7 @@ from audit.report.svg import (
     width_of,
 )  # fmt: skip
 from audit.wording.shorten import distinct
+from dpcore.command.picture import outside_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,7 +190,7 @@ def _legend(figure: Figure, found: Histogram, largest: int) -> None:
     if any(_is_one_sided(cell, largest) for cell in found.bins):
         cross: dict[str, Any] = {"marker": "x", "markersize": 4, "linestyle": "", "color": INK}
         handles.append(Line2D([], [], **cross, label="no run: infinite ratio"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=3)
+    outside_legend(figure, "outside upper left", handles=handles)
 
 
 def _number_choices(bins: Sequence[Bin]) -> Iterator[Ticks]:

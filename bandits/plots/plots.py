@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bandits.plots.dots import Dots, Scale, draw_dots, round_numbers
 from bandits.plots.styles import Look, looks_of
-from dpcore.command.picture import check_picture, picture
+from dpcore.command.picture import check_picture, fold, picture
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def draw_panels(
     with picture("path", path, size=size, style=_STYLE, facecolor="white") as figure:
         place: dict[str, Any] = {"x": 0.12 / _WIDTH, "ha": "left", "va": "top"}
         if title:
-            figure.text(y=1 - 0.1 / height, s=title, fontsize=10.5, **place)
+            head_line = figure.text(y=1 - 0.1 / height, s=title, fontsize=10.5, **place)
+            fold(head_line, (1 - 0.24 / _WIDTH) * figure.bbox.width, lines=1)
         figure.text(y=1 - (head - _NOTE + 0.1) / height, s=note, fontsize=8, color=_INK, **place)
         top = height - head
         for panel, own in zip(panels, heights, strict=True):
@@ -263,14 +264,15 @@ def _names(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
             [1.045, 1.115], [place, place], transform=axes.transAxes,
             color=colour, linestyle=dashes, linewidth=1.5, clip_on=False,
         )  # fmt: skip
-        axes.text(
+        name = axes.text(
             1.13, place, curve.label, transform=axes.transAxes,
             color=_INK, fontsize=_NAME_SIZE, va="center",
         )  # fmt: skip
-        axes.text(
+        value = axes.text(
             _EDGE, place, curve.last or f"{curve.y[-1]:.3g}", transform=axes.transAxes,
             color=_INK, fontsize=_NAME_SIZE, va="center", ha="right",
         )  # fmt: skip
+        fold(name, value.get_window_extent().x0 - name.get_window_extent().x0 - 6, lines=1)
     head: dict[str, Any] = {"transform": axes.transAxes, "fontsize": _NAME_SIZE, "style": "italic"}
     axes.text(_EDGE, max(places) + 0.8 * apart, "at the end", ha="right", **head)
 

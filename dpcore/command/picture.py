@@ -7,12 +7,13 @@ global setting changed; the same data give the same bytes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dpcore.command.output_file import whole_picture
 from dpcore.errors import InvalidParameter
@@ -20,8 +21,10 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 __all__ = ["NEEDED", "check_picture", "curve_picture", "picture", "require_matplotlib"]
+__all__ += ["fold", "outside_legend", "tick_number"]
 
 NEEDED: Final = "needs matplotlib: pip install 'dpcore[plot]'"
 r"""What is said where matplotlib is not installed."""
@@ -31,6 +34,12 @@ _DOTS: Final = 150
 _SIZE: Final = (7.0, 4.5)
 _LINE: Final = 95
 _LINES: Final = 3
+_INSIDE, _LABEL = 0.98, 0.85
+r"""Shares of the width of a picture: what may be filled, and by one entry of a legend."""
+
+_PLAIN: Final = (5e-4, 1e4)
+r"""Numbers of a logarithmic axis that are written without an exponent."""
+
 # Text stays text, and a dollar sign a dollar sign.
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -96,24 +105,90 @@ def picture(
     with rc_context(_STYLE | (style or {})):
         figure = Figure(figsize=size, **options)
         yield figure
+        _number_log_axes(figure)
         with whole_picture(argument, path) as partial:
             figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[path.suffix.lower()])
 
 
 @contextmanager
-def curve_picture(argument: str, path: Path, *, title: str) -> Iterator[Axes]:
-    r"""Axes for delta over epsilon, delta on a logarithmic axis: lines that join proven points.
+def curve_picture(
+    argument: str,
+    path: Path,
+    *,
+    title: str,
+    x_label: str = "epsilon",
+    y_label: str = "delta (logarithmic axis)",
+    y_scale: Literal["log", "linear"] = "log",
+) -> Iterator[Axes]:
+    r"""Axes for a curve such as delta over epsilon: lines that join proven points.
+
+    The title and the legend stand outside of the axes, folded to the width of the picture.
 
     Raises :class:`InvalidParameter` as :func:`picture`.
     """
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes
-        axes.set_yscale("log")
+        axes.set_yscale(y_scale)
         axes.set_xlim(left=0)
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel("delta")
-        axes.set_title("\n".join(wrap(title, _LINE, max_lines=_LINES)), fontsize="small")
+        if y_scale == "linear":
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
         axes.grid(visible=True, alpha=0.3)
-        how = "dots are proven, lines join them"
-        axes.legend(title=how, title_fontsize="small", fontsize="small")
+        fold(figure.suptitle(title, fontsize="small"), _INSIDE * figure.bbox.width)
+        how: dict[str, Any] = {"title": "dots are proven, lines join them"}
+        outside_legend(
+            figure, "outside lower center", title_fontsize="small", fontsize="small", **how
+        )
+
+
+def outside_legend(
+    figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
+) -> None:
+    r"""A legend beside the axes, in as many columns, three at most, as the picture is wide for.
+
+    The layout of the figure must be "constrained".
+    """
+    for columns in (3, 2, 1):
+        legend = figure.legend(loc=place, ncols=columns, **options)
+        for text in legend.get_texts():
+            fold(text, _LABEL * figure.bbox.width)
+        if columns == 1 or legend.get_window_extent().width <= _INSIDE * figure.bbox.width:
+            return
+        legend.remove()
+
+
+def fold(text: Text, width: float, lines: int = _LINES) -> None:
+    r"""Break a text into ``lines`` of at most ``width`` dots; what does not fit is left out."""
+    words = text.get_text()
+    for letters in range(_LINE, 9, -5):
+        text.set_text("\n".join(wrap(words, letters, max_lines=lines)))
+        if text.get_window_extent().width <= width:  # letters differ in width
+            return
+
+
+def _number_log_axes(figure: Figure) -> None:
+    # The formatters of matplotlib write formulas, which this style shows as they are written.
+    from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return tick_number(x) if super().__call__(x, pos) else ""
+
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+                axis.set_major_formatter(Plain())
+            if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
+                axis.set_minor_formatter(Plain(labelOnlyBase=False))
+
+
+def tick_number(value: float) -> str:
+    r"""A number beside a logarithmic axis.
+
+    >>> [tick_number(value) for value in (1.0, 0.01, 1e-6, 2e-12, 1e5)]
+    ['1', '0.01', '1e-6', '2e-12', '1e5']
+    """
+    plain = _PLAIN[0] <= value < _PLAIN[1]
+    return f"{value:g}" if plain else re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.0e}")
