@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from audit.testing.assertions import (
         NothingMeasured,
         Refuted,
-        assert_fits,
         assert_private,
         assert_sensitivity,
     )
+    from audit.testing.fits import assert_fits
     from audit.training.canaries import canaries
     from audit.training.canary_report import CanaryReport
     from audit.training.dpsgd import dpsgd
@@ -75,7 +75,7 @@ _PLACES = {
     "StepReport": "training.step_report",
     "TargetFailed": "errors",
     "Witness": "evidence.event",
-    "assert_fits": "testing.assertions",
+    "assert_fits": "testing.fits",
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",

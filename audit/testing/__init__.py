@@ -13,10 +13,10 @@ if TYPE_CHECKING:
         Auditable,
         NothingMeasured,
         Refuted,
-        assert_fits,
         assert_private,
         assert_sensitivity,
     )
+    from audit.testing.fits import assert_fits
 
 __all__ = [
     "Auditable",
@@ -32,5 +32,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
-    place = "audit.search.pairs" if name == "read_pairs" else "audit.testing.assertions"
-    return getattr(import_module(place), name)
+    place = {"read_pairs": "audit.search.pairs", "assert_fits": "audit.testing.fits"}.get(name)
+    return getattr(import_module(place or "audit.testing.assertions"), name)

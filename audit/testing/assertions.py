@@ -6,7 +6,8 @@ r"""Assertions for test suites: does this code keep its claim, its law, its sens
 
 The first two are statistical: each fails on correct code with probability at most its ``alpha``.
 The third is a calculation on integers. A suite of many buys its alphas from one purse: see
-``audit.testing.pytest_plugin``.
+``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. A module here imports
+all that its assertions call: hypothesis has a deadline for each example, the first one included.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import INTERRUPTED
+from audit.exact.proof import prove
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
@@ -35,10 +37,8 @@ from audit.targets.target import KnownLaw, Target, claim_of
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
-from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.numbers.rounding import down
-from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.fit.report import FitReport
@@ -47,7 +47,6 @@ __all__ = [
     "Auditable",
     "NothingMeasured",
     "Refuted",
-    "assert_fits",
     "assert_private",
     "assert_sensitivity",
 ]
@@ -147,8 +146,6 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
 def _examined(subject: Target, plan: Plan) -> AuditReport:
     if isinstance(subject, KnownLaw):
-        from audit.exact.proof import prove  # with accounting, which runs alone do not need
-
         return prove(subject, plan)
     report = sample(subject, plan)
     said = doubts(plan.pair, plan.claim.relation)
@@ -188,54 +185,6 @@ def _refutation(report: AuditReport, repeat: str) -> str:
             lines.append("  (the target draws randomness of its own: other outputs will come)")
     lines += [f"  note: {warning}" for warning in report.warnings]
     return "\n".join(lines)
-
-
-def assert_fits(
-    sampler: Any,
-    noise: Noise,
-    *,
-    runs: int = _RUNS,
-    alpha: RationalLike = _ALPHA,
-    seed: int | None = None,
-    again: str | None = None,
-) -> FitReport:
-    r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
-
-    P(:class:`Refuted`) <= ``alpha`` where it does and draws are independent. ``sampler`` is what
-    :func:`audit.fit.fit.fit` takes: f(n, rng), f(rng), f(), or a noise.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)
-    Traceback (most recent call last):
-    ...
-    audit.testing.assertions.Refuted: ... does not draw from discrete-laplace:scale=2
-    ...
-
-    Raises what :func:`audit.fit.fit.fit` raises, and :class:`audit.errors.TargetFailed`.
-    """
-    __tracebackhide__ = True
-    from audit.fit.fit import fit
-
-    level = rational("alpha", alpha)
-    chosen = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
-    report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
-    if report.error is not None:
-        raise report.error
-    if report.stopped == INTERRUPTED:
-        raise KeyboardInterrupt
-    if report.verdict == "not_refuted":
-        return report
-    repeat = again or (
-        f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
-    )
-    p_value = shown_p_value(report.p_value or 0.0)
-    sentence = (
-        f"{report.target} does not draw from {write_noise(noise)}\n"
-        f"  witness: {report.witness}\n"
-        f"  p-value {p_value}, alpha {write_rational(level)}, {report.runs:,} draws\n"
-        f"  again: {repeat}"
-    )
-    raise Refuted(sentence, report)
 
 
 def assert_sensitivity(

@@ -173,9 +173,9 @@ class Auditor:
         )
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
-        r"""As :func:`audit.testing.assertions.assert_fits`."""
+        r"""As :func:`audit.testing.fits.assert_fits`."""
         __tracebackhide__ = True
-        from audit.testing.assertions import assert_fits
+        from audit.testing.fits import assert_fits
 
         bought = self.buy(runs)
         return assert_fits(

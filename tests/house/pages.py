@@ -152,10 +152,11 @@ def run_command(command: Command, folder: Path, warm: Warm | None = None) -> Non
 
 def _started(line: str, folder: Path) -> tuple[int, str]:
     programs = Path(sys.executable).parent
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
-        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        env=environment | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -200,3 +201,32 @@ def run_page(page: str, markdown: str, folder: Path, warm: Warm | None = None) -
                 run_command(command, folder, warm)
                 count += 1
     return count
+
+
+def first_example(page: str, markdown: str) -> Block | None:
+    """The first block of a page that a reader can run."""
+    found = (b for b in blocks(page, markdown) if b.language in {"python", "console"})
+    return next(found, None)
+
+
+def run_alone(block: Block, folder: Path) -> None:
+    """Run one block in cold processes, in a folder that knows nothing of this tree.
+
+    A python block that defines tests becomes a test file, with hypothesis as a reader has it: with
+    its deadline. Raises when it does not do what the page shows.
+    """
+    if block.language == "console":
+        for command in commands(block):
+            run_command(command, folder)
+        return
+    examples = doctest.DocTestParser().get_examples(block.text)
+    if any("def test_" in example.source for example in examples):
+        calls = re.compile("test_[a-z_]+[(]")
+        source = "".join(each.source for each in examples if not calls.match(each.source))
+        name, run = "test_first.py", "python -m pytest -q -p no:cacheprovider"
+    elif examples:
+        source, name, run = block.text, "first.txt", "python -m doctest -o ELLIPSIS"
+    else:
+        source, name, run = block.text, "first.py", "python"
+    (folder / name).write_text(source, encoding="utf-8")
+    run_command(Command(place=block.place, line=f"{run} {name}", exit_code=0, output=""), folder)

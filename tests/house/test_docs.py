@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import effort
-from tests.house.pages import PageError, blocks, run_page
+from tests.effort import by_day, effort
+from tests.house.pages import Block, PageError, blocks, first_example, run_alone, run_page
 from tests.support import warm
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +36,58 @@ def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
     by_day = effort(1, 2) == 1  # by night every command is a process of its own
     text = page.read_text(encoding="utf-8")
     run_page(str(page.relative_to(ROOT)), text, folder, warm.run if by_day else None)
+
+
+def first_examples() -> list[Block]:
+    pages = ((str(page.relative_to(ROOT)), page) for page in (ROOT / "docs").rglob("*.md"))
+    found = (first_example(name, page.read_text(encoding="utf-8")) for name, page in sorted(pages))
+    return [block for block in found if block is not None]
+
+
+TESTS = [block for block in first_examples() if "def test_" in block.text]
+
+
+@pytest.mark.parametrize("block", TESTS, ids=lambda block: block.page)
+def test_the_first_test_of_a_page_passes_in_a_project_of_its_own(
+    block: Block, tmp_path: Path
+) -> None:
+    run_alone(block, tmp_path)
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    "block", [b for b in first_examples() if b not in TESTS], ids=lambda block: block.page
+)
+def test_the_first_example_of_a_page_runs_in_a_project_of_its_own(
+    block: Block, tmp_path: Path
+) -> None:
+    run_alone(block, tmp_path)
+
+
+SLOW = """>>> import time
+>>> from hypothesis import given, strategies
+>>> @given(strategies.booleans())
+... def test_import_late(flag):
+...     time.sleep(0.5)
+>>> test_import_late()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (SLOW, "DeadlineExceeded"),
+        (">>> 6 * 7\n41\n", "Got:\n    42"),
+        (">>> from tests.purse import purse\n", "No module named 'tests"),
+        ("raise SystemExit(3)\n", "exited with 3, not 0"),
+    ],
+)
+def test_a_first_example_that_needs_more_than_its_project_is_noticed(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(PageError) as caught:
+        run_alone(Block(page="false.md", line=1, language="python", text=text), tmp_path)
+    assert complaint in str(caught.value)
 
 
 def test_the_readme_shows_code_and_commands() -> None:

@@ -109,3 +109,38 @@ def test_an_import_that_is_not_silent_is_noticed(tmp_path: Path, body: str, nois
 def test_a_silent_import_passes(tmp_path: Path) -> None:
     (tmp_path / "quiet.py").write_text("import json\nopen('quiet.py').close()\n")
     assert noise_of_import("quiet", HEAVY, tmp_path) == ""
+
+
+FIRST_CALLS = """
+import sys
+from audit import NAME
+from dpcore import DiscreteLaplace
+def count(x, n, rng): return x + rng.geometric(0.5, n) - rng.geometric(0.5, n)
+noise, pairs = DiscreteLaplace(scale=6), [(0, 3)]
+before = set(sys.modules)
+CALL
+print([name for name in sys.modules if name not in before and not name.startswith("email")])
+"""
+
+
+@by_day(3)
+@pytest.mark.parametrize(
+    ("call", "light"),
+    [
+        ("assert_private(noise, 'epsilon=1/2', pairs=pairs)", True),
+        ("assert_private(count, 'epsilon=3', pairs=pairs, seed=1)", True),
+        ("assert_fits(noise, noise, seed=1)", True),
+        ("assert_sensitivity(sum, [([1], [1, 1])], 1)", True),
+        ("audit(noise, 'epsilon=1/2', pair=(0, 3))", False),  # the twin: loads what it calls
+    ],
+)
+def test_the_first_call_of_an_assertion_imports_nothing(call: str, light: bool) -> None:
+    # Hypothesis has a deadline of 0.2 s for each example, the first one included.
+    code = FIRST_CALLS.replace("CALL", call).replace("NAME", call.partition("(")[0])
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (run.stdout == "[]\n") is light

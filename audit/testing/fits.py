@@ -1,0 +1,66 @@
+r"""An assertion for test suites: does a sampler draw from the law that it claims?"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import INTERRUPTED
+from audit.fit.fit import fit
+from audit.fit.report import FitReport
+from audit.testing.assertions import Refuted
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.spelling import write_noise
+
+__all__ = ["assert_fits"]
+
+_RUNS: Final = 20_000
+_ALPHA: Final = "1e-6"
+
+
+def assert_fits(
+    sampler: Any,
+    noise: Noise,
+    *,
+    runs: int = _RUNS,
+    alpha: RationalLike = _ALPHA,
+    seed: int | None = None,
+    again: str | None = None,
+) -> FitReport:
+    r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
+
+    P(:class:`Refuted`) <= ``alpha`` where it does and draws are independent. ``sampler`` is what
+    :func:`audit.fit.fit.fit` takes: f(n, rng), f(rng), f(), or a noise.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)
+    Traceback (most recent call last):
+    ...
+    audit.testing.assertions.Refuted: ... does not draw from discrete-laplace:scale=2
+    ...
+
+    Raises what :func:`audit.fit.fit.fit` raises, and :class:`audit.errors.TargetFailed`.
+    """
+    __tracebackhide__ = True
+    level = rational("alpha", alpha)
+    chosen = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
+    report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
+    if report.error is not None:
+        raise report.error
+    if report.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
+    if report.verdict == "not_refuted":
+        return report
+    repeat = again or (
+        f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
+    )
+    p_value = shown_p_value(report.p_value or 0.0)
+    sentence = (
+        f"{report.target} does not draw from {write_noise(noise)}\n"
+        f"  witness: {report.witness}\n"
+        f"  p-value {p_value}, alpha {write_rational(level)}, {report.runs:,} draws\n"
+        f"  again: {repeat}"
+    )
+    raise Refuted(sentence, report)
