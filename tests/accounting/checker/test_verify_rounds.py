@@ -186,8 +186,7 @@ def test_no_claim_that_holds_is_too_small() -> None:
 @pytest.mark.nightly
 def test_no_claim_that_holds_is_too_small_at_length() -> None:
     seen = tried(1500)
-    print(dict(seen))
-    assert seen[Status.HOLDS] > 1000
+    assert seen[Status.HOLDS] > 500
 
 
 def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
