@@ -286,7 +286,7 @@ def _places(pair: Pair, unseen: Fraction, most: int) -> Iterator[Fraction]:
     # Losses >= 0 at which the curve of the pair bends; any are sound.
     yield Fraction(0)
     if isinstance(pair, RayPair):
-        with precision(_BITS):
+        with precision(_CURVE_BITS):
             first = pair.bottom()
             last = least(lambda m: m >= first and _ends(pair, m, unseen), first)
             losses = [pair.loss(m) for m in range(first, last + 1, 1 + (last - first) // most)]
