@@ -21,6 +21,7 @@ from accounting.ledger import Ledger, Receipt, Request
 from benchmarks.machine import write
 from dpcore.mechanism import Scope, Unit
 
+USER = Scope(unit=Unit.USER)
 USERS = 1_000_000
 CHARGES = 10_000
 PEER_CHARGES = 1_000
@@ -39,13 +40,13 @@ def timed(work: Callable[[], object]) -> dict[str, float]:
 
 
 def opened(folder: str, name: str) -> Ledger:
-    budget = ZCdp(1, scope=Scope(unit=Unit.USER))
+    budget = ZCdp(1, scope=USER)
     return Ledger.create(str(Path(folder, name)), budget=budget)
 
 
 def million(folder: str) -> dict[str, Any]:
     users = [f"user {number:07d}" for number in range(USERS)]
-    price = ZCdp("2/5")
+    price = ZCdp("2/5", scope=USER)
     with opened(folder, "million.db") as ledger:
         found: dict[str, Any] = {
             "users": USERS,
@@ -86,7 +87,7 @@ def in_a_row(charge: Callable[[int], object], count: int) -> dict[str, Any]:
 
 
 def ten_thousand(folder: str) -> dict[str, Any]:
-    price = ZCdp(f"1/{CHARGES}")
+    price = ZCdp(f"1/{CHARGES}", scope=USER)
     with opened(folder, "thousands.db") as ledger:
         found = in_a_row(lambda n: ledger.charge(["ada"], price, batch=f"{n}"), CHARGES)
         found["spent"] = timed(lambda: ledger.spent("ada"))
@@ -98,7 +99,7 @@ def ten_thousand(folder: str) -> dict[str, Any]:
 
 def writer(url: str, me: int, at_once: int, barrier: Barrier, worst: Queue[float]) -> None:
     """One of the writers: its share of the charges, so many in a call; its longest wait."""
-    price, waits = ZCdp("1/1000000"), [0.0]
+    price, waits = ZCdp("1/1000000", scope=USER), [0.0]
     with Ledger.open(url) as ledger:
         barrier.wait()
         for first in range(0, EACH * at_once, at_once):
@@ -146,7 +147,7 @@ def processes(folder: str, at_once: int) -> dict[str, Any]:
 
 def threads(folder: str, count: int) -> dict[str, Any]:
     """Charges a second of threads that share one ledger, one in a call."""
-    price = ZCdp("1/1000000")
+    price = ZCdp("1/1000000", scope=USER)
     with opened(folder, f"threads {count}.db") as ledger, ThreadPoolExecutor(count) as pool:
         start = time.perf_counter()
         wanted = [f"{number}" for number in range(EACH * count)]

@@ -86,8 +86,6 @@ def _real(part: Part, law: Law, way: str) -> Rounds:
     if part.correlated is not None:
         # A run is one Gaussian of the sensitivity of its strategy, whatever is made of it.
         squared *= part.correlated.squared
-    if law.name == "laplace" and part.norm not in ("absolute", "l1"):
-        raise Unchecked("Laplace noise on the reals under this norm")
     density = Density.of(law, squared, part.rate, way, part.members)
     return Rounds(law=None, density=density, count=part.rounds)
 

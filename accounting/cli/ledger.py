@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import read_claim
+from accounting.cli.options import read_claim, whole
 from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option
@@ -103,6 +103,12 @@ def charge(
     ),
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
+    rows_per_user: str = option(
+        "K",
+        "The most rows that one user has in the batch: --sensitivity and --claim are of one row, "
+        "and K rows cost K epsilon, or K^2 rho.",
+        default="1",
+    ),
     claim: str | None = option(
         "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
     ),
@@ -134,6 +140,7 @@ def charge(
             people,
             _cost(noise, sensitivity, rounds, claim, reason, relation),
             batch=batch,
+            rows_per_user=whole("--rows-per-user", rows_per_user, 1),
             skip_exhausted=skip_exhausted,
             repeat_ok=True,
         )

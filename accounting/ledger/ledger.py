@@ -39,8 +39,9 @@ class Ledger:
     r"""A budget for each user and the history of what was charged to it.
 
     The budget is a promise to a user (scope unit ``user``). A charge states what one batch costs
-    each of its users: a guarantee for one contribution, which is the user's whole part in the
-    batch since nobody appears twice in it, or for the user. Its relation must be the budget's.
+    each of its users: a guarantee for the user, or a guarantee for one contribution with
+    ``rows_per_user``, the most rows that one user has in the batch. Its relation must be the
+    budget's.
     Users are told apart by name: 1 to 200 printable characters in normal form NFC, no space at
     either end, nothing invisible. Letters that look alike are different, and so are ``Ada`` and
     ``ada``: name people by what identifies them. Neither who takes part nor what is charged may
@@ -56,7 +57,7 @@ class Ledger:
     ...     tempfile.TemporaryDirectory() as folder,
     ...     Ledger.create(f"{folder}/ledger.db", budget=budget) as ledger,
     ... ):
-    ...     receipt = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="monday")
+    ...     receipt = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="monday", rows_per_user=1)
     ...     receipt.paid, ledger.remaining("ada"), ledger.remaining("eve")
     (2, {'rho': Fraction(3, 8)}, {'rho': Fraction(1, 2)})
 
@@ -66,7 +67,7 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[Costly, Cost] | None = None
+        self._last: tuple[tuple[Costly, int | None], Cost] | None = None
         self._turns, self._process = Turns(self._charged), os.getpid()
 
     # -- opening ------------------------------------------------------------------------------
@@ -133,7 +134,9 @@ class Ledger:
     # -- charging -----------------------------------------------------------------------------
 
     @overload
-    def charge(self, release: Release, /, *, repeat_ok: bool = ...) -> Receipt: ...
+    def charge(
+        self, release: Release, /, *, rows_per_user: int | None = ..., repeat_ok: bool = ...
+    ) -> Receipt: ...
     @overload
     def charge(
         self,
@@ -142,6 +145,7 @@ class Ledger:
         /,
         *,
         batch: str,
+        rows_per_user: int | None = ...,
         skip_exhausted: bool = ...,
         repeat_ok: bool = ...,
     ) -> Receipt: ...
@@ -153,6 +157,7 @@ class Ledger:
         *,
         users: Iterable[str],
         batch: str,
+        rows_per_user: int | None = ...,
         skip_exhausted: bool = ...,
         repeat_ok: bool = ...,
     ) -> Receipt: ...
@@ -164,12 +169,15 @@ class Ledger:
         *,
         users: Iterable[str] | None = None,
         batch: str | None = None,
+        rows_per_user: int | None = None,
         skip_exhausted: bool = False,
         repeat_ok: bool = False,
     ) -> Receipt:
         r"""Charge each of ``users`` for one release of ``guarantee``: all of them, or nobody.
 
-        Call it before the release, and release only when it returns. With ``skip_exhausted``
+        Call it before the release, and release only when it returns. A guarantee for one
+        contribution (the default scope of a mechanism) needs ``rows_per_user``, the most rows that
+        one user has in the batch: k rows cost k epsilon, or k^2 rho. With ``skip_exhausted``
         those who cannot pay are left out and named; they must not take part. A :class:`Composition`
         is what several queries of one batch cost together: one charge. A :class:`Release` states
         users, mechanism and batch: write the record, charge it, then release.
@@ -181,18 +189,17 @@ class Ledger:
         :class:`LedgerUnavailable` before anything was released.
 
         Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, a name that is
-        none or appears twice, a scope that does not fit, a batch that was charged otherwise;
-        :class:`NotDerived` for a guarantee without a price; :class:`LedgerUnavailable`; and
-        :class:`LedgerDamaged` when the last charge, the filter, or the counters of a user were
-        edited.
+        none or appears twice, a scope that does not fit, ``rows_per_user`` that is missing or does
+        not belong, a batch that was charged otherwise; :class:`NotDerived` for a guarantee without
+        a price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` when the last charge, the
+        filter, or the counters of a user were edited.
         """
-        request: Request | Release
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
                 raise InvalidParameter(
                     "users", first, "a Release says who, what and which batch: give nothing else"
                 )
-            request = first
+            request = Request.of(first, rows_per_user)
         else:
             given: tuple[Any, Any] = (first, second) if users is None else (users, first)
             if users is not None and second is not None:
@@ -201,6 +208,7 @@ class Ledger:
                 users=given[0],
                 guarantee=given[1],
                 batch=cast("str", batch),
+                rows_per_user=rows_per_user,
                 skip_exhausted=skip_exhausted,
             )
         (outcome,) = self.charge_many([request], repeat_ok=repeat_ok)
@@ -221,7 +229,9 @@ class Ledger:
         Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
         """
         asked_for = [Request.of(each) for each in requests]
-        checked = [asked(each, self._cost(each.guarantee)) for each in asked_for]
+        checked = [
+            asked(each, self._cost(each.guarantee, each.rows_per_user)) for each in asked_for
+        ]
         if os.getpid() != self._process:
             # What a thread of the parent held is held for ever in a child.
             self._turns, self._process = Turns(self._charged), os.getpid()
@@ -240,11 +250,11 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Costly) -> Cost:
+    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> Cost:
         # A curve is priced once, however many batches run the same mechanism.
-        last = self._last
-        if last is None or last[0] != guarantee:
-            last = self._last = (guarantee, cost(self.filter, guarantee))
+        last, key = self._last, (guarantee, rows_per_user)
+        if last is None or last[0] != key:
+            last = self._last = (key, cost(self.filter, guarantee, rows_per_user))
         return last[1]
 
     # -- reading ------------------------------------------------------------------------------
@@ -271,14 +281,16 @@ class Ledger:
             left = self.filter.remaining(self._book.account(connection, named).totals)
         return dict(zip(self.filter.counters, left, strict=True))
 
-    def exhausted(self, users: Iterable[str], guarantee: Costly) -> tuple[str, ...]:
+    def exhausted(
+        self, users: Iterable[str], guarantee: Costly, *, rows_per_user: int | None = None
+    ) -> tuple[str, ...]:
         r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
 
         They never will: counters only rise. Of the others nothing is promised, since somebody else
         may charge them first: :meth:`charge` decides. Errors of the arguments as there.
         """
         names = sorted_names(users)
-        price = self._cost(guarantee).price
+        price = self._cost(guarantee, rows_per_user).price
         with self._reading() as connection:
             accounts, damaged = self._book.accounts(connection, names)
         if damaged:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.release.curve import PrivacyCurve
+from accounting.ledger.rows import Priced, for_user
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp, points_of
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
@@ -36,16 +36,19 @@ Costly: TypeAlias = Guarantee
 class Request:
     r"""One charge to ask for: ``users`` pay for the release ``batch`` of ``guarantee``.
 
-    With ``skip_exhausted`` those who cannot pay are left out, and must not take part.
+    ``rows_per_user`` is the most rows that one user has in the batch; it is needed if the guarantee
+    is for one contribution. With ``skip_exhausted`` those who cannot pay are left out, and must not
+    take part.
     """
 
     users: Iterable[str]
     guarantee: Costly
     batch: str
+    rows_per_user: int | None = None
     skip_exhausted: bool = False
 
     @classmethod
-    def of(cls, asked_for: Request | Release) -> Request:
+    def of(cls, asked_for: Request | Release, rows_per_user: int | None = None) -> Request:
         r"""The record of a release as what it costs its participants."""
         if isinstance(asked_for, Request):
             return asked_for
@@ -55,6 +58,7 @@ class Request:
             users=asked_for.participants,
             guarantee=derived(asked_for.mechanism),
             batch=asked_for.batch,
+            rows_per_user=rows_per_user,
         )
 
 
@@ -86,12 +90,9 @@ def asked(request: Request, cost_each: Cost) -> Asked:
     )
 
 
-def cost(keeper: Filter, guarantee: object) -> Cost:
-    r"""What a guarantee costs each user of a batch: a user appears there once.
-
-    So one contribution, or one to each part of a composition, is all that the user puts into it.
-    """
-    if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve, Composition)):
+def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) -> Cost:
+    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch."""
+    if not isinstance(guarantee, Priced):
         raise InvalidParameter(
             "guarantee", guarantee, "must be a claim, a PrivacyCurve or a Composition"
         )
@@ -103,14 +104,10 @@ def cost(keeper: Filter, guarantee: object) -> Cost:
             f"must have the relation of the budget, {scope.relation.value!r}: mixed scopes "
             "never compose",
         )
-    if isinstance(guarantee, Composition):
-        whole = replace(guarantee, scope=scope)
-        return Cost(price=_price_of(keeper, whole), record=_record_of(whole))
-    if isinstance(guarantee, Assumed):
-        guarantee = replace(guarantee, guarantee=replace(guarantee.guarantee, scope=scope))
-    else:
-        guarantee = replace(guarantee, scope=scope)
-    return Cost(price=keeper.price(guarantee), record=_plain(guarantee.to_json()))
+    found = for_user(guarantee, rows_per_user)
+    if isinstance(found, Composition):
+        return Cost(price=_price_of(keeper, found), record=_record_of(found))
+    return Cost(price=keeper.price(found), record=_plain(found.to_json()))
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:

@@ -42,6 +42,7 @@ _START: Final = (Fraction(0), Fraction(1))
 _MOST: Final = 2000
 _FEWEST: Final = 250
 _BITS: Final = 256
+_CURVE_BITS: Final = 96  # of the size of delta; a chord between two dots is off by far more
 _PLACED: Final = 128
 _UNIT: Final = 320
 _FARTHEST: Final = 1 << 16
@@ -158,9 +159,10 @@ def highest(parts: Iterable[DottedPair]) -> DottedPair:
     crossings = [
         _crossing(places[i : i + 2], heights[i], heights[i + 1]) for i in range(len(places) - 1)
     ]
-    extra = [x for x in crossings if x is not None]
+    extra = {x for x in crossings if x is not None}.difference(places)
+    heights += [[part.height(x) for part in listed] for x in extra]
     return DottedPair.through(
-        (x, _rounded_up(max(part.height(x) for part in listed))) for x in [*places, *extra]
+        (x, _rounded_up(max(high))) for x, high in zip([*places, *extra], heights, strict=True)
     )
 
 
@@ -199,7 +201,8 @@ def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
     backward = forward if mirror is pair else [*_places(mirror, unseen, most)]
     curve = _curve(pair)
     mirrored = curve if mirror is pair else _curve(mirror)
-    return connected(curve, mirrored, {*forward, *(-place for place in backward if place)})
+    # In order: neighbouring losses share the work of a curve.
+    return connected(curve, mirrored, sorted({*forward, *(-place for place in backward if place)}))
 
 
 def _dots(listed: Losses, most: int) -> Iterator[Dot]:
@@ -256,7 +259,7 @@ def _crossing(
 def _curve(pair: Pair) -> Callable[[Fraction], Enclosure]:
     @cache
     def curve(epsilon: Fraction) -> Enclosure:
-        with precision(_BITS):
+        with precision(_CURVE_BITS):
             return within(Enclosure.of(pair.delta(epsilon)), Fraction(0), Fraction(1))
 
     return curve
@@ -283,7 +286,7 @@ def _places(pair: Pair, unseen: Fraction, most: int) -> Iterator[Fraction]:
     # Losses >= 0 at which the curve of the pair bends; any are sound.
     yield Fraction(0)
     if isinstance(pair, RayPair):
-        with precision(_BITS):
+        with precision(_CURVE_BITS):
             first = pair.bottom()
             last = least(lambda m: m >= first and _ends(pair, m, unseen), first)
             losses = [pair.loss(m) for m in range(first, last + 1, 1 + (last - first) // most)]

@@ -26,7 +26,7 @@ from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.reals.sampled_laplace import MOST_SPREAD, SampledLaplace
-from accounting.release.curve import OneRelease
+from accounting.release.curve import NO_RENYI, OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -249,9 +249,7 @@ class RealSample(OneRelease):
         r"""Not derived; raises :class:`NotDerived`."""
         del bits
         at = order_above_one(order)
-        raise NotDerived(
-            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
-        )
+        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
 
     def _largest(self) -> Enclosure:
         return Enclosure.infinite()

@@ -33,7 +33,7 @@ from accounting.pairs.pair import Pair
 from accounting.reals.grid_gaussian import GridGaussian, is_smooth
 from accounting.reals.mixture import Direction
 from accounting.release.binned import UNSEEN, is_wide
-from accounting.release.curve import OneRelease, PrivacyCurve
+from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve, RealLoss
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
@@ -100,16 +100,14 @@ class PoissonSampled(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
-        Raises :class:`NotDerived` where several pairs compete, or no listing is there.
+        Raises :class:`NotDerived` for noise on the reals, where several pairs compete, and where
+        no listing is there: epsilon(delta) and delta(epsilon) are derived of all of these.
         """
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
         if not self.exact or isinstance(self.curve, RealCurve):
-            raise NotDerived(
-                f"the Renyi divergence of {self!r}",
-                "no one pair is the worst: ask for epsilon(delta)",
-            )
+            raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
         found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]
         return Enclosure(max(e.lower for e in found), max(e.upper for e in found))
 
@@ -230,9 +228,7 @@ class FixedSizeSampled(OneRelease):
         """
         del bits
         at = order_above_one(order)
-        raise NotDerived(
-            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
-        )
+        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
 
     def pair(self) -> DottedPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""

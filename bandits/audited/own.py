@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +39,14 @@ def own_policy(spelling: str, name: str) -> Policy[Any]:
     try:
         module = _from_file(spelling, Path(place)) if place.endswith(".py") else _named(place)
         found = getattr(module, attribute)
+        needed = [] if isinstance(found, Policy) else _needed(found)
+        if needed:
+            reason = (
+                f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
+                f"privatizer: Privatizer = field(default=SumPrivatizer(...)), or name an instance, "
+                f"policy = {attribute}(...)"
+            )
+            raise InvalidParameter("target", spelling, reason)
         made = found if isinstance(found, Policy) else found()
     except InvalidParameter:
         raise
@@ -48,6 +57,16 @@ def own_policy(spelling: str, name: str) -> Policy[Any]:
         reason = f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy"
         raise InvalidParameter("target", spelling, reason)
     return made
+
+
+def _needed(maker: Any) -> list[str]:
+    # The parameters that have no default.
+    try:
+        given = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # not callable, or written in C: the call says what is wrong
+        return []
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in given if one.default is one.empty and one.kind not in free]
 
 
 def _named(module: str) -> ModuleType:

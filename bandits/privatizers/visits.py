@@ -201,11 +201,11 @@ class LedgerBook(Book):
         if not isinstance(self.ledger, Ledger):
             raise InvalidParameter("ledger", self.ledger, "must be a Ledger")
         _is_curve(self.curve)
-        scope = self.ledger.budget.scope
+        scope = self._curve.scope
         if self.curve.scope.relation is not scope.relation:
             reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
             raise InvalidParameter("curve", self.curve, reason)
-        self.ledger.filter.price(replace(self.curve, scope=scope))
+        self.ledger.filter.price(self._curve)
         # The ledger allows twice as much: the rest is for what a release is called.
         if len(name("run", self.run)) > _LONGEST_RUN:
             raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
@@ -214,15 +214,20 @@ class LedgerBook(Book):
     def users(self) -> None:
         return None
 
+    @property
+    def _curve(self) -> PrivacyCurve:
+        # A user sends one report to a release, so what it costs a report it costs the user.
+        return replace(self.curve, scope=self.ledger.budget.scope)
+
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
         names = _called(users)
-        spent = frozenset(self.ledger.exhausted(names, self.curve) if names else ())
+        spent = frozenset(self.ledger.exhausted(names, self._curve) if names else ())
         return np.array([each not in spent for each in names], dtype=np.bool_)
 
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
         names, batch = _called(users), name("release", f"{self.run}/{release}")
         try:
-            receipt = self.ledger.charge(names, self.curve, batch=batch, skip_exhausted=True)
+            receipt = self.ledger.charge(names, self._curve, batch=batch, skip_exhausted=True)
         except (AlreadyCharged, InvalidParameter) as error:
             if isinstance(error, InvalidParameter) and error.argument != "batch":
                 raise

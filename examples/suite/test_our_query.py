@@ -1,6 +1,6 @@
 r"""A test suite of one's own code: what the query may move by, its noise, and the whole release.
 
-    pip install 'dpcore[test]'
+    pip install 'dpcore[suite]'
     pytest examples/suite -p audit.testing.pytest_plugin
 
 The whole run refutes a correct mechanism with probability at most ``--dp-alpha``; its last line

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.house.proofs import pages
 from tests.house.test_docs import ROOT, every_page
 
 _LINK = re.compile(r"(?<!\\)\]\(<?([^)\s>]+)>?\)")
@@ -14,6 +17,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
+_NAMED_TEST = re.compile(r"(?:tests/)?(?:\w+/)*\btest_\w+(?:\.py)?\b(?!/)")
 PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples")
 
 
@@ -45,6 +49,21 @@ def absent_pages(source: str) -> list[str]:
     return [name for name in _NAMED_PAGE.findall(source) if not (ROOT / name).is_file()]
 
 
+@cache
+def named_tests() -> Counter[str]:
+    """How many files, or functions of tests, have each name; a file also by its whole path."""
+    found = Counter[str]()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        functions = re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found.update((path.stem, path.name, path.relative_to(ROOT).as_posix(), *functions))
+    return found
+
+
+def dangling_tests(proof: str) -> list[str]:
+    """The tests that a proof names and that are nowhere, or in two places."""
+    return [name for name in _NAMED_TEST.findall(proof) if named_tests()[name] != 1]
+
+
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead_links(page) == []
@@ -57,6 +76,27 @@ def test_every_page_that_the_code_names_is_there() -> None:
         for path in sources
     }
     assert {name: pages for name, pages in absent.items() if pages} == {}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_test_that_a_proof_names_is_there(page: Path) -> None:
+    assert dangling_tests(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("test_links.py", True),
+        ("tests/house/test_links.py", True),
+        ("test_a_dead_link_is_noticed", True),
+        ("test_absent.py", False),
+        ("tests/dpcore/test_links.py", False),
+        ("test_returning.py", False),
+        ("test_that_nobody_wrote", False),
+    ],
+)
+def test_a_test_that_is_named_and_absent_is_noticed(name: str, found: bool) -> None:
+    assert (dangling_tests(f"`{name}`: mutants") == []) is found
 
 
 def test_every_page_of_the_docs_can_be_reached_from_its_index() -> None:

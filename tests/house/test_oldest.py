@@ -120,9 +120,15 @@ def test_the_oldest_versions_charge_ledgers_on_both_databases(oldest: Path, tmp_
         ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly\n  by_day(most)\n")
-    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
-    told = run(oldest / "python", *words, "tests/accounting/ledger/test_charges.py", cwd=tmp_path)
-    assert "skipped" not in told, "PostgreSQL took no part"
+    words = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "--import-mode=importlib")
+    chosen = ("-m", "not nightly", "tests/accounting/ledger")
+    told = run(oldest / "python", *words, *chosen, cwd=tmp_path)
+    assert "SKIPPED" not in told
+    sqlite, postgresql = (
+        set(re.findall(rf"(\w+\.py)::\w+\[{database}\b.* PASSED", told))
+        for database in ("sqlite", "postgresql")
+    )
+    assert {"test_charges.py", "test_together.py", "test_damage.py"} <= sqlite == postgresql
 
 
 @pytest.mark.nightly

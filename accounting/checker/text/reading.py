@@ -14,6 +14,7 @@ from typing import Any, Final
 from accounting.checker.laws.correlated import STRATEGIES, Correlated
 from accounting.checker.laws.density import REAL_LAWS
 from accounting.checker.laws.masses import LAWS, Law
+from accounting.checker.laws.norms import NORMS, norms_of
 from accounting.checker.text.fields import (
     Malformed,
     decimal,
@@ -36,7 +37,6 @@ _FIELDS: Final = frozenset(
     {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
 )
 _SCOPES: Final = {"unit": ("contribution", "user"), "relation": ("replace", "add-remove")}
-_NORMS: Final = ("absolute", "l1", "l2-squared", "box")
 _STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": ("rho",)}
 _EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
 _ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
@@ -181,15 +181,13 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     sensitivity = mapping(f"{where}.sensitivity", item["sensitivity"])
     exactly(f"{where}.sensitivity", sensitivity, {"norm", "amount"})
     norm, amount = sensitivity["norm"], sensitivity["amount"]
-    if norm not in _NORMS:
-        raise Malformed(f"{where}.sensitivity.norm", f"must be one of {', '.join(_NORMS)}")
+    if norm not in NORMS:
+        raise Malformed(f"{where}.sensitivity.norm", f"must be one of {', '.join(NORMS)}")
     place = f"{where}.sensitivity.amount"
     listed = items(place, amount, most=_MOST_AMOUNTS) if norm == "box" else [amount]
     amounts = tuple(whole(f"{where}.sensitivity.amount", each, 1, 10**9) for each in listed)
     law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
-    _check_law(where, law, sampling)
-    if correlated is not None and (law.name != "gaussian" or norm in ("l1", "box")):
-        raise Malformed(f"{where}.correlated", "must be of gaussian noise, absolute or l2-squared")
+    _check_covered(where, law, norm, max(amounts), sampling if correlated is None else "correlated")
     return Part(
         law=law,
         norm=norm,
@@ -203,11 +201,15 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     )
 
 
-def _check_law(where: str, law: Law, sampling: str | None) -> None:
-    if sampling == "poisson-replaced" and law.name not in REAL_LAWS:
-        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise on integers")
-    if sampling == "poisson-group" and law.name != "gaussian":
-        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise that is not gaussian")
+def _check_covered(where: str, law: Law, norm: str, most: int, scheme: str | None) -> None:
+    covered = norms_of(law.name, scheme, most)
+    if not covered:
+        field = "correlated" if scheme == "correlated" else "sampling.kind"
+        raise Malformed(f"{where}.{field}", f"has no theorem for {law.name} noise")
+    if norm not in covered:
+        kind = f"{scheme} {law.name}" if scheme else law.name
+        must = f"must be {' or '.join(covered)}: no theorem covers {kind} noise under {norm}"
+        raise Malformed(f"{where}.sensitivity.norm", must)
 
 
 def _correlated(where: str, value: object) -> Correlated | None:

@@ -23,13 +23,13 @@ from dpcore import DiscreteGaussian
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from tests.effort import by_day
-from tests.support.ledger.budget import BUDGET, PER_USER
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 
 def test_each_user_pays_and_nobody_else(ledger: Ledger) -> None:
-    receipt = ledger.charge(["bob", "ada"], ZCdp("1/4"), batch="one")
+    receipt = ledger.charge(["bob", "ada"], per_user("1/4"), batch="one")
     assert (receipt.paid, receipt.number, receipt.left_out) == (2, 1, ())
-    ledger.charge({"ada"}, ZCdp("1/2"), batch="two")
+    ledger.charge({"ada"}, per_user("1/2"), batch="two")
     assert ledger.spent("ada") == ZCdp("3/4", scope=PER_USER)
     assert ledger.remaining("bob") == {"rho": Fraction(3, 4)}
     assert ledger.remaining("never seen") == {"rho": 1}
@@ -41,15 +41,15 @@ def test_each_user_pays_and_nobody_else(ledger: Ledger) -> None:
 
 
 def test_all_or_nothing(ledger: Ledger) -> None:
-    ledger.charge(["ada"], ZCdp("3/4"), batch="one")
+    ledger.charge(["ada"], per_user("3/4"), batch="one")
     with pytest.raises(BudgetExhausted) as refused:
-        ledger.charge(["ada", "bob", "eve"], ZCdp("1/2"), batch="two")
+        ledger.charge(["ada", "bob", "eve"], per_user("1/2"), batch="two")
     assert refused.value.users == ("ada",)
     assert "1 of 3 users has too little left: ada (rho 1/4)" in str(refused.value)
     assert ledger.remaining("bob") == {"rho": 1}
     assert (ledger.users(), ledger.charges(), ledger.check()) == (1, 1, ())
     # What was refused has no trace: its batch is free.
-    ledger.charge(["ada", "bob", "eve"], ZCdp("1/4"), batch="two")
+    ledger.charge(["ada", "bob", "eve"], per_user("1/4"), batch="two")
     assert ledger.remaining("ada") == {"rho": 0}
 
 
@@ -60,15 +60,17 @@ def test_a_command_that_is_refused_ends_with_the_errors_own_code() -> None:
 
 
 def test_the_exhausted_are_left_out_by_name(ledger: Ledger) -> None:
-    ledger.charge(["ada", "cid"], ZCdp(1), batch="one")
-    receipt = ledger.charge(["ada", "bob", "cid"], ZCdp("1/2"), batch="two", skip_exhausted=True)
+    ledger.charge(["ada", "cid"], per_user(1), batch="one")
+    receipt = ledger.charge(
+        ["ada", "bob", "cid"], per_user("1/2"), batch="two", skip_exhausted=True
+    )
     assert (receipt.paid, receipt.left_out) == (1, ("ada", "cid"))
     again = ledger.charge(
-        ["bob", "cid", "ada"], ZCdp("1/2"), batch="two", skip_exhausted=True, repeat_ok=True
+        ["bob", "cid", "ada"], per_user("1/2"), batch="two", skip_exhausted=True, repeat_ok=True
     )
     assert again == receipt
     assert ledger.remaining("bob") == {"rho": Fraction(1, 2)}
-    dear = ledger.charge(["bob", "eve"], ZCdp(2), batch="three", skip_exhausted=True)
+    dear = ledger.charge(["bob", "eve"], per_user(2), batch="three", skip_exhausted=True)
     assert (dear.paid, dear.left_out) == (0, ("bob", "eve"))
     assert ledger.check(receipt, dear) == ()
     for users, price, skip in (
@@ -78,47 +80,47 @@ def test_the_exhausted_are_left_out_by_name(ledger: Ledger) -> None:
         (["ada", "bob", "cid"], "1/2", False),
     ):
         with pytest.raises(InvalidParameter, match="batch = two: was charged before"):
-            ledger.charge(users, ZCdp(price), batch="two", skip_exhausted=skip)
+            ledger.charge(users, per_user(price), batch="two", skip_exhausted=skip)
 
 
 def test_a_batch_is_paid_once(ledger: Ledger) -> None:
-    first = ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="one")
-    ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="two")
-    assert ledger.charge(["bob", "ada"], ZCdp("1/2"), batch="one", repeat_ok=True) == first
+    first = ledger.charge(["ada", "bob"], per_user("1/2"), batch="one")
+    ledger.charge(["ada", "bob"], per_user("1/2"), batch="two")
+    assert ledger.charge(["bob", "ada"], per_user("1/2"), batch="one", repeat_ok=True) == first
     assert ledger.remaining("ada") == {"rho": 0}
     assert ledger.charges() == 2
     for users, price in ((["ada"], "1/2"), (["ada", "eve"], "1/2"), (["ada", "bob"], "1/4")):
         with pytest.raises(InvalidParameter, match="batch = one: was charged before"):
-            ledger.charge(users, ZCdp(price), batch="one")
+            ledger.charge(users, per_user(price), batch="one")
     # At the same price, and yet not the release that was charged.
-    for guarantee in (Pure(1), Assumed(ZCdp("1/2"), "a data sheet")):
+    for guarantee in (Pure(1, scope=PER_USER), Assumed(per_user("1/2"), "a data sheet")):
         with pytest.raises(InvalidParameter, match="was charged before, for another guarantee"):
             ledger.charge(["ada", "bob"], guarantee, batch="one")
 
 
 def test_a_receipt_says_whether_the_charge_was_there_before(ledger: Ledger) -> None:
-    ledger.charge(["cid"], ZCdp(1), batch="zero")
-    first = ledger.charge(["ada", "cid"], ZCdp("1/2"), batch="one", skip_exhausted=True)
+    ledger.charge(["cid"], per_user(1), batch="zero")
+    first = ledger.charge(["ada", "cid"], per_user("1/2"), batch="one", skip_exhausted=True)
     again = ledger.charge(
-        ["ada", "cid"], ZCdp("1/2"), batch="one", skip_exhausted=True, repeat_ok=True
+        ["ada", "cid"], per_user("1/2"), batch="one", skip_exhausted=True, repeat_ok=True
     )
     assert (first.repeated, again.repeated) == (False, True)
     assert again == first
-    assert not ledger.charge(["ada"], ZCdp("1/2"), batch="two").repeated
+    assert not ledger.charge(["ada"], per_user("1/2"), batch="two").repeated
 
 
 def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
-    ledger.charge(["ada", "cid"], ZCdp("3/4"), batch="one")
+    ledger.charge(["ada", "cid"], per_user("3/4"), batch="one")
     everyone = ["cid", "bob", "ada"]
-    assert ledger.exhausted(everyone, ZCdp("1/2")) == ("ada", "cid")
-    assert ledger.exhausted(everyone, ZCdp("1/4")) == ()
-    assert ledger.exhausted(everyone, ZCdp(2)) == ("ada", "bob", "cid")
+    assert ledger.exhausted(everyone, per_user("1/2")) == ("ada", "cid")
+    assert ledger.exhausted(everyone, per_user("1/4")) == ()
+    assert ledger.exhausted(everyone, per_user(2)) == ("ada", "bob", "cid")
     assert (ledger.charges(), ledger.users()) == (1, 2)
-    refused = ledger.charge(everyone, ZCdp("1/2"), batch="two", skip_exhausted=True)
+    refused = ledger.charge(everyone, per_user("1/2"), batch="two", skip_exhausted=True)
     assert refused.left_out == ("ada", "cid")
     for users, match in (([], "must name someone"), (["ada", "ada"], "appears twice")):
         with pytest.raises(InvalidParameter, match=match):
-            ledger.exhausted(users, ZCdp("1/2"))
+            ledger.exhausted(users, per_user("1/2"))
     with pytest.raises(InvalidParameter, match="guarantee = 1"):
         ledger.exhausted(["ada"], 1)  # type: ignore[arg-type]  # what is refused
 
@@ -126,25 +128,26 @@ def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
 def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
     mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     release = Release(mechanism=mechanism, batch="monday", participants=("ada", "bob"))
-    assert ledger.charge(release) == ledger.charge(release, repeat_ok=True)
+    receipt = ledger.charge(release, rows_per_user=1)
+    assert receipt == ledger.charge(release, rows_per_user=1, repeat_ok=True)
     assert ledger.spent("bob") == ZCdp("1/800", scope=PER_USER)
     (charge,) = ledger.history("bob")
     assert charge.guarantee["claim"] == "curve"
     assert charge.guarantee["scope"] == {"unit": "user", "relation": "replace"}
-    curve = PrivacyCurve(noise=mechanism.noise, sensitivity=1)
+    curve = PrivacyCurve(noise=mechanism.noise, sensitivity=1, scope=PER_USER)
     ledger.charge(["ada"], curve, batch="tuesday")
     assert ledger.spent("ada") == ZCdp("1/400", scope=PER_USER)
     with pytest.raises(InvalidParameter, match="must name someone"):
-        ledger.charge(Release(mechanism=mechanism, batch="nobody"))
+        ledger.charge(Release(mechanism=mechanism, batch="nobody"), rows_per_user=1)
     with pytest.raises(InvalidParameter, match="give nothing else"):
         ledger.charge(release, batch="one")  # type: ignore[call-overload]  # what is refused
 
 
 def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
-    ledger.charge(["ada", "bob"], ZCdp("1/4"), batch="one")
-    ledger.charge(["ada"], Assumed(ZCdp("1/4"), "a data sheet"), batch="two")
-    ledger.charge(["ada"], Assumed(ZCdp("1/8"), "a promise"), batch="three")
-    ledger.charge(["ada"], Assumed(ZCdp("1/8"), "a promise"), batch="four")
+    ledger.charge(["ada", "bob"], per_user("1/4"), batch="one")
+    ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="two")
+    ledger.charge(["ada"], Assumed(per_user("1/8"), "a promise"), batch="three")
+    ledger.charge(["ada"], Assumed(per_user("1/8"), "a promise"), batch="four")
     spent = ZCdp("3/4", scope=PER_USER)
     assert ledger.spent("ada") == Assumed(spent, "a data sheet; a promise")
     assert ledger.spent("bob") == ZCdp("1/4", scope=PER_USER)
@@ -154,12 +157,16 @@ def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("budget", "guarantee", "times"),
     [
-        (Pure(1, scope=PER_USER), Pure("1/3"), 3),
-        (Pure(1, scope=PER_USER), Pure("1/13"), 12),
-        (Rdp({2: 1, 8: 4}, scope=PER_USER), Rdp({2: "1/2", 8: "1/2"}), 2),
-        (Rdp({2: 1, 8: 4}, scope=PER_USER), ZCdp("1/4"), 2),
-        (Approx(2, "1e-6", scope=PER_USER), Approx("1/10", "1e-7"), 5),
-        (ApproxFilter(budget=Approx(2, "1e-6", scope=PER_USER), slack="8e-7"), ZCdp("1/100"), 8),
+        (Pure(1, scope=PER_USER), Pure("1/3", scope=PER_USER), 3),
+        (Pure(1, scope=PER_USER), Pure("1/13", scope=PER_USER), 12),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), Rdp({2: "1/2", 8: "1/2"}, scope=PER_USER), 2),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), per_user("1/4"), 2),
+        (Approx(2, "1e-6", scope=PER_USER), Approx("1/10", "1e-7", scope=PER_USER), 5),
+        (
+            ApproxFilter(budget=Approx(2, "1e-6", scope=PER_USER), slack="8e-7"),
+            per_user("1/100"),
+            8,
+        ),
     ],
 )
 def test_every_kind_of_budget_admits_what_it_holds(
@@ -193,24 +200,27 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Callable[[Any], object], str]] = [
-    (lambda ledger: ledger.charge([], ZCdp(1), batch="b"), "users = .*must name someone"),
-    (lambda ledger: ledger.charge("ada", ZCdp(1), batch="b"), "users = ada: must be several"),
-    (lambda ledger: ledger.charge(7, ZCdp(1), batch="b"), "users = 7: must be several"),
-    (lambda ledger: ledger.charge([7], ZCdp(1), batch="b"), "users = 7: must be a name"),
-    (lambda ledger: ledger.charge(["a", "a"], ZCdp(1), batch="b"), "users = a: appears twice"),
-    (lambda ledger: ledger.charge([""], ZCdp(1), batch="b"), "must be a name of 1 to 200"),
-    (lambda ledger: ledger.charge(["a" * 201], ZCdp(1), batch="b"), "a name of 1 to 200"),
-    (lambda ledger: ledger.charge(["a\n"], ZCdp(1), batch="b"), "must be printable"),
-    (lambda ledger: ledger.charge([" a"], ZCdp(1), batch="b"), "space at its ends"),
-    (lambda ledger: ledger.charge(["\ud800"], ZCdp(1), batch="b"), "must be printable"),
-    (lambda ledger: ledger.charge(["e\u0301"], ZCdp(1), batch="b"), "normal form NFC"),
-    (lambda ledger: ledger.charge(["ada\ufe0f"], ZCdp(1), batch="b"), "that shows nothing"),
-    (lambda ledger: ledger.charge(["\u3164"], ZCdp(1), batch="b"), "that shows nothing"),
-    (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=""), "batch = .*must be a name"),
-    (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=None), "batch = None"),
+    (lambda ledger: ledger.charge([], per_user(1), batch="b"), "users = .*must name someone"),
+    (lambda ledger: ledger.charge("ada", per_user(1), batch="b"), "users = ada: must be several"),
+    (lambda ledger: ledger.charge(7, per_user(1), batch="b"), "users = 7: must be several"),
+    (lambda ledger: ledger.charge([7], per_user(1), batch="b"), "users = 7: must be a name"),
+    (lambda ledger: ledger.charge(["a", "a"], per_user(1), batch="b"), "users = a: appears twice"),
+    (lambda ledger: ledger.charge([""], per_user(1), batch="b"), "must be a name of 1 to 200"),
+    (lambda ledger: ledger.charge(["a" * 201], per_user(1), batch="b"), "a name of 1 to 200"),
+    (lambda ledger: ledger.charge(["a\n"], per_user(1), batch="b"), "must be printable"),
+    (lambda ledger: ledger.charge([" a"], per_user(1), batch="b"), "space at its ends"),
+    (lambda ledger: ledger.charge(["\ud800"], per_user(1), batch="b"), "must be printable"),
+    (lambda ledger: ledger.charge(["e\u0301"], per_user(1), batch="b"), "normal form NFC"),
+    (lambda ledger: ledger.charge(["ada\ufe0f"], per_user(1), batch="b"), "that shows nothing"),
+    (lambda ledger: ledger.charge(["\u3164"], per_user(1), batch="b"), "that shows nothing"),
+    (lambda ledger: ledger.charge(["a"], per_user(1), batch=""), "batch = .*must be a name"),
+    (lambda ledger: ledger.charge(["a"], per_user(1), batch=None), "batch = None"),
     (lambda ledger: ledger.charge(["a"], 1, batch="b"), "guarantee = 1: must be a claim"),
     (lambda ledger: ledger.charge(["a"], None, batch="b"), "guarantee = None"),
-    (lambda ledger: ledger.charge(["a"], Approx(1, "1e-6"), batch="b"), "no theorem here gives"),
+    (
+        lambda ledger: ledger.charge(["a"], Approx(1, "1e-6", scope=PER_USER), batch="b"),
+        "no theorem here gives",
+    ),
     (lambda ledger: ledger.spent(7), "user = 7"),
     (lambda ledger: ledger.remaining("a "), "user = a"),
     (lambda ledger: ledger.history("\x00"), "user = "),
@@ -240,12 +250,12 @@ def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
     "odd", ["ä", "日本", "\U0001f600", "o'hara", '"; DROP TABLE ledger; --', "\\", "%", "a b", "1"]
 )
 def test_odd_names_are_names(ledger: Ledger, odd: str) -> None:
-    ledger.charge([odd, "ada"], ZCdp("1/2"), batch=odd)
+    ledger.charge([odd, "ada"], per_user("1/2"), batch=odd)
     assert ledger.remaining(odd) == {"rho": Fraction(1, 2)}
     assert ledger.history(odd)[0].batch == odd
     assert ledger.check() == ()
     with pytest.raises(BudgetExhausted) as refused:
-        ledger.charge([odd, "bob"], ZCdp("3/4"), batch="two")
+        ledger.charge([odd, "bob"], per_user("3/4"), batch="two")
     assert refused.value.users == (odd,)
 
 
@@ -253,7 +263,7 @@ def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
     with pytest.raises(LedgerUnavailable, match=r"no such file|holds no ledger"):
         Ledger.open(url)
     with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/2"), batch="one")
+        ledger.charge(["ada"], per_user("1/2"), batch="one")
     for opened in (
         Ledger.create(url, budget=BUDGET),
         Ledger.open(url, budget=BUDGET),
@@ -298,8 +308,8 @@ def test_a_url_is_a_file_or_postgresql(url: str, match: str) -> None:
 
 
 def test_an_export_is_checked_without_this_package(ledger: Ledger) -> None:
-    ledger.charge(["ada", "ö", "cid"], Assumed(ZCdp("1/2"), "said so"), batch="one")
-    last = ledger.charge(["ö", "bob"], ZCdp("3/4"), batch="zwölf", skip_exhausted=True)
+    ledger.charge(["ada", "ö", "cid"], Assumed(per_user("1/2"), "said so"), batch="one")
+    last = ledger.charge(["ö", "bob"], per_user("3/4"), batch="zwölf", skip_exhausted=True)
     header, *charges = map(json.loads, ledger.export())
 
     def text(value: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, text
 
-from accounting.claims.claim import Assumed, ZCdp
+from accounting.claims.claim import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.database.store import Store
 from accounting.ledger.history import Charge
@@ -21,7 +21,7 @@ from accounting.ledger.tables import Tables
 from accounting.theorems.filter import SHARES
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 
 # What somebody did, and what the check says of it.
 EDITS = [
@@ -69,9 +69,9 @@ EDITS = [
 
 def three_charges(ledger: Ledger) -> list[Receipt]:
     return [
-        ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="one"),
-        ledger.charge(["ada", "bob"], ZCdp("1/4"), batch="two"),
-        ledger.charge(["ada", "cid", "dan"], ZCdp("1/2"), batch="three", skip_exhausted=True),
+        ledger.charge(["ada", "bob"], per_user("1/2"), batch="one"),
+        ledger.charge(["ada", "bob"], per_user("1/4"), batch="two"),
+        ledger.charge(["ada", "cid", "dan"], per_user("1/2"), batch="three", skip_exhausted=True),
     ]
 
 
@@ -111,21 +111,21 @@ def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: st
         three_charges(ledger)
         edit(url, statement)
         with pytest.raises(LedgerDamaged, match=match):
-            ledger.charge(["eve"], ZCdp("1/4"), batch="four")
+            ledger.charge(["eve"], per_user("1/4"), batch="four")
         with Ledger.open(url) as again:
             assert again.check()
 
 
 def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], Assumed(ZCdp("1/4"), "a data sheet"), batch="zero")
+        ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="zero")
         three_charges(ledger)
         edit(url, "UPDATE ledger_charges SET guarantee = '{}' WHERE id = 1")
         for look in (
             lambda: ledger.spent("ada"),
             ledger.history,
             lambda: list(ledger.export()),
-            lambda: ledger.charge(["ada"], ZCdp("1/4"), batch="zero", repeat_ok=True),
+            lambda: ledger.charge(["ada"], per_user("1/4"), batch="zero", repeat_ok=True),
         ):
             with pytest.raises(LedgerDamaged, match=r"charge 1 \(batch 'zero'\): was edited"):
                 look()
@@ -155,10 +155,10 @@ def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
         closing(sqlite3.connect(file, isolation_level=None)) as hand,
         closing(sqlite3.connect(":memory:")) as saved,
     ):
-        ledger.charge(["ada"], ZCdp("1/2"), batch="one")
+        ledger.charge(["ada"], per_user("1/2"), batch="one")
         # A name that bytes would spell if they were shown as text.
-        ledger.charge(["b'x'"], Assumed(ZCdp("1/4"), "a data sheet"), batch="b'x'")
-        ledger.charge(["b'x'"], ZCdp(1), batch="nobody", skip_exhausted=True)
+        ledger.charge(["b'x'"], Assumed(per_user("1/4"), "a data sheet"), batch="b'x'")
+        ledger.charge(["b'x'"], per_user(1), batch="nobody", skip_exhausted=True)
         hand.execute("PRAGMA ignore_check_constraints = ON")
         hand.backup(saved)
         edits = 0
@@ -222,7 +222,7 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
         rewrite(url, ledger, forget=1)
         assert ledger.check() == ()  # it is whole: another history
         assert said(ledger, *receipts) == "charge 3: is missing, and has a receipt"
-        ledger.charge(["eve"], ZCdp("1/4"), batch="three")
+        ledger.charge(["eve"], per_user("1/4"), batch="three")
         for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
             # Of two receipts for one charge, one is wrong.
             for order in (shown, shown[::-1]):
@@ -269,7 +269,7 @@ def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
 def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     with Ledger.create(str(file), budget=BUDGET) as ledger:
-        ledger.charge([f"user {n}" for n in range(2000)], ZCdp("1/8"), batch="one")
+        ledger.charge([f"user {n}" for n in range(2000)], per_user("1/8"), batch="one")
     page = 4096
     content = bytearray(file.read_bytes())
     assert len(content) > 20 * page

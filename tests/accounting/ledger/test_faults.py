@@ -17,13 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.book import Book
 from accounting.ledger.database import store, waiting
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 
 MANY = [f"user {n:05d}" for n in range(30_000)]
 
@@ -42,14 +41,14 @@ def largest_file(size: int) -> Iterator[None]:
 @pytest.mark.nightly
 def test_a_file_that_may_not_grow_leaves_the_old_state(tmp_path: Path) -> None:
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
-        first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        first = ledger.charge(["ada"], per_user("1/4"), batch="one")
         for room in (1 << 18, 1 << 19, 1 << 20):
             with largest_file(room), pytest.raises(LedgerUnavailable, match=r"full|I/O"):
-                ledger.charge([*MANY, "ada"], ZCdp("1/4"), batch="two")
+                ledger.charge([*MANY, "ada"], per_user("1/4"), batch="two")
             assert ledger.check(first) == ()
             assert (ledger.charges(), ledger.users()) == (1, 1)
             assert ledger.remaining("ada") == {"rho": Fraction(3, 4)}
-        assert ledger.charge([*MANY, "ada"], ZCdp("1/4"), batch="two").number == 2
+        assert ledger.charge([*MANY, "ada"], per_user("1/4"), batch="two").number == 2
         assert ledger.check(first) == ()
 
 
@@ -58,12 +57,13 @@ import sys
 from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerUnavailable
 from dpcore.mechanism import Scope, Unit
-with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=Scope(unit=Unit.USER))) as ledger:
+price = ZCdp("1/1000", scope=Scope(unit=Unit.USER))
+with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=price.scope)) as ledger:
     receipts = []
     try:
         for number in range(1000):
             users = [f"user {n}" for n in range(3000)]
-            receipts.append(ledger.charge(users, ZCdp("1/1000"), batch=f"{number}"))
+            receipts.append(ledger.charge(users, price, batch=f"{number}"))
     except LedgerUnavailable as error:
         print(str(error))
     assert 2 < len(receipts) < 1000 and ledger.check(*receipts) == ()
@@ -96,10 +96,10 @@ def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.Monk
         with other._store.writing() as connection:
             other._book.head(connection, lock=True)
             with pytest.raises(LedgerUnavailable, match=r"waited 0\.05 s for") as refused:
-                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
             assert "\n" not in str(refused.value)
             assert ledger.charges() == 0  # who reads does not wait
-        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 HOLDING = """
@@ -128,7 +128,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
             with pytest.raises(
                 LedgerUnavailable, match=r"waited 0\.05 s for .*let it end"
             ) as refused:
-                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
             said = str(refused.value)
             assert "charge again: the same batch is paid once" in said
             assert "\n" not in said
@@ -141,7 +141,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
                 assert f"for process {holding.pid} (python" in said
             else:
                 assert "which this system does not name" in said
-        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 def test_a_thread_of_this_process_is_named_as_such(
@@ -155,7 +155,7 @@ def test_a_thread_of_this_process_is_named_as_such(
         other._store.writing(),
         pytest.raises(LedgerUnavailable, match="another thread of this process") as refused,
     ):
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
     if not Path("/proc/locks").exists():
         pytest.skip("this machine names nobody")
     assert str(os.getpid()) in str(refused.value)
@@ -191,11 +191,11 @@ def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", failing)
             with pytest.raises(LedgerUnavailable, match="Input/output error"):
-                ledger.charge(["ada"], ZCdp("1/4"), batch="one", repeat_ok=True)
+                ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
 
 
 def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.Monke
         other._store.writing() as connection,
     ):
         other._book.head(connection, lock=True)
-        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.Monkey
         with monkeypatch.context() as patched:
             patched.setattr(Book, "_add_up", broken_off)
             with pytest.raises(KeyboardInterrupt):
-                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
         assert (ledger.charges(), ledger.check()) == (0, ())
 
 
@@ -225,7 +225,7 @@ def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Book, "_add_up", broken_off)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         with pytest.raises(KeyboardInterrupt):
-            ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+            ledger.charge(["ada"], per_user("1/4"), batch="one")
         assert ledger.check() != ()
 
 
@@ -257,7 +257,7 @@ def test_a_database_that_is_not_there_is_one_line(url: str, match: str) -> None:
 def test_threads_share_one_ledger(ledger: Ledger) -> None:
     def work(me: int) -> None:
         for number in range(5):
-            ledger.charge(["shared"], ZCdp("1/50"), batch=f"{me}:{number}")
+            ledger.charge(["shared"], per_user("1/50"), batch=f"{me}:{number}")
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
     for thread in threads:

@@ -17,14 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 import accounting.ledger.charging
 import accounting.ledger.ledger
 import accounting.theorems.filter
-from accounting.claims.claim import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger
 from accounting.ledger.book import Book
 from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 
 USERS = ("ada", "bob", "cid")
 PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
@@ -54,7 +53,7 @@ class Against(RuleBasedStateMachine):
 
         def attempt() -> frozenset[str]:
             receipt = self.ledger.charge(
-                users, ZCdp(price), batch=batch, skip_exhausted=skip, repeat_ok=True
+                users, per_user(price), batch=batch, skip_exhausted=skip, repeat_ok=True
             )
             assert receipt.paid == len(users) - len(receipt.left_out)
             assert receipt.repeated == (batch in self.made)

@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from accounting.claims.claim import ZCdp
 from accounting.ledger import (
     AlreadyCharged,
     Ledger,
@@ -22,7 +21,7 @@ from accounting.ledger import (
     Receipt,
     book,
 )
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server
 from tests.support.ledger.workers import charge_on, processes
@@ -36,6 +35,7 @@ from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, Request
 from accounting.ledger.database import store
 from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import per_user
 folder, careless = sys.argv[1], sys.argv[2] == "careless"
 store._LOG = 1 << 16  # the log is moved into the file several times
 if careless:
@@ -48,7 +48,7 @@ said = os.open(f"{folder}/said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 users = [f"user {n}" for n in range(60)]
 with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:
     for number in range(%d):
-        batches, price = (f"{number}.0", f"{number}.1"), ZCdp("1/1000")
+        batches, price = (f"{number}.0", f"{number}.1"), per_user("1/1000")
         wanted = [Request(users=users, guarantee=price, batch=batch) for batch in batches]
         for receipt in ledger.charge_many(wanted):
             os.write(said, f"{receipt.batch} {receipt.number} {receipt.digest}\\n".encode())
@@ -163,7 +163,7 @@ def test_eight_writers_are_killed_again_and_again(tmp_path: Path) -> None:
         assert len(batches) == len(set(batches))
         assert len(paid) > 100
         left = ledger.remaining("user 0")["rho"]
-        assert left <= 1 - len(batches) * ZCdp("1/100000").rho
+        assert left <= 1 - len(batches) * per_user("1/100000").rho
 
 
 # Where in a charge the server is hit: before this step of its transaction.
@@ -177,7 +177,7 @@ def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
 ) -> None:
     url = server.database()
     with Ledger.create(url, budget=BUDGET) as ledger:
-        first = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="one")
+        first = ledger.charge(["ada", "bob"], per_user("1/8"), batch="one")
 
         def strike(driver: psycopg.Connection[Any]) -> None:
             if victim == "backend":
@@ -208,7 +208,7 @@ def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
 
                 patched.setattr(book.Book, stage, hit)
             with pytest.raises(LedgerUnavailable):
-                ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="two")
+                ledger.charge(["ada", "bob"], per_user("1/8"), batch="two")
         server.again()
         ledger.close()
         assert ledger.check(first) == ()
@@ -216,7 +216,7 @@ def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
         assert there == ({"one", "two"} if stage == "after" else {"one"})
         if stage == "after":
             with pytest.raises(AlreadyCharged):
-                ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="two")
-        again = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="two", repeat_ok=True)
+                ledger.charge(["ada", "bob"], per_user("1/8"), batch="two")
+        again = ledger.charge(["ada", "bob"], per_user("1/8"), batch="two", repeat_ok=True)
         assert ledger.check(first, again) == ()
-        assert ledger.remaining("ada") == {"rho": 1 - 2 * ZCdp("1/8").rho}
+        assert ledger.remaining("ada") == {"rho": 1 - 2 * per_user("1/8").rho}

@@ -114,12 +114,14 @@ def test_a_server_that_crashes_keeps_what_it_acknowledged(server: Server) -> Non
 FORKED = """
 import os, sys
 from accounting.claims.claim import ZCdp
+from dpcore.mechanism import Scope
 from accounting.ledger import Ledger
+price = ZCdp("1/50", scope=Scope(unit="user"))
 with Ledger.open(sys.argv[1]) as ledger:
-    ledger.charge(["ada"], ZCdp("1/50"), batch="parent")
+    ledger.charge(["ada"], price, batch="parent")
     child = os.fork()
     for number in range(10):
-        ledger.charge(["ada"], ZCdp("1/50"), batch=f"{child == 0} {number}")
+        ledger.charge(["ada"], price, batch=f"{child == 0} {number}")
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

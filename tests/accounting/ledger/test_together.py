@@ -35,23 +35,23 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET, PER_USER
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 
 def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:
-    return Request(users=users.split(), guarantee=ZCdp(price), batch=batch, skip_exhausted=skip)
+    return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
 # -- known batches -----------------------------------------------------------------------------
 
 
 def test_a_batch_that_was_charged_is_an_error_unless_that_is_fine(ledger: Ledger) -> None:
-    first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+    first = ledger.charge(["ada"], per_user("1/4"), batch="one")
     with pytest.raises(AlreadyCharged, match="already charged, nothing paid") as refused:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
     assert (refused.value.receipt, refused.value.receipt.repeated) == (first, True)
     assert (AlreadyCharged.exit_code, ledger.charges()) == (4, 1)
-    again = ledger.charge(["ada"], ZCdp("1/4"), batch="one", repeat_ok=True)
+    again = ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
     assert (again, again.repeated) == (first, True)
 
 
@@ -122,7 +122,8 @@ def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
 
 
 def test_releases_are_charged_by_their_records(ledger: Ledger) -> None:
-    mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    noise = DiscreteGaussian(sigma_squared=400)
+    mechanism = Mechanism(noise=noise, sensitivity=1, scope=PER_USER)
     records = [Release(mechanism=mechanism, batch=f"{n}", participants=("ada",)) for n in range(3)]
     assert [each.number for each in ledger.charge_many(records) if isinstance(each, Receipt)] == [
         1, 2, 3,
@@ -146,7 +147,7 @@ def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger
     numbers: list[int] = []
 
     def one(me: int) -> None:
-        numbers.append(ledger.charge(["shared"], ZCdp("1/50"), batch=f"{me}").number)
+        numbers.append(ledger.charge(["shared"], per_user("1/50"), batch=f"{me}").number)
 
     threads = [threading.Thread(target=one, args=(me,)) for me in range(8)]
     threads[0].start()
@@ -255,13 +256,15 @@ def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> Non
         return found
 
     ledger._turns = Turns(watched)
-    assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+    assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 # -- compositions ------------------------------------------------------------------------------
 
-GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
-LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=PER_USER)
+LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1, scope=PER_USER)
+FIFTH = Pure("1/5", scope=PER_USER)
+ORDERS = Rdp({2: "1/10", 8: "1/5"}, scope=PER_USER)
 
 
 def test_three_queries_are_one_charge(ledger: Ledger) -> None:
@@ -271,7 +274,7 @@ def test_three_queries_are_one_charge(ledger: Ledger) -> None:
     assert ledger.spent("ada") == ZCdp("3/800", scope=PER_USER)
     assert ledger.charge(["bob", "ada"], three, batch="one", repeat_ok=True) == receipt
     with pytest.raises(InvalidParameter, match="for another guarantee"):
-        ledger.charge(ZCdp("3/800"), users=["ada", "bob"], batch="one")
+        ledger.charge(per_user("3/800"), users=["ada", "bob"], batch="one")
     (charge,) = ledger.history("ada")
     assert charge.guarantee["claim"] == "composition"
     assert [part["rounds"] for part in charge.guarantee["parts"]] == [3]
@@ -281,9 +284,9 @@ def test_three_queries_are_one_charge(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("budget", "parts", "left"),
     [
-        (Pure(1, scope=PER_USER), (LAPLACE, (Pure("1/5"), 2)), {"epsilon": Fraction(1, 2)}),
-        (ZCdp(1, scope=PER_USER), (GAUSSIAN, Pure("1/2")), {"rho": 1 - Fraction(101, 800)}),
-        (Rdp({2: 1, 8: 4}, scope=PER_USER), (ZCdp("1/10"), Rdp({2: "1/10", 8: "1/5"})),
+        (Pure(1, scope=PER_USER), (LAPLACE, (FIFTH, 2)), {"epsilon": Fraction(1, 2)}),
+        (ZCdp(1, scope=PER_USER), (GAUSSIAN, FIFTH), {"rho": 1 - Fraction(17, 800)}),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), (per_user("1/10"), ORDERS),
          {"order 2": Fraction(7, 10), "order 8": Fraction(3)}),
     ],
 )  # fmt: skip
@@ -299,7 +302,8 @@ def test_a_composition_is_charged_in_the_word_of_the_budget(
 
 def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> None:
     budget = Approx(6, "1e-6", scope=PER_USER)
-    parts: list[Any] = [GAUSSIAN, Approx("1/2", "1e-8"), Approx("1/2", "1e-8")]
+    claim = Approx("1/2", "1e-8", scope=PER_USER)
+    parts: list[Any] = [GAUSSIAN, claim, claim]
     spent = []
     for name in ("together", "apart"):
         with Ledger.create(str(tmp_path / f"{name}.db"), budget=budget) as ledger:
@@ -315,10 +319,10 @@ def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> N
 
 
 def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
-    relation = Scope(relation=Relation.ADD_REMOVE)
+    relation = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=relation)
     sampled = compose((PoissonSampled(curve=curve, rate="1/10"), 5))
-    budget = Approx(3, "1e-6", scope=Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE))
+    budget = Approx(3, "1e-6", scope=relation)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
         ledger.charge(sampled, users=["ada"], batch="one")
         delta = Fraction("1e-6") / 2
@@ -336,7 +340,7 @@ def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
 
 def test_what_a_composition_assumes_is_charged_as_assumed(ledger: Ledger) -> None:
     ledger.charge(
-        compose(GAUSSIAN, Assumed(ZCdp("1/8"), "a data sheet")), users=["ada"], batch="one"
+        compose(GAUSSIAN, Assumed(per_user("1/8"), "a data sheet")), users=["ada"], batch="one"
     )
     spent = ledger.spent("ada")
     assert isinstance(spent, Assumed)
@@ -346,14 +350,14 @@ def test_what_a_composition_assumes_is_charged_as_assumed(ledger: Ledger) -> Non
 
 def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None:
     for parts, error in (
-        ((Approx("1/2", "1e-8"),), NotDerived),
-        ((Rdp({2: "1/10"}),), NotDerived),
+        ((Approx("1/2", "1e-8", scope=PER_USER),), NotDerived),
+        ((Rdp({2: "1/10"}, scope=PER_USER),), NotDerived),
         ((ZCdp("1/8", scope=Scope(relation=Relation.ADD_REMOVE)),), InvalidParameter),
     ):
         with pytest.raises(error):
             ledger.charge(compose(*parts), users=["ada"], batch="one")
     with pytest.raises(InvalidParameter, match="is given twice"):
-        ledger.charge(["ada"], ZCdp("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # what is refused
+        ledger.charge(["ada"], per_user("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # what is refused
     assert ledger.charges() == 0
 
 
@@ -363,15 +367,15 @@ FLIP = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59}"  # noqa: S608 - 
 
 
 def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: Ledger) -> None:
-    ledger.charge(["ada", "bob"], ZCdp(1), batch="one")
+    ledger.charge(["ada", "bob"], per_user(1), batch="one")
     with ledger._store.writing() as connection:
         connection.exec_driver_sql(f"{FLIP} WHERE name = 'ada'")
     looks: list[Callable[[], object]] = [
-        lambda: ledger.charge(["ada", "eve"], ZCdp("1/8"), batch="two"),
-        lambda: ledger.charge(["ada"], ZCdp("1/8"), batch="two", skip_exhausted=True),
+        lambda: ledger.charge(["ada", "eve"], per_user("1/8"), batch="two"),
+        lambda: ledger.charge(["ada"], per_user("1/8"), batch="two", skip_exhausted=True),
         lambda: ledger.remaining("ada"),
         lambda: ledger.spent("ada"),
-        lambda: ledger.exhausted(["ada"], ZCdp("1/8")),
+        lambda: ledger.exhausted(["ada"], per_user("1/8")),
     ]
     for look in looks:
         with pytest.raises(LedgerDamaged, match="user 'ada': its counters do not fit"):
@@ -386,9 +390,9 @@ def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: L
 def test_without_the_mark_a_user_who_is_spent_pays_again(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.charge(["ada"], ZCdp(1), batch="one")
+    ledger.charge(["ada"], per_user(1), batch="one")
     with ledger._store.writing() as connection:
         connection.exec_driver_sql(FLIP)
     blind = mutated(Book.accounts, "mark == account.mark(self.identity, name)", "True")
     monkeypatch.setattr(Book, "accounts", blind)
-    assert ledger.charge(["ada"], ZCdp("1/8"), batch="two").number == 2
+    assert ledger.charge(["ada"], per_user("1/8"), batch="two").number == 2

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from accounting.errors import NotDerived
 from accounting.laws.registry import candidates
+from accounting.pairs import lattice
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.release import dominating as dots
@@ -349,3 +350,13 @@ def test_one_direction_is_not_above_the_other() -> None:
     noise, sensitivity, brute = CASES[1]
     one, _ = candidates(noise, sensitivity)
     assert not fits(dominating((one,)), brute, "1e-20")
+
+
+def test_neighbouring_losses_share_the_lines_of_a_wide_product() -> None:
+    pairs = candidates(DiscreteGaussian(sigma_squared=900), Sensitivity.l2_squared(4))
+    lattice._line.cache_clear()
+    lattice._tails.cache_clear()
+    dominating(pairs)
+    lines, tails = lattice._line.cache_info(), lattice._tails.cache_info()
+    assert tails.misses > 200
+    assert lines.misses < 0.7 * tails.misses

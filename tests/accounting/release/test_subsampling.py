@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import NotDerived
+from accounting import NotDerived, PrivacyCurve, compose
+from accounting.reals.noise import Gaussian
 from accounting.release import subsampling
+from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
 from tests.support.accounting.brute import DIGITS, close, real
@@ -212,3 +215,22 @@ def test_a_scope_that_is_not_checked_would_pass() -> None:
     with pytest.raises(InvalidParameter, match="add-remove"):
         subsampling._check(*wrong)
     mutated(subsampling._check, "is not relation", "is None")(*wrong)
+
+
+def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
+    real = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=ADDED)
+    fixed = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    ways = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.l2_squared(4), scope=ADDED
+    )
+    sources = (
+        PoissonSampled(curve=real, rate="1/10"),
+        PoissonSampled(curve=ways, rate="1/10"),
+        FixedSizeSampled(curve=fixed, sample=1, population=10),
+    )
+    for sampled in sources:
+        for asked in (sampled, compose((sampled, 3))):
+            with pytest.raises(NotDerived, match=r"order 2 of .*use epsilon\(delta\) or delta\("):
+                asked.renyi(2)
+            # What the message names is there.
+            assert 0 < asked.epsilon("1/1000").upper_float < 2

@@ -77,7 +77,8 @@ def test_a_policy_that_is_no_elimination() -> None:
 
 
 MINE = """
-    from bandits import BatchedElimination, SumPrivatizer
+    from dataclasses import dataclass, field
+    from bandits import BatchedElimination, Policy, Privatizer, SumPrivatizer
 
     def policy():
         return BatchedElimination(
@@ -87,6 +88,16 @@ MINE = """
     ready = policy()
     number = 3
     def needs(words): return policy()
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Bare(Policy):
+        privatizer: Privatizer = field()
+        size: int = 8
+        name: str = "bare"
+        def init(self, arms, horizon): return 0
+        def choose(self, state): return None
+        def observe(self, state, released): return 0
+        def sizes(self, arms, horizon): return (self.size,)
 """
 
 
@@ -118,7 +129,8 @@ def test_by_file_and_by_module(rest: str) -> None:
         ("lost.py:policy", "there is no file lost.py"),
         ("lost:policy", "No module named 'lost'"),
         ("mine.py:number", "'int' object is not callable"),
-        ("mine.py:needs", "missing 1 required positional argument"),
+        ("mine.py:needs", "cannot be made without words"),
+        ("mine.py:Bare", r"without privatizer: give each a default, .*policy = Bare\("),
         ("fails.py:policy", "ZeroDivisionError"),
         ("mine.py:policy,epsilon=1", "epsilon"),
         ("builtins:dict", "must be or return a bandits.Policy"),

@@ -229,4 +229,4 @@ def test_of_two_processes_that_play_one_run_one_is_admitted(tmp_path: Path) -> N
     assert admitted == {f"{release}": 1 for release in range(ROUNDS)}
     with Ledger.open(url) as ledger:
         assert ledger.charges() == ROUNDS
-        assert ledger.exhausted([f"user {n}" for n in range(10)], LAPLACE)
+        assert ledger.exhausted([f"user {n}" for n in range(10)], LAPLACE, rows_per_user=1)

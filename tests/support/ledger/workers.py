@@ -11,11 +11,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from accounting.claims.claim import ZCdp
 from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 
-PRICE = ZCdp("1/50")
+PRICE = per_user("1/50")
 """Fifty of them are the budget."""
 
 
@@ -83,7 +82,7 @@ def charge_on(url: str, path: str, name: str) -> None:
         number = 0
         while True:
             write(path, f"begun {name}:{number}")
-            receipt = ledger.charge(users, ZCdp("1/100000"), batch=f"{name}:{number}")
+            receipt = ledger.charge(users, per_user("1/100000"), batch=f"{name}:{number}")
             write(path, f"paid {receipt.batch} {receipt.number} {receipt.digest}")
             number += 1
 

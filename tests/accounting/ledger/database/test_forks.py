@@ -16,9 +16,10 @@ from tests.support.ledger.budget import BUDGET
 CLOSED = """
 import os, sys
 from accounting.claims.claim import ZCdp
+from dpcore.mechanism import Scope
 from accounting.ledger import Ledger
 from accounting.ledger.database import forks
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
 ledger.charge(["ada"], price, batch="parent")
 if sys.argv[2] == "kept open":
     forks._ENGINES.clear()
@@ -48,8 +49,9 @@ assert ledger.check() == ()
 DURING = """
 import os, sys, threading
 from accounting.claims.claim import ZCdp
+from dpcore.mechanism import Scope
 from accounting.ledger import Ledger, LedgerUnavailable
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
 inside, done = threading.Event(), threading.Event()
 def hold():
     with ledger._store.writing() as connection:
@@ -85,9 +87,10 @@ assert ledger.charges() == 2 and ledger.check() == ()
 NATIVE = """
 import ctypes, os, sys
 from accounting.claims.claim import ZCdp
+from dpcore.mechanism import Scope
 from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.database import forks
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
     forks.HERE = True

@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 
 import accounting.ledger.database.store
-from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from accounting.ledger.database import place
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.typed import typed
 
-PRICE = ZCdp("3/4")
+PRICE = per_user("3/4")
 ALONE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 
 
@@ -42,6 +41,7 @@ from accounting.claims.claim import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.ledger.database import place
 from accounting.ledger.book import Book
+from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:
     place._mount_of = lambda path: None
@@ -49,7 +49,7 @@ if "no homes" in rest:
     Book._must_be_home = lambda self, connection: None
 try:
     ledger = Ledger.open(path)
-    ledger.charge(["ada"], ZCdp("3/4"), batch=path)
+    ledger.charge(["ada"], per_user("3/4"), batch=path)
     print("paid")
 except (BudgetExhausted, LedgerUnavailable) as error:
     print(error)
@@ -144,7 +144,7 @@ def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
     folder = tmp_path / "folder"
     folder.mkdir()
     with opened(folder / "ledger.db") as ledger:
-        receipt = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        receipt = ledger.charge(["ada"], per_user("1/4"), batch="one")
     file = move(folder / "ledger.db")
     looks: list[Callable[[], object]] = [lambda: Ledger.open(str(file)), lambda: opened(file)]
     for refused in looks:
@@ -179,18 +179,18 @@ def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
 @by_day(1)
 def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
         assert adopt(url) == 1
         with pytest.raises(LedgerUnavailable, match=r"adopted|not in the folder"):
-            ledger.charge(["ada"], ZCdp("1/4"), batch="two")
+            ledger.charge(["ada"], per_user("1/4"), batch="two")
         with Ledger.open(url) as again:
-            assert again.charge(["ada"], ZCdp("1/4"), batch="two").number == 2
+            assert again.charge(["ada"], per_user("1/4"), batch="two").number == 2
             assert again.check() == ()
 
 
 def test_what_does_not_fit_is_not_adopted(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
         with ledger._store.writing() as connection:
             connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
     with pytest.raises(LedgerDamaged, match="nothing was changed"):
@@ -212,7 +212,7 @@ def aged(url: str) -> None:
 
 def test_a_ledger_of_an_earlier_version_is_adopted_with_its_history(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
-        receipt = ledger.charge(["ada", "bob"], ZCdp("1/4"), batch="one")
+        receipt = ledger.charge(["ada", "bob"], per_user("1/4"), batch="one")
     aged(url)
     with pytest.raises(LedgerUnavailable, match=r"of format 1.*dpcore ledger adopt"):
         Ledger.open(url)
@@ -228,7 +228,7 @@ def test_a_ledger_of_an_earlier_version_is_adopted_with_its_history(url: str) ->
 
 def test_a_ledger_of_an_earlier_version_that_does_not_fit_is_left_alone(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
         with ledger._store.writing() as connection:
             connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
     aged(url)
@@ -295,12 +295,12 @@ def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: P
     file, copy = tmp_path / "ledger.db", tmp_path / "copies" / "copy.db"
     copy.parent.mkdir()
     with opened(file) as ledger:
-        receipts = [ledger.charge(["ada"], ZCdp("1/8"), batch=f"{n}") for n in range(5)]
+        receipts = [ledger.charge(["ada"], per_user("1/8"), batch=f"{n}") for n in range(5)]
         assert file.with_name("ledger.db-wal").stat().st_size
         assert backup(str(file), copy) == 5
         # Nothing lies beside it, and what is charged afterwards is not in it.
         assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
-        ledger.charge(["ada"], ZCdp("1/8"), batch="later")
+        ledger.charge(["ada"], per_user("1/8"), batch="later")
     with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as plain:
         assert plain.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     with pytest.raises(LedgerUnavailable, match="adopt"):
@@ -353,7 +353,7 @@ def test_the_command_says_how_a_copy_is_opened(
 ) -> None:
     file, copy = tmp_path / "ledger.db", tmp_path / "the copy.db"
     with opened(file) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
     answer = typed(capsys, "ledger", "backup", file, copy)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.splitlines() == [

@@ -21,7 +21,7 @@ from accounting.ledger.charging import Turns
 from accounting.ledger.database.forks import FileConnection
 from accounting.ledger.database.store import Store, _write_ahead
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.ledger.budget import BUDGET, PER_USER
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 SMALL = ZCdp("1/1000", scope=PER_USER)
 
@@ -36,7 +36,7 @@ def renamed(file: Path) -> None:
 
 def replaced(file: Path) -> None:
     with Ledger.create(str(file.with_name("other.db")), budget=BUDGET) as other:
-        other.charge(["eve"], ZCdp("1/4"), batch="other")
+        other.charge(["eve"], per_user("1/4"), batch="other")
     file.with_name("other.db").rename(file)
 
 
@@ -46,10 +46,10 @@ def test_no_charge_goes_to_a_file_that_is_not_there(
 ) -> None:
     file = tmp_path / "ledger.db"
     with Ledger.create(str(file), budget=BUDGET) as ledger:
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
         move(file)
         for look in (
-            lambda: ledger.charge(["ada"], ZCdp("1/4"), batch="two"),
+            lambda: ledger.charge(["ada"], per_user("1/4"), batch="two"),
             lambda: ledger.remaining("ada"),
         ):
             # And a second time.
@@ -74,7 +74,7 @@ def test_a_file_that_is_moved_during_a_charge_is_not_acknowledged(
         Ledger.create(str(file), budget=BUDGET) as ledger,
         pytest.raises(LedgerUnavailable, match="was moved, removed or replaced"),
     ):
-        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
 
 
 def test_a_path_does_not_change_with_the_folder(
@@ -84,7 +84,7 @@ def test_a_path_does_not_change_with_the_folder(
     with Ledger.create("ledger.db", budget=BUDGET) as ledger:
         (tmp_path / "below").mkdir()
         monkeypatch.chdir(tmp_path / "below")
-        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 def test_a_second_name_is_refused_and_a_link_is_not(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_a_second_name_is_refused_and_a_link_is_not(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(file)
     Ledger.create(str(tmp_path / "link.db"), budget=BUDGET).close()
     with Ledger.open(str(file)) as ledger, Ledger.open(str(tmp_path / "link.db")) as linked:
-        ledger.charge(["ada"], ZCdp("3/4"), batch="one")
+        ledger.charge(["ada"], per_user("3/4"), batch="one")
         with pytest.raises(BudgetExhausted):
-            linked.charge(["ada"], ZCdp("1/2"), batch="two")
+            linked.charge(["ada"], per_user("1/2"), batch="two")
         (tmp_path / "hard.db").hardlink_to(file)
         with pytest.raises(LedgerUnavailable, match="a hard link"):
             Ledger.open(str(tmp_path / "hard.db"))
         with pytest.raises(LedgerUnavailable, match="a hard link"):
-            ledger.charge(["ada"], ZCdp("1/4"), batch="two")
+            ledger.charge(["ada"], per_user("1/4"), batch="two")
 
 
 def emptied(url: str) -> None:
@@ -114,7 +114,7 @@ def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> No
         emptied(url)
         with Ledger.create(url, budget=SMALL) as new:
             for look in (
-                lambda: old.charge(["ada"], ZCdp("1/2"), batch="one"),
+                lambda: old.charge(["ada"], per_user("1/2"), batch="one"),
                 lambda: old.remaining("ada"),
                 lambda: old.spent("ada"),
             ):
@@ -138,14 +138,14 @@ def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
         pytest.skip("this machine does not say which file a descriptor is of")
     file = tmp_path / "ledger.db"
     with Ledger.create(str(file), budget=BUDGET) as ledger:
-        first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        first = ledger.charge(["ada"], per_user("1/4"), batch="one")
         monkeypatch.setattr(os, "fsync", recorded)
         again: dict[str, Any] = {"batch": "one", "repeat_ok": True}
-        assert ledger.charge(["ada"], ZCdp("1/4"), **again) == first
+        assert ledger.charge(["ada"], per_user("1/4"), **again) == first
         assert flushed == [f"{file}-wal", str(tmp_path)]
         lax = mutated(Ledger._charged, "self._store.settle()", "pass")
         monkeypatch.setattr(ledger, "_turns", Turns(partial(lax, ledger)))
-        assert ledger.charge(["ada"], ZCdp("1/4"), **again) == first
+        assert ledger.charge(["ada"], per_user("1/4"), **again) == first
         assert len(flushed) == 2
 
 
@@ -154,7 +154,7 @@ def grown(file: Path) -> int:
     users, sizes = [f"user {n:05d}" for n in range(500)], []
     with Ledger.create(str(file), budget=BUDGET) as ledger:
         for number in range(40):
-            ledger.charge(users, ZCdp("1/1000"), batch=f"{number}")
+            ledger.charge(users, per_user("1/1000"), batch=f"{number}")
             sizes.append(file.with_name(f"{file.name}-wal").stat().st_size)
         assert ledger.check() == ()
     return max(sizes)
