@@ -27,13 +27,15 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
                     columns that move it most; null}: counts; or for the exact layer
                     {"event", "world", "probability_a", "probability_b"}: [lower, upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
-                    audits, in what was looked at; null: too few runs to count on refuting anything,
-                    or what "unresolved" says
+                    audits, in what was looked at; at least the share of the runs that were not
+                    measured; null: too few runs to count on refuting anything, or what "unresolved"
+                    says
     unresolved      why there is no resolution although something was measured; null
-    features        what was looked at, by name; "identity" is the output itself
+    features        what was looked at, by name, on any of the pairs; "identity" is the output
     coverage        what was looked at, one a pair and feature: {"pair", "feature", "runs",
                     "looked_at": runs of which an event could be learned, "once": outputs that came
-                    once and have no order, "constant", "measured", "learned": is it a score}
+                    once and have no order, "constant", "measured", "learned": is it a score,
+                    "unread": outputs that the feature could not read}
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}; the feature "leader" is whichever did best on earlier runs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import VerdictWord
-from audit.evidence.coverage import unresolved, unseen
+from audit.evidence.coverage import idle, unresolved, unseen
 from audit.wording.lines import out_of
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
@@ -73,7 +73,10 @@ def blind_spot(
     'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
     """
     if verdict == "nothing_measured":
-        return f"everything: {coverage[0].reason if coverage else 'no run was drawn'}"
+        first = next(iter(idle(coverage)), None)
+        several = any(each.pair for each in coverage)
+        where = f" on pair {first.pair + 1}" if first and several else ""
+        return f"everything{where}: {first.reason if first else 'no run was drawn'}"
     if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
         return f"not known: {why}"
     if not math.isfinite(resolution):

@@ -124,6 +124,26 @@ def test_noise_in_steps_leaks_what_it_is_added_to(law: Law) -> None:
     assert audit(rounded, "epsilon=0.1", **options).verdict == "not_refuted"
 
 
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: bool) -> None:
+    def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
+        noise = rng.laplace(0, 1, (n, 8)) + (d if abs(d) > 1 else 0)
+        return noise if abs(d) > 1 else np.rint(20 * noise[:, 0]).astype(int)
+
+    pairs = [(0, 1), (2, 3)][::order]
+    options: Any = {"seed": 1, "runs": 8000, "sequential": sequential}
+    report = audit(vectors, "epsilon=0.5", pairs=pairs, **options)
+    assert (report.verdict, report.pair) == ("refuted", (2, 3))
+    looked = {pair: {c.feature for c in report.coverage if c.pair == pair} for pair in (0, 1)}
+    assert looked[pairs.index((0, 1))] == {None}
+    assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS)
+    assert set(report.features) == set(_FLOAT_VECTORS)
+    # Of pairs that are alike, each is read as the first.
+    alike = audit(vectors, "epsilon=0.5", pairs=[(2, 3), (4, 5)], **options)
+    assert alike.features == tuple(each.feature for each in default_family(_NOISE))
+
+
 def _exact(unit: float) -> Law:
     # Whole multiples of a unit in both worlds, with the noise of this package.
     def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
