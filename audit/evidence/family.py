@@ -310,8 +310,8 @@ class FamilyProcess:
     def _row(self, outcomes: Sequence[Outcome]) -> int:
         shares = [math.log(part) for part in self.parts for _ in self.claim.points]
         wealth = (self.log_wealth() + shares).tolist()
-        surest = max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
-        return shown(outcomes, surest)
+        keys = [(row.refuted, won, excess(row)) for row, won in zip(outcomes, wealth, strict=True)]
+        return shown(outcomes, keys.index(max(keys)))
 
 
 def watch_views(

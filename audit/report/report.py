@@ -11,7 +11,8 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     verdict         "refuted", "not_refuted", "proven", "nothing_measured"; null when the target
                     failed
     epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
-                    epsilon with probability at most alpha. Of the exact layer: proven.
+                    epsilon with probability at most alpha; it may lie below a refuted claim, which
+                    has a test of its own. Of the exact layer: proven.
     at_delta        the delta that epsilon_lower is at, exact, as text
     alpha           the false-alarm level of all statistical layers together
     p_value         of the claim, for a number of runs fixed beforehand
@@ -78,6 +79,7 @@ from audit.evidence.verdict import Outcome
 from audit.report.sentences import (
     FAULTS,
     SCALE_ALONE,
+    below_claim,
     bits_told,
     blind_spot,
     compared,
@@ -314,6 +316,8 @@ class AuditReport(Report):
             name = "epsilon" if self.exact is None else "sampled"
             sure = confidence(self.alpha)
             yield name, f"at least {down(self.epsilon_lower)}{at}, with {sure} confidence"
+            if (why := self.below_claim) is not None:
+                yield "bound", why
         if self.runs:
             weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
@@ -345,6 +349,14 @@ class AuditReport(Report):
                 yield layer.layer, layer.proves
         if self.seed is not None and self.runs:
             yield "repeat", repeated(self.seed, repeatable=self.repeatable)
+
+    @property
+    def below_claim(self) -> str | None:
+        r"""Why the bound that refuting runs give does not exceed the claim; None where it does."""
+        if self.verdict != "refuted" or not self.runs:
+            return None
+        point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
+        return below_claim(self.epsilon_lower, point, self.alpha)
 
     @property
     def blind_spot(self) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from audit.claims.claim import shown
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import VerdictWord
 from audit.evidence.coverage import idle, unresolved, unseen
@@ -18,6 +19,7 @@ from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
+    from audit.claims.claim import Claim
     from audit.evidence.baselines.compare import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAULTS",
     "SCALE_ALONE",
+    "below_claim",
     "bits_told",
     "blind_spot",
     "compared",
@@ -52,6 +55,23 @@ def confidence(alpha: RationalLike) -> str:
     '95%'
     """
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
+
+
+def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> str | None:
+    r"""Why a bound does not exceed the epsilon that was refuted; None if it does.
+
+    >>> from audit.claims.claim import Claim
+    >>> below_claim(0.6293, Claim(epsilon=1), "0.05")
+    'not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up, ...'
+    """
+    epsilon = refuted.exact[0]
+    if epsilon_lower > epsilon:
+        return None
+    return (
+        f"not above the refuted epsilon = {shown(epsilon)}, as it stops at the first epsilon, from "
+        "0 up, that a test of its own does not refute; the test of the claim says that epsilon is "
+        f"above {shown(epsilon)}, with {confidence(alpha)} confidence"
+    )
 
 
 def refutals(alpha: RationalLike) -> str:

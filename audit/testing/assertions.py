@@ -25,8 +25,10 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import INTERRUPTED
 from audit.evidence.coverage import idle
+from audit.evidence.event import Witness
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
+from audit.report.sentences import SCALE_ALONE, bits_told
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.search.neighbours import doubts
@@ -176,7 +178,11 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
     lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
+    if report.below_claim is not None:
+        lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
+    if isinstance(report.witness, Witness) and report.witness.feature in SCALE_ALONE:
+        lines.append(f"  leak: {bits_told(report.witness.feature)}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))

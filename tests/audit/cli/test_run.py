@@ -116,3 +116,23 @@ def test_the_order_of_pairs_decides_nothing(here: Path, audit: Shell, order: int
     for pair, name, found in ((vectors, "grouped", 1), ([2, 3], "silent", 4)):
         (here / "p.json").write_text(json.dumps([[0, 1], pair][::order]))
         assert audit(f"t.py:{name}", *options).code == found
+
+
+MEAN = """
+def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
+"""
+
+
+def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(MEAN)
+    pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
+    options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
+    why = "bound not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up"
+    above = "the test of the claim says that epsilon is above 1, with 95% confidence"
+    found = audit(*options, "--claim", "epsilon=1")
+    told = " ".join(found.out.split())
+    assert (found.code, "epsilon at least 0.5" in told) == (1, True)
+    assert (why in told, above in told) == (True, True)
+    # A bound that exceeds the claim needs no explanation.
+    found = audit(*options, "--claim", "epsilon=0.1")
+    assert (found.code, "not above the refuted" in found.out) == (1, False)
