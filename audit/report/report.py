@@ -78,13 +78,12 @@ from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report.sentences import (
     FAULTS,
-    SCALE_ALONE,
     below_claim,
-    bits_told,
     blind_spot,
     compared,
     confidence,
     fitted,
+    leak,
     refutals,
     repeated,
     scored,
@@ -326,8 +325,11 @@ class AuditReport(Report):
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
-            if isinstance(self.witness, Witness) and self.witness.feature in SCALE_ALONE:
-                yield "leak", bits_told(self.witness.feature)
+            if (
+                isinstance(self.witness, Witness)
+                and (why := leak(self.witness.feature)) is not None
+            ):
+                yield "leak", why
             if isinstance(self.witness, Witness) and self.witness.score is not None:
                 yield "score", scored(self.witness.score)
         if self.outcomes:

@@ -27,20 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
-    "SCALE_ALONE",
     "below_claim",
-    "bits_told",
     "blind_spot",
     "compared",
     "confidence",
     "fitted",
+    "leak",
     "refutals",
     "repeated",
     "scored",
     "tested",
 ]
 
-SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
+_SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
 r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
@@ -166,9 +165,23 @@ def repeated(seed: int, *, repeatable: bool) -> str:
     return f"--seed {seed}{only}"
 
 
-def bits_told(feature: str) -> str:
-    r"""What a witness in the lowest bits of an output means, and how to audit the scale alone."""
-    alone = f"--feature {SCALE_ALONE[feature]}"
+def leak(feature: str | None) -> str | None:
+    r"""What a witness means that is not about the size of the output; None for any other feature.
+
+    >>> print(leak("time+round:-2"), leak("identity"))
+    the time of a call on this machine, not the output. ... --feature identity None
+    """
+    if feature is not None and feature.partition("+")[0] == "time":
+        return (
+            "the time of a call on this machine, not the output. Nanoseconds suffice: even the "
+            "time of Python's sum depends on the numbers in a list. To audit the output alone: "
+            "--feature identity"
+        )
+    return _bits(feature) if feature in _SCALE_ALONE else None
+
+
+def _bits(feature: str) -> str:
+    alone = f"--feature {_SCALE_ALONE[feature]}"
     with_size = feature == "precision"
     return (
         f"the lowest bits of the output{', with its sign and exponent' if with_size else ''}. In "

@@ -28,7 +28,7 @@ from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
-from audit.report.sentences import SCALE_ALONE, bits_told
+from audit.report.sentences import leak
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.search.neighbours import doubts
@@ -181,8 +181,8 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
-    if isinstance(report.witness, Witness) and report.witness.feature in SCALE_ALONE:
-        lines.append(f"  leak: {bits_told(report.witness.feature)}")
+    if isinstance(report.witness, Witness) and (why := leak(report.witness.feature)) is not None:
+        lines.append(f"  leak: {why}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))
