@@ -191,19 +191,20 @@ class Collected:
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and look at them.
 
-        Raises :class:`TargetFailed` where every output of the first block is None, or a feature or
-        code of the outputs' own fails, with the runs kept; InvalidParameter for a feature that is
-        no fixed map.
+        Raises :class:`TargetFailed` where every output of a pair's first block is None, or a
+        feature or code of the outputs' own fails, with the runs kept; InvalidParameter for a
+        feature that is no fixed map.
         """
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
+        first = block.pair not in self.features
         try:
             shown, features = self._shown(block.pair, outputs, worlds)
             process = self.process
             with reading(self.target.spelling):
                 if process is not None:
-                    if block.pair not in self.features:
+                    if first:
                         process = _through(process, block.pair, features)
                     process = process.update(block.pair, shown, worlds)
         except TargetFailed:
@@ -213,8 +214,11 @@ class Collected:
         self.blocks.append(
             Kept(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
-        if block.index == 0 and all(output is None for output in outputs):
-            raise TargetFailed(self.target.spelling, "returns nothing: every output is None")
+        if first and all(output is None for output in outputs):
+            several = len(self.plan.pairs) > 1
+            where = f"on pair {block.pair + 1} of {len(self.plan.pairs)}, " if several else ""
+            reason = f"{where}returns nothing: every output is None"
+            raise TargetFailed(self.target.spelling, reason)
 
     def _shown(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]

@@ -12,6 +12,7 @@ import pytest
 from audit.api import audit
 from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
+from audit.errors import TargetFailed
 from audit.evidence.coverage import Coverage, idle, unseen
 from audit.evidence.event import Tally
 from audit.layers import Wanted, examine
@@ -142,6 +143,18 @@ def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     report = sample(target, plan)
     assert report.verdict is not None
     assert not idle(report.coverage)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
+    def silent(d: int, rng: np.random.Generator) -> int | None:
+        return int(rng.integers(9)) if d < 2 else None
+
+    pairs = [(0, 1), (2, 3)][::order]
+    place = pairs.index((2, 3)) + 1
+    told = f"on pair {place} of 2, returns nothing: every output is None"
+    with pytest.raises(TargetFailed, match=told):
+        audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
 
 
 def test_what_is_needed_is_what_could_have_refuted() -> None:
