@@ -242,7 +242,7 @@ def report_of(drawn: Drawn) -> AuditReport:
     return AuditReport(
         target=drawn.target.spelling,
         claim=plan.claim,
-        pair=plan.pairs[weighed.view // max(len(drawn.features), 1)],
+        pair=plan.pairs[weighed.outcomes[weighed.row].pair],
         pairs=plan.pairs if several else (),
         verdict=None if error is not None else weighed.verdict,
         epsilon_lower=weighed.epsilon_lower,
@@ -255,7 +255,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
         resolution=weighed.resolution,
-        features=tuple(each.name for each in drawn.features) or ("identity",),
+        features=tuple(dict.fromkeys(view.feature or "identity" for view in drawn.views)),
         coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),

@@ -31,6 +31,7 @@ import numpy as np
 from audit.catalogue import Entry, Layer, Subject
 from audit.claims.levels import level
 from audit.errors import TargetFailed
+from audit.evidence.coverage import idle
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.target import Catalogued
@@ -204,7 +205,7 @@ def first_runs(entry: Entry) -> int:
 
 def _nothing_said(report: AuditReport) -> str | None:
     if report.verdict == "nothing_measured":
-        return f"nothing was measured: {report.coverage[0].reason}"
+        return f"nothing was measured: {idle(report.coverage)[0].reason}"
     return None if report.error is None else str(report.error)
 
 

@@ -3,6 +3,11 @@ r"""Coverage: how many of the outputs a test could learn from, and whether it me
 An event can be learned of numbers, which have an order, and of outputs that come again. Where every
 output is the same, or is new each time and has no order, no rule tells one run from another: the
 test is silent, and its silence says nothing about the target.
+
+The rule that verdicts, exit codes and assertions share: a run is not measured by a view whose
+output came only once and has no order, or could not be read by the view's feature. A view measures
+nothing if that is so of more than half of its runs. An audit that does not refute has measured
+something only if some view of each pair has (:func:`idle`).
 """
 
 from __future__ import annotations
@@ -16,17 +21,19 @@ from typing import Any, Final
 from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
+from audit.outputs.features.maps import is_unread
 
-__all__ = ["Coverage", "cover", "unmeasured", "unresolved", "unseen"]
+__all__ = ["Coverage", "cover", "idle", "unmeasured", "unresolved", "unseen"]
 
 _RARE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""Of one view, its ``runs``; those that were ``looked_at``, and those whose output came only
-    ``once`` and has no order (:class:`audit.evidence.event.Tally`); whether the output is
-    ``constant``, whether anything was ``measured``, and whether it is a ``learned`` score.
+    r"""Of one view, its ``runs``; those that were ``looked_at``, those whose output came only
+    ``once`` and has no order (:class:`audit.evidence.event.Tally`), and those that the feature left
+    ``unread``; whether the output is ``constant``, whether anything was ``measured``, and whether
+    it is a ``learned`` score.
     """
 
     runs: int
@@ -37,6 +44,7 @@ class Coverage:
     pair: int = 0
     feature: str | None = None
     learned: bool = False
+    unread: int = 0
 
     @classmethod
     def of(
@@ -51,7 +59,7 @@ class Coverage:
         r"""Of all runs of a view, tested at ``level``.
 
         Something was measured where the runs looked at would have sufficed for a bound above 0,
-        had each of them shown its world.
+        had each of them shown its world, and at most half of all runs were not measured.
 
         >>> import numpy as np
         >>> from audit.outputs.reading import read
@@ -61,31 +69,50 @@ class Coverage:
         >>> measured(range(900)), measured(np.random.default_rng(1).random((900, 5)))
         (True, False)
         """
-        return cls(
+        found = cls(
             runs=tally.runs,
             looked_at=tally.looked_at,
             once=tally.once,
             constant=tally.constant,
-            measured=tally.looked_at >= _enough(level),
+            measured=False,
             pair=pair,
             feature=feature,
             learned=learned,
+            unread=_unread(tally, feature),
         )
+        return replace(found, measured=tally.looked_at >= _enough(level) and not found.blind)
 
     def accepted(self) -> Coverage:
         r"""Where the output is constant, and is meant to be, that was measured."""
-        return replace(self, measured=self.measured or (self.constant and not self.learned))
+        meant = self.constant and not self.learned and not self.blind
+        return replace(self, measured=self.measured or meant)
+
+    @property
+    def missed(self) -> int:
+        r"""Runs that were not measured."""
+        return self.once + self.unread
+
+    @property
+    def blind(self) -> bool:
+        r"""Whether more than half of the runs were not measured."""
+        return 2 * self.missed > self.runs
 
     @property
     def in_part(self) -> bool:
         r"""Whether more than a few outputs had no part in what was measured."""
-        return self.measured and self.once * _RARE > self.runs
+        return self.measured and self.missed * _RARE > self.runs
 
     @property
     def reason(self) -> str:
         r"""Why nothing was measured, and what to do."""
         if self.learned:
             return "no score was learned that differs from run to run"
+        if self.blind:
+            return (
+                f"{self._missed}, so no event of them could be learned; look at something of them "
+                "with --feature (features in Python), such as coordinate:0, sum, round:1 or a "
+                "function of your own, file.py:callable"
+            )
         if self.constant:
             return (
                 "every output was the same; --allow-constant (allow_constant=True in Python) "
@@ -93,18 +120,31 @@ class Coverage:
             )
         if not self.runs:
             return "no run was drawn"
-        if self.once * 2 > self.runs:
-            return (
-                f"{self.once:,} of {self.runs:,} outputs came only once and have no order, so no "
-                "event of them could be learned; look at something of them with --feature "
-                "(features in Python), such as coordinate:0, sum or round:1"
-            )
         few = f"{self.runs:,} runs are too few to measure anything"
         return f"{few}; draw more with -n (runs in Python)"
+
+    @property
+    def _missed(self) -> str:
+        parts = []
+        if self.once:
+            parts.append(f"{self.once:,} of {self.runs:,} outputs came only once and have no order")
+        if self.unread:
+            unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
+            parts.append(f"{unread} {self.feature}")
+        return " and ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name."""
         return asdict(self)
+
+
+def _unread(tally: Tally, feature: str | None) -> int:
+    # Labels that came once are counted as such.
+    if feature is None:
+        return 0
+    counts = tally.label_counts.sum(axis=0).tolist()
+    labels = zip(tally.labels, counts, strict=True)
+    return sum(count for label, count in labels if count > 1 and is_unread(str(label), feature))
 
 
 def _enough(level: Fraction) -> int:
@@ -131,6 +171,22 @@ def cover(
     return tuple(each.accepted() if allow_constant else each for each in found)
 
 
+def idle(coverage: Sequence[Coverage]) -> list[Coverage]:
+    r"""The first view of each pair in which no view measured anything.
+
+    >>> blind = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
+    >>> numbers = Coverage(runs=9, looked_at=9, once=0, constant=False, measured=True)
+    >>> idle([blind, numbers]), [each.pair for each in idle([numbers, replace(blind, pair=1)])]
+    ([], [1])
+    """
+    known = {each.pair for each in coverage if each.measured}
+    first: dict[int, Coverage] = {}
+    for each in coverage:
+        if each.pair not in known:
+            first.setdefault(each.pair, each)
+    return list(first.values())
+
+
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
     learned scores were measured in its place.
@@ -150,8 +206,8 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
             found.append(f"{where}nothing was measured: {each.reason}")
         elif each.in_part:
             found.append(
-                f"{where}{each.once:,} of {each.runs:,} outputs came only once and have no order: "
-                "of them nothing was measured; --feature looks at something of them"
+                f"{where}{each._missed}: of them nothing was measured; "
+                "--feature looks at something of them"
             )
     return found
 
@@ -182,9 +238,12 @@ def unseen(coverage: Sequence[Coverage]) -> str:
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
     once = sum(each.once for each in kept if each.in_part)
+    unread = sum(each.unread for each in kept if each.in_part)
     parts = []
     if missing:
         parts.append(f"in {missing:,} of {len(views):,} views")
     if once:
         parts.append(f"of {once:,} outputs that came only once")
+    if unread:
+        parts.append(f"of {unread:,} outputs that a feature could not read")
     return f" (nothing was measured {' and '.join(parts)})" if parts else ""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,6 @@ def weigh_views(
         resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
-        view=view,
     )
 
 
@@ -199,6 +198,23 @@ class FamilyProcess:
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
+    def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
+        r"""The same with the views of ``other``, of one pair, for a pair without runs so far."""
+        mine = [i for i, (own, _) in enumerate(self.names) if own == pair]
+        if any(self.processes[i].runs for i in mine):
+            raise InvalidParameter("pair", pair, "has runs: its features are fixed")
+        part, behind = sum((self.parts[i] for i in mine), Fraction(0)), mine[-1] + 1
+        new: dict[str, Any] = {
+            "names": tuple((pair, name) for _, name in other.names),
+            "processes": other.processes,
+            "parts": tuple(part * own for own in other.parts),
+            "learned": other.learned,
+        }
+        for name, own in new.items():
+            old = getattr(self, name)
+            new[name] = (*old[: mine[0]], *own, *old[behind:])
+        return replace(self, **new)
+
     def update(
         self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
     ) -> FamilyProcess:
@@ -209,9 +225,8 @@ class FamilyProcess:
         """
         mine = [i for i, (own, _) in enumerate(self.names) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
-            raise InvalidParameter(
-                "outputs_by_feature", len(outputs_by_feature), f"pair {pair} has {len(mine)} views"
-            )
+            reason = f"pair {pair} has {len(mine)} views"
+            raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
         )
@@ -285,31 +300,18 @@ class FamilyProcess:
             for ((i, (pair, feature)), point), log_e, mark in rows
         )
 
-    def epsilon_lower(self, alpha: RationalLike = "0.05") -> float:
-        r"""The largest bound at the point of the test that won most; valid at all times."""
-        outcomes = self.outcomes(alpha)
-        return outcomes[self._row(outcomes)].epsilon_lower
-
-    def witness(self) -> Witness | None:
-        r"""The event of the view on which a test won most."""
-        best = int(np.argmax(self.log_wealth())) // len(self.claim.points)
-        return self._witness(best)
-
     def _witness(
         self, view: int, place: int = 0, models: Mapping[int, Score] | None = None
     ) -> Witness | None:
-        process = self.processes[view]
-        if models is None:
-            found = process.witness(place)
-        else:
-            found = scored(process.tested, self.claim.points[place].exact, models)
+        process, at = self.processes[view], self.claim.points[place].exact
+        found = process.witness(place) if models is None else scored(process.tested, at, models)
         return None if found is None else found.through(self.names[view][1])
 
     def _row(self, outcomes: Sequence[Outcome]) -> int:
         shares = [math.log(part) for part in self.parts for _ in self.claim.points]
         wealth = (self.log_wealth() + shares).tolist()
-        surest = max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
-        return shown(outcomes, surest)
+        keys = [(row.refuted, won, excess(row)) for row, won in zip(outcomes, wealth, strict=True)]
+        return shown(outcomes, keys.index(max(keys)))
 
 
 def watch_views(
@@ -383,7 +385,6 @@ def weigh_family(
         resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
-        view=best,
     )
 
 

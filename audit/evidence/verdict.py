@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.anytime import EProcess
-from audit.evidence.coverage import Coverage
+from audit.evidence.coverage import Coverage, idle
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import gather, resolution
 from audit.outputs.form import Outputs
@@ -97,8 +97,8 @@ class Weighed:
     r"""What runs say about a claim.
 
     ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
-    them of the one that speaks against the claim the most, ``view`` the place of its view:
-    ``witness`` and ``epsilon_lower`` are theirs, the bound at the delta of that point.
+    them of the one that speaks against the claim the most: ``witness`` and ``epsilon_lower`` are
+    its own, the bound at the delta of that point.
     ``resolution`` is of the views in which anything was measured, which ``coverage`` says.
     """
 
@@ -111,7 +111,6 @@ class Weighed:
     resolution: float = math.inf
     outcomes: tuple[Outcome, ...] = ()
     row: int = 0
-    view: int = 0
     coverage: tuple[Coverage, ...] = ()
 
 
@@ -167,14 +166,14 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""What a sample layer may say: where no view measured anything, that it did not.
+    r"""What a sample layer may say: where no view of a pair measured anything, that it did not.
 
     >>> verdict_of([], refuted=False)
     'nothing_measured'
     """
     if refuted:
         return "refuted"
-    return "not_refuted" if any(each.measured for each in coverage) else "nothing_measured"
+    return "not_refuted" if coverage and not idle(coverage) else "nothing_measured"
 
 
 def resolution_of(
@@ -185,11 +184,15 @@ def resolution_of(
 ) -> float:
     r"""Of the view that resolves least among those that measured anything and are no scores, at the
     point that resolves best; infinite where there is none. ``shares`` are those of one test each.
+    Outputs of runs that were not measured may reveal the dataset: it is not below their share.
     """
     found = [
-        min(
-            resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
-            for epsilon, delta in (point.exact for point in points)
+        max(
+            each.missed / max(each.runs, 1),
+            min(
+                resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
+                for epsilon, delta in (point.exact for point in points)
+            ),
         )
         for tally, each, share in zip(tallies, coverage, shares, strict=True)
         if each.measured and not each.learned

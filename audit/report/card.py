@@ -20,7 +20,7 @@ from audit.report.markup import (
     text,
     warning_list,
 )
-from audit.report.sentences import SCALE_ALONE, bits_told, scored
+from audit.report.sentences import leak, scored
 from audit.wording.lines import Told
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
@@ -88,8 +88,8 @@ def counted(witness: Witness, verdict: VerdictWord | None) -> str:
     )
     if witness.score is not None:
         note += f" The score was {text(scored(witness.score))}."
-    if refuted and witness.feature in SCALE_ALONE:
-        note += f" It reads {text(bits_told(witness.feature))}."
+    if refuted and (why := leak(witness.feature)) is not None:
+        note += f" It reads {text(why)}."
     return (
         copied(replace(witness, event=shortened(witness.event, _EVENT)), "witness")
         + table(["dataset", "runs in the event", "runs", "share"], rows, "The witness by dataset")

@@ -106,8 +106,8 @@ def _sentence(report: AuditReport) -> str:
             )
         case "nothing_measured":
             return (
-                f"The runs say nothing about {claim}: there was nothing in the outputs that the "
-                "test could look at. The warnings below say why, and what to do."
+                f"The runs do not measure {claim}: of at least one pair, the test could look at "
+                "nothing in most of the outputs. The warnings below say why, and what to do."
             )
     said = "" if report.error is None else f"It {text(report.error.told)}. "
     return f"{said}There is no verdict on {claim}."

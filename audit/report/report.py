@@ -11,7 +11,8 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     verdict         "refuted", "not_refuted", "proven", "nothing_measured"; null when the target
                     failed
     epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
-                    epsilon with probability at most alpha. Of the exact layer: proven.
+                    epsilon with probability at most alpha; it may lie below a refuted claim, which
+                    has a test of its own. Of the exact layer: proven.
     at_delta        the delta that epsilon_lower is at, exact, as text
     alpha           the false-alarm level of all statistical layers together
     p_value         of the claim, for a number of runs fixed beforehand
@@ -27,13 +28,15 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
                     columns that move it most; null}: counts; or for the exact layer
                     {"event", "world", "probability_a", "probability_b"}: [lower, upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
-                    audits, in what was looked at; null: too few runs to count on refuting anything,
-                    or what "unresolved" says
+                    audits, in what was looked at; at least the share of the runs that were not
+                    measured; null: too few runs to count on refuting anything, or what "unresolved"
+                    says
     unresolved      why there is no resolution although something was measured; null
-    features        what was looked at, by name; "identity" is the output itself
+    features        what was looked at, by name, on any of the pairs; "identity" is the output
     coverage        what was looked at, one a pair and feature: {"pair", "feature", "runs",
                     "looked_at": runs of which an event could be learned, "once": outputs that came
-                    once and have no order, "constant", "measured", "learned": is it a score}
+                    once and have no order, "constant", "measured", "learned": is it a score,
+                    "unread": outputs that the feature could not read}
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}; the feature "leader" is whichever did best on earlier runs
@@ -75,12 +78,12 @@ from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report.sentences import (
     FAULTS,
-    SCALE_ALONE,
-    bits_told,
+    below_claim,
     blind_spot,
     compared,
     confidence,
     fitted,
+    leak,
     refutals,
     repeated,
     scored,
@@ -312,6 +315,8 @@ class AuditReport(Report):
             name = "epsilon" if self.exact is None else "sampled"
             sure = confidence(self.alpha)
             yield name, f"at least {down(self.epsilon_lower)}{at}, with {sure} confidence"
+            if (why := self.below_claim) is not None:
+                yield "bound", why
         if self.runs:
             weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
@@ -320,8 +325,11 @@ class AuditReport(Report):
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
-            if isinstance(self.witness, Witness) and self.witness.feature in SCALE_ALONE:
-                yield "leak", bits_told(self.witness.feature)
+            if (
+                isinstance(self.witness, Witness)
+                and (why := leak(self.witness.feature)) is not None
+            ):
+                yield "leak", why
             if isinstance(self.witness, Witness) and self.witness.score is not None:
                 yield "score", scored(self.witness.score)
         if self.outcomes:
@@ -343,6 +351,14 @@ class AuditReport(Report):
                 yield layer.layer, layer.proves
         if self.seed is not None and self.runs:
             yield "repeat", repeated(self.seed, repeatable=self.repeatable)
+
+    @property
+    def below_claim(self) -> str | None:
+        r"""Why the bound that refuting runs give does not exceed the claim; None where it does."""
+        if self.verdict != "refuted" or not self.runs:
+            return None
+        point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
+        return below_claim(self.epsilon_lower, point, self.alpha)
 
     @property
     def blind_spot(self) -> str:

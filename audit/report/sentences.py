@@ -9,15 +9,17 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from audit.claims.claim import shown
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import VerdictWord
-from audit.evidence.coverage import unresolved, unseen
+from audit.evidence.coverage import idle, unresolved, unseen
 from audit.wording.lines import out_of
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
+    from audit.claims.claim import Claim
     from audit.evidence.baselines.compare import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
@@ -25,19 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
-    "SCALE_ALONE",
-    "bits_told",
+    "below_claim",
     "blind_spot",
     "compared",
     "confidence",
     "fitted",
+    "leak",
     "refutals",
     "repeated",
     "scored",
     "tested",
 ]
 
-SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
+_SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
 r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
@@ -52,6 +54,23 @@ def confidence(alpha: RationalLike) -> str:
     '95%'
     """
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
+
+
+def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> str | None:
+    r"""Why a bound does not exceed the epsilon that was refuted; None if it does.
+
+    >>> from audit.claims.claim import Claim
+    >>> below_claim(0.6293, Claim(epsilon=1), "0.05")
+    'not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up, ...'
+    """
+    epsilon = refuted.exact[0]
+    if epsilon_lower > epsilon:
+        return None
+    return (
+        f"not above the refuted epsilon = {shown(epsilon)}, as it stops at the first epsilon, from "
+        "0 up, that a test of its own does not refute; the test of the claim says that epsilon is "
+        f"above {shown(epsilon)}, with {confidence(alpha)} confidence"
+    )
 
 
 def refutals(alpha: RationalLike) -> str:
@@ -73,7 +92,10 @@ def blind_spot(
     'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
     """
     if verdict == "nothing_measured":
-        return f"everything: {coverage[0].reason if coverage else 'no run was drawn'}"
+        first = next(iter(idle(coverage)), None)
+        several = any(each.pair for each in coverage)
+        where = f" on pair {first.pair + 1}" if first and several else ""
+        return f"everything{where}: {first.reason if first else 'no run was drawn'}"
     if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
         return f"not known: {why}"
     if not math.isfinite(resolution):
@@ -143,9 +165,23 @@ def repeated(seed: int, *, repeatable: bool) -> str:
     return f"--seed {seed}{only}"
 
 
-def bits_told(feature: str) -> str:
-    r"""What a witness in the lowest bits of an output means, and how to audit the scale alone."""
-    alone = f"--feature {SCALE_ALONE[feature]}"
+def leak(feature: str | None) -> str | None:
+    r"""What a witness means that is not about the size of the output; None for any other feature.
+
+    >>> print(leak("time+round:-2"), leak("identity"))
+    the time of a call on this machine, not the output. ... --feature identity None
+    """
+    if feature is not None and feature.partition("+")[0] == "time":
+        return (
+            "the time of a call on this machine, not the output. Nanoseconds suffice: even the "
+            "time of Python's sum depends on the numbers in a list. To audit the output alone: "
+            "--feature identity"
+        )
+    return _bits(feature) if feature in _SCALE_ALONE else None
+
+
+def _bits(feature: str) -> str:
+    alone = f"--feature {_SCALE_ALONE[feature]}"
     with_size = feature == "precision"
     return (
         f"the lowest bits of the output{', with its sign and exponent' if with_size else ''}. In "

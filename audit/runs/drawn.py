@@ -2,7 +2,7 @@ r"""The runs of an audit: outputs as they came, and as each feature shows them."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -48,7 +48,8 @@ class Drawn:
     r"""The runs of an audit, and why there are no more.
 
     ``error`` is the target's, ``notes`` are what a reader should know, ``process`` is the evidence
-    of a sequential audit. Nothing here was chosen by looking at the runs that are tested.
+    of a sequential audit, ``features`` are those of each pair (none: the outputs themselves).
+    Nothing here was chosen by looking at the runs that are tested.
     """
 
     target: Target
@@ -60,7 +61,7 @@ class Drawn:
     error: TargetFailed | None
     notes: tuple[str, ...]
     repeatable: bool
-    features: tuple[Feature, ...] = ()
+    features: tuple[tuple[Feature, ...], ...] = ()
     studies: dict[tuple[int, str], Study] = field(default_factory=dict)
     _studied: dict[tuple[int, str, int], tuple[Any, Any]] = field(
         default_factory=dict, compare=False
@@ -107,17 +108,17 @@ class Drawn:
         r"""What is tested: each pair through each feature, in the order of the outcomes."""
         return tuple(
             self._view(pair, i)
-            for pair in range(len(self.plan.pairs))
-            for i in range(len(self.features) or 1)
+            for pair, features in enumerate(self.features)
+            for i in range(len(features) or 1)
         )
 
     def _view(self, pair: int, place: int) -> View:
         mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
         outputs = concatenate([kept.shown[place] for kept in mine])
         worlds = np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)])
-        if not self.features:
+        if not self.features[pair]:
             return View(pair=pair, outputs=outputs, worlds=worlds)
-        feature = self.features[place]
+        feature = self.features[pair][place]
         plain = View(
             pair=pair,
             feature=feature.name,
@@ -151,16 +152,23 @@ def _source(feature: Feature) -> str:
     return feature.name.rpartition("+")[0]
 
 
-def _no_evidence(plan: Plan, features: tuple[Feature, ...]) -> FamilyProcess | None:
+def _no_evidence(plan: Plan, features: Sequence[tuple[Feature, ...]]) -> FamilyProcess | None:
     if not plan.sequential:
         return None
-    return watch_views(
-        plan.claim,
-        pairs=len(plan.pairs),
+    process = watch_views(plan.claim, pairs=len(plan.pairs))
+    for pair, of_pair in enumerate(features):
+        process = _through(process, pair, of_pair)
+    return process
+
+
+def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -> FamilyProcess:
+    own = watch_views(
+        process.claim,
         features=tuple(feature.name for feature in features) or (None,),
         weights=tuple(feature.share for feature in features),
         learned=tuple(feature.learner is not None for feature in features),
     )
+    return process.through(pair, own)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,37 +185,46 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     repeatable: bool = True
     error: TargetFailed | None = None
-    features: tuple[Feature, ...] | None = None
+    features: dict[int, tuple[Feature, ...]] = field(default_factory=dict)
     studies: dict[tuple[int, str], Study] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and look at them.
 
-        Raises :class:`TargetFailed` where every output of the first block is None, or a feature or
-        code of the outputs' own fails, with the runs kept; InvalidParameter for a feature that is
-        no fixed map.
+        Raises :class:`TargetFailed` where every output of a pair's first block is None, or a
+        feature or code of the outputs' own fails, with the runs kept; InvalidParameter for a
+        feature that is no fixed map.
         """
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
+        first = block.pair not in self.features
         try:
-            shown = self._shown(block.pair, outputs, worlds)
+            shown, features = self._shown(block.pair, outputs, worlds)
             process = self.process
             with reading(self.target.spelling):
                 if process is not None:
+                    if first:
+                        process = _through(process, block.pair, features)
                     process = process.update(block.pair, shown, worlds)
         except TargetFailed:
             self.blocks.append(Kept(block=block, outputs=outputs, worlds=worlds))
             raise
+        self.features[block.pair] = features
         self.blocks.append(
             Kept(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
-        if block.index == 0 and all(output is None for output in outputs):
-            raise TargetFailed(self.target.spelling, "returns nothing: every output is None")
+        if first and all(output is None for output in outputs):
+            several = len(self.plan.pairs) > 1
+            where = f"on pair {block.pair + 1} of {len(self.plan.pairs)}, " if several else ""
+            reason = f"{where}returns nothing: every output is None"
+            raise TargetFailed(self.target.spelling, reason)
 
-    def _shown(self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]) -> tuple[Outputs, ...]:
-        # A pair's first block is for training: how outputs are read is learned there, and of the
-        # first pair's, what is looked at where nobody said so.
+    def _shown(
+        self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
+    ) -> tuple[tuple[Outputs, ...], tuple[Feature, ...]]:
+        # A pair's first block is for training: how its outputs are read is learned there, and its
+        # features are chosen there if the plan names none.
         form = self.forms.get((pair, None))
         first = form is None
         with reading(self.target.spelling):
@@ -215,13 +232,14 @@ class Collected:
                 form = Form.learn(outputs, worlds, lines=self.target.lines)
                 self.forms[pair, None] = form
             values = form.values(outputs)
-            if self.features is None:
-                self.features = self.plan.features or _default(form, values)
-            if not self.features:
-                return (form.apply(outputs),)
+            features = self.features.get(pair, self.plan.features)
+            if first and not features:
+                features = _default(form, values)
+            if not features:
+                return (form.apply(outputs),), features
         scores: dict[str, dict[str, Outputs]] = {}
         shown: list[Outputs] = []
-        for i, feature in enumerate(self.features):
+        for i, feature in enumerate(features):
             if not self.plan.features and feature.name == "identity":
                 shown.append(form.apply(outputs))
                 continue
@@ -234,7 +252,7 @@ class Collected:
                         scores[source] = dict(study.watched(seen, worlds))
                 seen = scores[source][feature.learner]
             shown.append(seen)
-        return tuple(shown)
+        return tuple(shown), features
 
     def _through(
         self,
@@ -259,7 +277,12 @@ class Collected:
     def process(self) -> FamilyProcess | None:
         r"""The anytime evidence so far, None for a fixed number of runs."""
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
-        return _no_evidence(self.plan, self.features or ()) if found is None else found
+        return _no_evidence(self.plan, self._by_pair) if found is None else found
+
+    @property
+    def _by_pair(self) -> tuple[tuple[Feature, ...], ...]:
+        pairs = range(len(self.plan.pairs))
+        return tuple(self.features.get(pair, self.plan.features) for pair in pairs)
 
     @property
     def runs(self) -> int:
@@ -285,7 +308,7 @@ class Collected:
             error=self.error,
             notes=tuple(self.notes),
             repeatable=self.repeatable,
-            features=self.features or self.plan.features,
+            features=self._by_pair,
             studies=self.studies,
         )
 

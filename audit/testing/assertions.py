@@ -25,9 +25,12 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import INTERRUPTED
+from audit.evidence.coverage import idle
+from audit.evidence.event import Witness
 from audit.exact.proof import prove
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
+from audit.report.sentences import leak
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.search.neighbours import doubts
@@ -97,8 +100,8 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
     through each of ``features`` (``audit.outputs.features``) where there are any. Where every
-    output is the same, or each is new and has no order, nothing was measured: that fails unless
-    ``allow_constant`` says that one output is meant.
+    output is the same, or more than half are new and have no order, nothing was measured: that
+    fails unless ``allow_constant`` says that one output is meant.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -155,9 +158,7 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
     if report.stopped == INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
     few = report.verdict != "refuted" and not math.isfinite(report.resolution)
-    idle = any(
-        each.constant or each.learned or 2 * each.once > each.runs for each in report.coverage
-    )
+    idle = any(each.constant or each.learned or each.blind for each in report.coverage)
     if few and not idle:
         alpha = write_rational(rational("alpha", plan.alpha))
         reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"
@@ -166,7 +167,7 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
 
 
 def _nothing(report: AuditReport) -> str:
-    pair, reason = _short(report.pair), report.coverage[0].reason
+    pair, reason = _short(report.pair), idle(report.coverage)[0].reason
     return f"{report.target}: nothing was measured on the pair {pair}: {reason}"
 
 
@@ -174,7 +175,11 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
     lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
+    if report.below_claim is not None:
+        lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
+    if isinstance(report.witness, Witness) and (why := leak(report.witness.feature)) is not None:
+        lines.append(f"  leak: {why}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))

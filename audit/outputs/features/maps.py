@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, kind
 
-__all__ = ["Map", "Misread", "by_value", "each", "number_of"]
+__all__ = ["Map", "Misread", "by_value", "each", "is_unread", "number_of"]
 
 _EXACT: Final = 1 << 53
 
@@ -57,6 +57,15 @@ class Map:
 
     def _label(self, output: object) -> str:
         return f"no {self.name}: {kind(output)}"
+
+
+def is_unread(label: str, feature: str) -> bool:
+    r"""Whether a label, as the identity of a text, says that a feature could not read an output.
+
+    >>> is_unread("'no sign: str'", "coordinate:1+sign"), is_unread("'no sign: str'", "identity")
+    (True, False)
+    """
+    return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
 def _as_array(outputs: Outputs) -> NDArray[Any] | None:

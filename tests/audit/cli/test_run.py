@@ -1,7 +1,10 @@
-"""``dpcore audit TARGET``, the straight way: nothing is loaded that does not run, no run twice."""
+"""``dpcore audit TARGET``: nothing is loaded that does not run, no run is drawn twice, and an audit
+that measured too little has exit code 4.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.effort import by_day
-from tests.support.audit.command import ROOT
+from tests.support.audit.command import ROOT, Shell
 
 COUNTED = """
 def count(dataset, rng):
@@ -72,3 +75,64 @@ def test_no_run_is_drawn_twice(tmp_path: Path) -> None:
     """But the 8 runs, never tested, that show whether the target keeps to its seed."""
     loaded(tmp_path, *SAMPLED)
     assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
+
+
+UNMEASURED = """
+def record(v, rng): return {"mean": round(v + rng.laplace(0, 0.25), 6)}
+def named(share, person, rng):
+    return "nothing" if rng.random() < share else f"{person} {rng.random()}"
+def hardly(person, rng): return named(0.035, person, rng)
+def mostly(person, rng): return named(0.6, person, rng)
+def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
+def grouped(counts, rng):
+    if isinstance(counts, int): return counts + int(rng.geometric(0.02) - rng.geometric(0.02))
+    return [count + rng.laplace(0, 1) for count in counts]
+def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
+"""
+
+
+def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(UNMEASURED)
+
+    def code(name: str, a: object, b: object, *words: object) -> int:
+        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", 8000, "--seed", 1)
+        return audit(f"t.py:{name}", *options, *words).code
+
+    assert code("record", 1, 1.25) == 4
+    assert code("hardly", '"ada"', '"bob"') == 4
+    assert code("record", 1, 1.25, "--feature", "sum") == 4
+    # Less than half: but among the others, outputs that name the person have a large probability.
+    assert code("mostly", '"ada"', '"bob"') == 0
+    assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
+    # What the measured half refutes is refuted.
+    assert code("shown", '"ada"', '"bob"') == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_of_pairs_decides_nothing(here: Path, audit: Shell, order: int) -> None:
+    (here / "t.py").write_text(UNMEASURED)
+    options = ("--claim", "epsilon=1", "-n", 8000, "--seed", 1, "--pairs", "p.json")
+    vectors = [[0] * 5, [3] * 5]
+    for pair, name, found in ((vectors, "grouped", 1), ([2, 3], "silent", 4)):
+        (here / "p.json").write_text(json.dumps([[0, 1], pair][::order]))
+        assert audit(f"t.py:{name}", *options).code == found
+
+
+MEAN = """
+def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
+"""
+
+
+def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(MEAN)
+    pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
+    options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
+    why = "bound not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up"
+    above = "the test of the claim says that epsilon is above 1, with 95% confidence"
+    found = audit(*options, "--claim", "epsilon=1")
+    told = " ".join(found.out.split())
+    assert (found.code, "epsilon at least 0.5" in told) == (1, True)
+    assert (why in told, above in told) == (True, True)
+    # A bound that exceeds the claim needs no explanation.
+    found = audit(*options, "--claim", "epsilon=0.1")
+    assert (found.code, "not above the refuted" in found.out) == (1, False)

@@ -77,8 +77,6 @@ def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
     assert process.path.tolist() == alone.path.tolist()
     assert weigh_family(process, ALPHA) == weigh_process(alone, claim, ALPHA)
     assert process.rejected_at() == alone.rejected_at()
-    assert process.epsilon_lower() == weigh_process(alone, claim, ALPHA).epsilon_lower
-    assert process.witness() == alone.witness()
 
 
 def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
@@ -120,8 +118,8 @@ def test_each_bound_has_its_share() -> None:
     alike = [o for o in found.outcomes if (o.claim, o.refuted) == (surest.claim, True)]
     assert best in alike
     assert found.epsilon_lower == best.epsilon_lower == max(o.epsilon_lower for o in alike)
-    assert found.view == best.pair == found.row // 4
-    assert found.witness == evidence[found.view].witness(*best.claim.exact)
+    assert best.pair == found.row // 4
+    assert found.witness == evidence[best.pair].witness(*best.claim.exact)
     assert found.resolution == max(
         min(
             resolution(1500, *_turned(point, share), crowd=own.tally.crowd)
@@ -161,10 +159,9 @@ def test_only_what_fails_is_marked() -> None:
     assert process.runs == 1200
     assert [o.refuted for o in process.outcomes()] == [False, False, False, True]
     weighed = weigh_family(process, ALPHA)
-    assert (weighed.verdict, weighed.view, weighed.row) == ("refuted", 3, 3)
+    assert (weighed.verdict, weighed.row) == ("refuted", 3)
     assert isinstance(weighed.witness, Witness)
-    assert weighed.witness == process.witness()
-    assert weighed.epsilon_lower == process.epsilon_lower() > 1
+    assert weighed.epsilon_lower > 1
     joined = [
         View(pair=pair, feature=name, **_joined(parts)) for (pair, name), parts in views.items()
     ]
@@ -340,6 +337,21 @@ def test_a_curve_stops_early() -> None:
     assert math.isfinite(found.resolution)
 
 
+NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))
+
+
+def test_a_pair_may_have_features_of_its_own() -> None:
+    other = watch_views(Claim(epsilon=1), features=("x", "y"), weights=(Fraction(1), Fraction(3)))
+    process = NOISY.through(1, other)
+    assert process.names == ((0, None), (1, "x"), (1, "y"))
+    assert process.parts == (Fraction(1, 2), Fraction(1, 8), Fraction(3, 8))
+    worlds = draw_worlds(900, np.random.default_rng(1))
+    won, lost = (np.exp(watch(1).update(each, worlds).path) for each in (worlds, 0 * worlds))
+    mean = np.log(1 / 2 + won / 8 + 3 * lost / 8)  # the first pair keeps its half
+    found = process.update(1, [worlds, 0 * worlds], worlds)
+    np.testing.assert_allclose(found.path[1:], mean, atol=1e-9)
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no views": (lambda: weigh_views([], Claim(epsilon=1), ALPHA, seed=1), "views"),
     "no features": (lambda: watch_views(Claim(epsilon=1), features=()), "features"),
@@ -353,6 +365,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
             0, [[1]], np.array([True])
         ),
         "outputs_by_feature",
+    ),
+    "other features for a pair with runs": (
+        lambda: NOISY.through(0, watch_views(Claim(epsilon=1))),
+        "pair",
     ),
     "epsilon beyond what is bet on": (lambda: watch_views(read_claim("epsilon=600")), "epsilon"),
 }
@@ -371,5 +387,5 @@ def test_before_any_run_nothing_is_said() -> None:
     assert (found.verdict, found.e_value, found.epsilon_lower) == ("nothing_measured", 1.0, 0.0)
     assert {row.e_value for row in found.outcomes} == {1.0}
     nothing = watch_views(CURVE).update(0, [[]], np.zeros(0, dtype=bool))
-    assert (nothing.runs, nothing.peak, nothing.witness()) == (0, None, None)
+    assert (nothing.runs, nothing.peak, weigh_family(nothing, ALPHA).witness) == (0, None, None)
     assert replace(nothing, path=np.zeros(0)).e_value == 1.0

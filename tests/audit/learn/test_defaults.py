@@ -101,6 +101,40 @@ def test_floats_leak_by_precision_where_their_lowest_bits_alone_tell_nothing(
     assert before.verdict == "not_refuted"
 
 
+def _mean(noise: Callable[[int, np.random.Generator], Floats]) -> Callable[..., Floats]:
+    def law(dataset: list[int], n: int, rng: np.random.Generator) -> Floats:
+        return sum(dataset) / len(dataset) + noise(n, rng)
+
+    return law
+
+
+def _geometric(n: int, rng: np.random.Generator) -> Floats:
+    return (rng.geometric(0.02, n) - rng.geometric(0.02, n)).astype(np.float64)
+
+
+def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
+    """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places, so that it is
+    right to refute every epsilon, although ideal Laplace noise of scale 1 would keep 1/50.
+    """
+    pair = [3] * 50, [3] * 49 + [4]
+    options: Any = {"pair": pair, "seed": 1, "runs": 20_000}
+    for noise in np.random.default_rng(1).uniform(-4.9, -4.1, 100).tolist():
+        assert (Fraction(3.0 + noise) * 2**50).denominator == 1
+        assert (Fraction(3.02 + noise) * 2**50).denominator == 2
+    floats = _mean(lambda n, rng: rng.laplace(0, 1, n))
+    found = audit(floats, "epsilon=1", **options)
+    assert {row.feature for row in found.outcomes if row.refuted} == {"precision"}
+    assert audit(floats, "epsilon=1", features=["identity"], **options).verdict == "not_refuted"
+
+    def of_sum(noise: Callable[[int, np.random.Generator], Floats], divisor: int = 1) -> Any:
+        return lambda dataset, n, rng: (sum(dataset) + noise(n, rng)) / divisor
+
+    for kept in (of_sum(lambda n, rng: rng.laplace(0, 50, n)), of_sum(_geometric),
+                 of_sum(_geometric, 50)):  # fmt: skip
+        assert audit(kept, "epsilon=1", **options).verdict == "not_refuted"
+        assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
+
+
 def _cents(answer: float, n: int, rng: np.random.Generator) -> Floats:
     # Rounded before it is added, and not behind.
     return answer + np.round(_textbook(1000.0)(0.0, n, rng), 2)
@@ -122,6 +156,26 @@ def test_noise_in_steps_leaks_what_it_is_added_to(law: Law) -> None:
     before = ["identity", "precision"]
     assert audit(law, "epsilon=0.1", **options, features=before).verdict == "not_refuted"
     assert audit(rounded, "epsilon=0.1", **options).verdict == "not_refuted"
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: bool) -> None:
+    def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
+        noise = rng.laplace(0, 1, (n, 8)) + (d if abs(d) > 1 else 0)
+        return noise if abs(d) > 1 else np.rint(20 * noise[:, 0]).astype(int)
+
+    pairs = [(0, 1), (2, 3)][::order]
+    options: Any = {"seed": 1, "runs": 8000, "sequential": sequential}
+    report = audit(vectors, "epsilon=0.5", pairs=pairs, **options)
+    assert (report.verdict, report.pair) == ("refuted", (2, 3))
+    looked = {pair: {c.feature for c in report.coverage if c.pair == pair} for pair in (0, 1)}
+    assert looked[pairs.index((0, 1))] == {None}
+    assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS)
+    assert set(report.features) == set(_FLOAT_VECTORS)
+    # Of pairs that are alike, each is read as the first.
+    alike = audit(vectors, "epsilon=0.5", pairs=[(2, 3), (4, 5)], **options)
+    assert alike.features == tuple(each.feature for each in default_family(_NOISE))
 
 
 def _exact(unit: float) -> Law:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 import audit.testing.assertions
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
+from audit.evidence.event import Witness
+from audit.report.html import page
 from audit.report.report import AuditReport, ExactWitness
 from audit.runs.plan import Plan
 from audit.targets.spelling import target_of
 from audit.testing import Refuted, assert_fits, assert_private, assert_sensitivity
+from audit.testing.assertions import _refutation
 from audit.testing.purse import Overspent, Purse, equal_share, shown_up
 from dpcore import DiscreteLaplace, Sensitivity
 from dpcore.errors import InvalidParameter
@@ -287,3 +291,23 @@ def test_a_purse_holds_something_and_a_share_has_tests() -> None:
 @pytest.mark.parametrize("alpha", ["1/3", "1/7000", "2/3", "9999/10000", "1e-30", "123456/1000000"])
 def test_what_is_shown_is_never_less(alpha: str) -> None:
     assert Fraction(alpha) <= Fraction(shown_up(Fraction(alpha))) < Fraction(alpha) * 101 / 100
+
+
+def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
+    def mean(dataset: list[int], n: int, rng: np.random.Generator) -> Any:
+        return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
+
+    pair = [3] * 50, [3] * 49 + [4]
+    with pytest.raises(Refuted, match="  leak: the lowest bits of the output") as caught:
+        assert_private(mean, "epsilon=1", pairs=[pair], seed=1, alpha="1e-3", runs=50_000)
+    report = caught.value.report
+    assert isinstance(report, AuditReport)
+    assert "  bound: " not in str(caught.value)
+    assert report.epsilon_lower > 1
+    below = _refutation(replace(report, epsilon_lower=0.5), "again")
+    assert "  bound: not above the refuted epsilon = 1, as it stops" in below
+    assert isinstance(report.witness, Witness)
+    timed = replace(report, witness=replace(report.witness, feature="time"))
+    for told in (_refutation(timed, "again"), str(timed), page(timed), timed._repr_html_()):
+        assert "the time of a call on this machine, not the output" in " ".join(told.split())
+    assert "the time of a call" not in str(report)
