@@ -2,7 +2,6 @@ r"""Run a target once on a random tape, and record what it did."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import TargetFailed, Unreadable
+from audit.outputs.copies import captured, copies
 from audit.outputs.form import kind, require_readable
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
@@ -88,6 +88,10 @@ class Runner:
     watchdog: Watchdog
     first: int
     runs: int = 0
+    _fresh: tuple[Callable[[], Any], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
         r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
@@ -100,13 +104,13 @@ class Runner:
     def run(self, world: int, tape: Tape) -> Execution:
         r"""The run of a dataset (0 is A) on a tape that was not played yet."""
         self.runs += 1
-        dataset = copy.deepcopy(self.pair[world])
+        dataset = self._fresh[world]()
 
         def call() -> Any:
             self.watchdog.restart()
             output = _call(self.target, dataset, self.session)
             require_readable(output)
-            return output
+            return captured(output)
 
         try:
             output = self.session.play(tape, call)
