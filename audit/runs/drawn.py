@@ -177,6 +177,7 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     repeatable: bool = True
     error: TargetFailed | None = None
+    pair: int = 0
     features: tuple[Feature, ...] | None = None
     studies: dict[tuple[int, str], Study] = field(default_factory=dict)
 
