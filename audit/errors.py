@@ -2,13 +2,16 @@ r"""Errors of an audited target: what it did instead of returning outputs."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from audit.wording.shorten import shortened
 from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
 
-__all__ = ["TargetFailed", "Unreadable"]
+__all__ = ["REPEATS", "TargetFailed", "Unreadable"]
+
+REPEATS: Final = 4
+r"""The runs on each dataset that show whether one of them fails alone."""
 
 
 class Unreadable(Exception):
@@ -19,7 +22,8 @@ class TargetFailed(DpcoreError):
     r"""The audited code did not return outputs: what it did instead, and on which dataset.
 
     ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both worlds where a
-    single run is to blame. Exit code 3.
+    single run is to blame. ``reveals`` says that this dataset failed in every one of
+    :data:`REPEATS` more runs, and the other one in none. Exit code 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):
@@ -30,20 +34,32 @@ class TargetFailed(DpcoreError):
     exit_code: ClassVar[int] = 3
 
     def __init__(
-        self, target: str, reason: str, *, dataset: str | None = None, run: int | None = None
+        self,
+        target: str,
+        reason: str,
+        *,
+        dataset: str | None = None,
+        run: int | None = None,
+        reveals: bool = False,
     ) -> None:
         super().__init__(target, reason)
         self.target = target
         self.reason = printable(shortened(" ".join(reason.split())))
         self.dataset = dataset
         self.run = run
+        self.reveals = reveals
 
     @property
     def told(self) -> str:
         r"""The reason, with its dataset and run where they are known."""
         places = [f"dataset {self.dataset}"] if self.dataset else []
         places += [f"run {self.run:,}"] if self.run else []
-        return self.reason + (f" ({', '.join(places)})" if places else "")
+        told = self.reason + (f" ({', '.join(places)})" if places else "")
+        if not self.reveals:
+            return told
+        other = "B" if self.dataset == "A" else "A"
+        told += f"; dataset {self.dataset} failed in {REPEATS} of {REPEATS} more runs, dataset "
+        return told + f"{other} in none: the error itself reveals the dataset"
 
     def __str__(self) -> str:
         return f"{self.target}: {self.told}"

@@ -33,7 +33,7 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
-from audit.runs.jobs import Drawer, drawer
+from audit.runs.jobs import Drawer, drawer, revealing
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
@@ -102,6 +102,9 @@ def draw(
             stopped = _continue(found, by, state)
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
+            if state is None or error is not state.failed:  # what failed before is not run again
+                task = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
+                found.error = revealing(error, task, by)
         except KeyboardInterrupt:
             if not found.runs:
                 raise
@@ -181,6 +184,7 @@ def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | 
 
 
 def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
+    found.pair = block.pair
     # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
     whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
     if state is not None and whole:

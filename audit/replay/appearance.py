@@ -12,7 +12,7 @@ from audit.replay.parts import FACETS, shown
 from audit.replay.run import Both, Execution
 from audit.wording.shorten import cut
 
-__all__ = ["appearances", "failures"]
+__all__ = ["appearances", "failures", "without_end"]
 
 _SIZE: Final = ("keys", "columns", "shape")
 # What strict declares; words may come from a fair draw.
@@ -102,3 +102,15 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
     if texts[0] != texts[1]:
         return ": the text of the error depends on the data", True
     return ": the numbers in its text differ between the datasets", False
+
+
+def without_end(skipped: Sequence[Both]) -> Finding:
+    r"""The changed tapes on which the target ended on neither dataset."""
+    reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
+    return Finding(
+        kind="skipped-tapes",
+        severity="warning",
+        statement=f"{len(skipped):,} of the changed tapes were skipped: the target ended on "
+        f"neither dataset ({reason}), and nothing is known of its outputs there",
+        witness=skipped[0].witness(),
+    )

@@ -12,12 +12,12 @@ tape; a value that moved further refutes the declaration.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.replay.findings import Finding, Norm, require_norm
 from audit.replay.parts import difference, numbers_in, root
@@ -63,7 +63,7 @@ def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = 
     require_norm(norm)
     tape = playing()
     if tape is not None and len(tape.declared) < _MOST:
-        kept = copy.deepcopy(value)
+        kept = captured(value)
         tape.declared.append(
             Declared(name=name, value=kept, sensitivity=exact, norm=norm, flow=tuple(tape.log))
         )

@@ -183,7 +183,7 @@ def _random_random(self: random.Random) -> float:
     read = _of(self)
     if read is None:
         return float(_BASE.random(self))
-    return read[0].bits(read[1], 53) * 2.0**-53
+    return read[0].double(read[1])
 
 
 def _random_getrandbits(self: random.Random, k: int, /) -> int:

@@ -17,7 +17,7 @@ from itertools import chain, product
 from typing import Any, Final
 
 from audit.outputs.guard import Watchdog, stdout_to_stderr
-from audit.replay.appearance import appearances, failures
+from audit.replay.appearance import appearances, failures, without_end
 from audit.replay.declared import declarations
 from audit.replay.doors import open_doors
 from audit.replay.evidence import (
@@ -44,7 +44,10 @@ _SURE: Final = 100
 _REDRAWN: Final = 6
 _CONFIRMED: Final = 24
 _KEPT_DEPTH: Final = 2
+_MOST_TAPES: Final = 10**6
 _TAPES_A_SEED: Final = 1 << 24
+# Changed tapes are played until so many calls did not end: each waits for the whole time limit.
+_FEW_HANGS: Final = 4
 _WITH_NOISE: Final = 8
 _REACH: Final = 500
 # Another real in the branch that an extreme opens, where the branch is wider than 2^-50. Noise that
@@ -94,8 +97,8 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     if declared is not None and declared < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
     require_norm(norm)
-    integer("tapes", tapes, at_least=2)
-    integer("changes", changes, at_least=0)
+    integer("tapes", tapes, at_least=2, at_most=_MOST_TAPES)
+    integer("changes", changes, at_least=0, at_most=_MOST_TAPES)
     first = integer("seed", seed, at_least=0) * _TAPES_A_SEED
     function = function_of(subject)
     runs = 0
@@ -298,10 +301,15 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
     queue: deque[dict[Place, str | int]] = deque({p: e} for p in chosen for e in EXTREMES)
     done = 0
     faulted = False
-    while queue and done < most and time.monotonic() < replayed.end:
+    skipped: list[Both] = []
+    limit = runner.hangs + _FEW_HANGS
+    while queue and done < most and time.monotonic() < replayed.end and runner.hangs < limit:
         change = queue.popleft()
         done += 1
         both = runner.both(0, change)
+        if both.hang:
+            skipped.append(both)
+            continue
         replayed.pairs.append(both)
         if not faulted and both.a.key != both.b.key and not both.failed:
             branch = _unnoised_branch(replayed, runner, both, ordinary)
@@ -315,6 +323,8 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
                 places = run.places
                 behind = places[places.index(last) + 1 :] if last in places else places
                 queue.extend({**change, p: e} for p in behind[:room] for e in EXTREMES)
+    if skipped:
+        replayed.note(without_end(skipped))
     if not queue and len(chosen) == len(start):
         return
     replayed.note(

@@ -2,7 +2,6 @@ r"""Run a target once on a random tape, and record what it did."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import TargetFailed, Unreadable
+from audit.outputs.copies import captured, copies
 from audit.outputs.form import kind, require_readable
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
@@ -19,7 +19,10 @@ from audit.replay.session import Session
 from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["Both", "Execution", "Runner", "function_of", "numbers_of"]
+__all__ = ["MOST_HANGS", "Both", "Execution", "Runner", "function_of", "numbers_of"]
+
+MOST_HANGS: Final = 12
+r"""As many runs without an end are the failure of a target: each waits for the whole time limit."""
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -68,6 +71,11 @@ class Both:
         r"""Whether either gave no output."""
         return self.a.error is not None or self.b.error is not None
 
+    @property
+    def hang(self) -> bool:
+        r"""Whether neither ended."""
+        return self.a.kind == self.b.kind == "hangs"
+
     def witness(self, **more: Any) -> dict[str, Any]:
         r"""The tape and both outputs, enough to play it again."""
         changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
@@ -77,7 +85,8 @@ class Both:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    r"""Runs a target on tapes, through open doors and under a time limit; counts the ``runs``.
+    r"""Runs a target on tapes, through open doors and under a time limit; counts the ``runs``, and
+    among them those that did not end.
 
     Tapes are numbered from 0; ``first`` is the seed of the first one.
     """
@@ -88,6 +97,11 @@ class Runner:
     watchdog: Watchdog
     first: int
     runs: int = 0
+    hangs: int = 0
+    _fresh: tuple[Callable[[], Any], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
         r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
@@ -98,15 +112,18 @@ class Runner:
         return Both(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
-        r"""The run of a dataset (0 is A) on a tape that was not played yet."""
+        r"""The run of a dataset (0 is A) on a tape that was not played yet.
+
+        Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that did not end.
+        """
         self.runs += 1
-        dataset = copy.deepcopy(self.pair[world])
+        dataset = self._fresh[world]()
 
         def call() -> Any:
             self.watchdog.restart()
             output = _call(self.target, dataset, self.session)
             require_readable(output)
-            return output
+            return captured(output)
 
         try:
             output = self.session.play(tape, call)
@@ -122,6 +139,9 @@ class Runner:
             self.watchdog.stop()
             failed = failure(self.target.spelling, error, dataset="AB"[world])
             hangs = isinstance(error, TimeUp)
+            self.hangs += hangs
+            if self.hangs >= MOST_HANGS:
+                raise failed from error
             name = "hangs" if hangs else f"raises {type(error).__name__}"
             said = "" if hangs else _ADDRESS.sub("", str(error))
             found = Execution(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from audit.replay.tape import Seeded, Stream, Tape
+from audit.replay.tape import TOP, Seeded, Stream, Tape
 from dpcore.sampling.rng import SeededRng, Words
 
 __all__ = ["Session", "TapeBits", "TapedStream", "current", "install", "playing"]
@@ -66,7 +66,7 @@ class TapeBits(np.random.BitGenerator):
         self._kept = (
             _NEXT_64(lambda _: self._word()),
             _NEXT_32(lambda _: self._word() >> 32),
-            _NEXT_DOUBLE(lambda _: (self._word() >> 11) * 2.0**-53),
+            _NEXT_DOUBLE(lambda _: min(self._word() >> 11, TOP) * 2.0**-53),
         )
         words, halves, doubles = (ctypes.cast(f, ctypes.c_void_p).value for f in self._kept)
         interface.state = None

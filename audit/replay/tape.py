@@ -24,7 +24,16 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Words
 
-__all__ = ["EXTREMES", "Asked", "Changes", "Place", "Seeded", "Stream", "Tape"]
+__all__ = [
+    "EXTREMES",
+    "TOP",
+    "Asked",
+    "Changes",
+    "Place",
+    "Seeded",
+    "Stream",
+    "Tape",
+]
 
 EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "lowest": (0, 0x00),
@@ -35,6 +44,13 @@ EXTREMES: Final[dict[str, tuple[int, int]]] = {
 }
 r"""The first 64 bits and each later byte: 0, 1 - 0, 1/2, and 2^-30 inside of both ends, where a
 branch on 0 < u < p opens that excludes the end itself.
+"""
+
+TOP: Final = (1 << 53) - (1 << 13)
+r"""1 - 2^-40 in units of 2^-53: the largest real that is read as a double.
+
+Search by inversion adds probabilities until their sum exceeds a double U. The rounded sum can stay
+below U = 1 - 2^-53 for ever, as in numpy's geometric(1 - exp(-1/2)).
 """
 
 Place: TypeAlias = tuple[str, int]
@@ -118,6 +134,14 @@ class Tape:
         more = width - 64
         tail = int.from_bytes(self._tail(stream.source, index, (more + 7) // 8), "big")
         return (head << more) | (tail >> (-more % 8))
+
+    def double(self, stream: Stream) -> float:
+        r"""The next real as a double: its first 53 bits, at most :data:`TOP`.
+
+        >>> Tape(7, {("random", 0): "highest"}).double(Stream("random")) == 1 - 2**-40
+        True
+        """
+        return min(self.bits(stream, 53), TOP) * 2.0**-53
 
     def words(self, stream: Stream, count: int) -> Words:
         r"""The first 64 bits of the next ``count`` reals, as an array of the caller's own."""

@@ -55,7 +55,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     seed            repeats the audit
     repeatable      whether the target keeps to the randomness it is given; false also for one
                     that takes none: then the seed repeats only the audit's own coins
-    error           {"reason", "dataset", "run"} when the target failed
+    error           {"reason", "dataset", "run", "reveals_dataset"} when the target failed
     warnings        a list of sentences
     versions        {"dpcore", "python", "numpy"}
 """
@@ -277,7 +277,12 @@ class AuditReport(Report):
             "repeatable": self.repeatable,
             "error": None
             if error is None
-            else {"reason": error.reason, "dataset": error.dataset, "run": error.run},
+            else {
+                "reason": error.reason,
+                "dataset": error.dataset,
+                "run": error.run,
+                "reveals_dataset": error.reveals,
+            },
             "warnings": list(self.warnings),
             "versions": self.versions,
         }
@@ -343,6 +348,8 @@ class AuditReport(Report):
 
     def how(self) -> Iterator[tuple[str, str]]:
         r"""The runs, what they could have missed, and what the verdict rests on."""
+        if self.error is not None:
+            yield "error", self.error.told
         if self.runs:
             yield "runs", f"{self.runs:,}: {self.stopped}"
             yield "blind spot", self.blind_spot

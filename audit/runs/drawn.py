@@ -185,6 +185,7 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     repeatable: bool = True
     error: TargetFailed | None = None
+    pair: int = 0
     features: dict[int, tuple[Feature, ...]] = field(default_factory=dict)
     studies: dict[tuple[int, str], Study] = field(default_factory=dict)
 

@@ -13,14 +13,17 @@ worker the same numbers.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from audit.errors import TargetFailed
+import numpy as np
+
+from audit.errors import REPEATS, TargetFailed
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
 from audit.runs.worker import Sent, answer_of, work_block, work_probe
@@ -29,7 +32,7 @@ from audit.targets.target import Target
 from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of
 from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["BACKENDS", "Drawer", "backend", "drawer"]
+__all__ = ["BACKENDS", "Drawer", "backend", "drawer", "revealing"]
 
 BACKENDS: Final = ("processes", "dask")
 r"""Where the command can draw."""
@@ -49,6 +52,42 @@ class Drawer(Protocol):
 
         Raises :class:`TargetFailed` where a worker was lost.
         """
+
+
+def revealing(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
+    r"""The same error; ``reveals`` is set where its dataset fails in a few more runs of the task's
+    pair and the other one does not. These runs are not tested.
+
+    A call that does not end is not repeated.
+    """
+    if failed.dataset is None or "no answer within" in failed.reason:
+        return failed
+    world = failed.dataset == "B"
+    with suppress(KeyboardInterrupt):  # what was found is reported
+        if all(
+            _fails(task, which, number, by) == (which == world)
+            for number in range(REPEATS)
+            for which in (world, not world)
+        ):
+            failed.reveals = True
+    return failed
+
+
+def _fails(task: Task, world: bool, number: int, by: Drawer) -> bool:  # noqa: FBT001 - as in Block
+    seeds = [
+        np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
+        for seed in (*task.seeds, task.mixing)
+    ]
+    one = replace(
+        task, worlds=np.array([world]), seeds=(seeds[0], seeds[1]), mixing=seeds[2], until=math.inf
+    )
+    try:
+        (drawing,) = by.draw([one])
+    except TargetFailed:
+        return True
+    if drawing.interrupted:
+        raise KeyboardInterrupt
+    return drawing.error is not None
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from audit.runs.block import Task
-from audit.runs.jobs import Drawer, drawer
+from audit.runs.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key
 from audit.targets.target import Target
 from audit.wording.shorten import cut
@@ -271,7 +271,8 @@ class _Trainer:
         tasks = [self._task(candidate.pair, each, i) for i, candidate in enumerate(candidates)]
         for candidate, task, drawing in zip(candidates, tasks, self.draws.draw(tasks), strict=True):
             if drawing.error is not None:
-                raise _named(drawing.error, candidate.pair) from drawing.error
+                failed = revealing(drawing.error, task, self.draws)
+                raise _named(failed, candidate.pair) from drawing.error
             if drawing.interrupted:
                 raise KeyboardInterrupt
             candidate.outputs.append(drawing.outputs)
@@ -371,4 +372,5 @@ def _named(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
     shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
     reason = f"in the search, on the dataset {place}: {failed.reason}"
-    return TargetFailed(failed.target, reason, dataset=failed.dataset, run=failed.run)
+    told: dict[str, Any] = {"dataset": failed.dataset, "run": failed.run}
+    return TargetFailed(failed.target, reason, **told, reveals=failed.reveals)

@@ -57,6 +57,16 @@ class Program(Target):
     lines: ClassVar[bool] = True
     limits_itself: ClassVar[bool] = True
 
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair, refused where it cannot be written as JSON."""
+        for name, dataset in zip("AB", pair, strict=True):
+            try:
+                json.dumps(dataset)
+            except (TypeError, ValueError, RecursionError) as error:
+                reason = f"must be a value of JSON, which is how a program gets it: {error}"
+                raise InvalidParameter(f"dataset {name}", dataset, reason) from error
+        return pair
+
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
         yield join(sides[0], sides[1], block.worlds, block.mixing)

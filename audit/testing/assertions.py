@@ -12,7 +12,6 @@ all that its assertions call: hypothesis has a deadline for each example, the fi
 
 from __future__ import annotations
 
-import copy
 import math
 import secrets
 from collections.abc import Callable, Iterable
@@ -28,6 +27,7 @@ from audit.claims.verdicts import INTERRUPTED
 from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
 from audit.exact.proof import prove
+from audit.outputs.copies import copies
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.report.sentences import leak
@@ -212,7 +212,7 @@ def assert_sensitivity(
     declared = Sensitivity.of(bound)
     name = getattr(query, "__qualname__", None) or repr(query)
     for a, b in read_pairs("pairs", pairs):
-        here, there = _answer(query, a), _answer(query, b)
+        here, there = _answer(query, a, "A"), _answer(query, b, "B")
         shown = f"on the pair {_short((a, b))}, from {_one(here)} to {_one(there)}"
         if len(here) != len(there):
             raise Refuted(f"{name} changes the number of its answers {shown}")
@@ -222,9 +222,10 @@ def assert_sensitivity(
             raise Refuted(f"{name} moves by {moved} {shown}: more than {declared!r}")
 
 
-def _answer(query: Callable[[Any], Any], dataset: Any) -> tuple[int, ...]:
-    # A query may spoil the dataset it is given; every call gets its own.
-    first, second = (_integers(query(copy.deepcopy(dataset))) for _ in range(2))
+def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, ...]:
+    # A query may change the dataset it is given; every call gets its own.
+    fresh = copies(f"dataset {name}", dataset)
+    first, second = (_integers(query(fresh())) for _ in range(2))
     if first != second:
         reason = "answers one dataset in two ways: a sensitivity is that of the query without noise"
         raise InvalidParameter("query", f"{first} and {second}", reason)

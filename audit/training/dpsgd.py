@@ -210,7 +210,8 @@ class _Caller:
         return found
 
     def batch(self, number: int) -> NDArray[np.int64]:
-        given = self._call(lambda: np.asarray(self.step.sample(self.batch_coins)))
+        # A copy: a step may shuffle one array for every batch.
+        given = self._call(lambda: np.array(self.step.sample(self.batch_coins)))
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)

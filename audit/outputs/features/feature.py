@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from audit.errors import TargetFailed
+from audit.outputs.copies import captured
 from audit.outputs.features.maps import by_value, each
 from audit.outputs.features.numbers import (
     EXPONENT,
@@ -280,6 +281,7 @@ class _OwnMap:
             watchdog.restart()
             found = self.function(_copied(output))
             require_readable(found)
+            found = captured(found)
             watchdog.stop()
         except RAISED as error:
             watchdog.stop()

@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import audit
 import audit.targets.target
 from audit.claims.claim import Claim
 from audit.outputs.features.feature import beside_time, read_feature
+from audit.outputs.guard import Watchdog
+from audit.outputs.worlds import draw_worlds
 from audit.runs.plan import Plan
 from audit.sample import draw
 from audit.targets.spelling import as_target
+from audit.targets.target import Scalar
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
 from tests.support.audit.command import Shell
+from tests.support.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "telling_time.py"
@@ -166,3 +171,51 @@ def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
     assert (handed[0] is handed[1]) == timed
     outputs = [each[0] if timed else each for each in drawn.outputs()]
     assert len(set(outputs)) == 32  # nothing is drawn twice
+
+
+def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """For each run, the dataset that was copied last and the dataset of the call."""
+    made: list[int] = []
+
+    def noting(_: str, dataset: int) -> Any:
+        def make() -> int:
+            made.append(dataset)
+            return dataset
+
+        return make
+
+    monkeypatch.setattr(audit.targets.target, "copies", noting)
+    handed: list[tuple[int, int]] = []
+
+    def noted(value: int) -> int:
+        handed.append((made[-1], value))
+        return 0
+
+    target = as_target("noted", noted)
+    seeds = np.random.SeedSequence(5).spawn(4)
+    block = audit.targets.target.Block(
+        pair=(0, 1),
+        worlds=draw_worlds(2000, np.random.default_rng(seeds[0])),
+        seeds=(seeds[1], seeds[2]),
+        mixing=np.random.default_rng(seeds[3]),
+        watchdog=Watchdog(None),
+        timed=True,
+    )
+    assert len(list(target.draw(block))) == len(handed) == 2000
+    assert sorted(made) == [0] * 2000 + [1] * 2000
+    return handed
+
+
+def test_which_dataset_is_copied_last_does_not_depend_on_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Dataset B was always copied last and lay better in the caches: correct targets were refuted.
+    def p_value() -> float:
+        handed = made_last_and_handed_over(monkeypatch)
+        table = [[handed.count((last, world)) for world in (0, 1)] for last in (0, 1)]
+        return float(stats.fisher_exact(table).pvalue) if all(map(sum, table)) else 0.0
+
+    assert p_value() > purse.buy("time: the copy made last", "1e-9")
+    old = mutated(Scalar.draw, "(coins[i], 1 - coins[i])", "(0, 1)")
+    monkeypatch.setattr(Scalar, "draw", old)
+    assert p_value() == 0.0

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import random
 import secrets
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from audit.errors import TargetFailed
 from audit.replay.declared import declare
 from audit.replay.replay import replay
+from audit.replay.run import MOST_HANGS
 from dpcore import DiscreteLaplace
+from tests.effort import effort
+from tests.support.replay_targets import faulty
 
 _KEPT: dict[int, int] = {}
 
@@ -80,3 +88,85 @@ def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> No
     (found,) = (f for f in replay(withheld, (0, 1)).findings if f.kind == "no-noise")
     assert found.severity == "warning"
     assert "dataset A draws nothing: its output is certain; the other gave it on" in found.statement
+
+
+# Native code that does not end cannot be interrupted: a process of its own can.
+DEALS = """
+import random, sys
+import numpy as np
+from audit.replay.doors import open_doors
+from audit.replay.replay import _NEAR
+from audit.replay.tape import EXTREMES, Tape
+
+steps = int(sys.argv[1])
+calls = [("geometric", (p,)) for p in [1 - np.exp(-0.5), *np.linspace(0.3, 1, steps)]]
+for mean in (0.5, 9.5, 50.0, 1e9):
+    calls += [("poisson", (mean,)), ("gamma", (mean / 50,)), ("vonmises", (0, mean))]
+    calls += [("negative_binomial", (mean, 0.1)), ("binomial", (int(mean) + 1, 0.4))]
+    calls += [("beta", (mean / 50, 0.01)), ("logseries", (1 / (1 + mean),))]
+    calls += [("zipf", (1 + min(mean, 99.0),))]
+    calls += [("hypergeometric", (10, 1 + min(int(mean), 10**8), 5)), ("normal", ())]
+plain = [("gammavariate", (0.1, 1)), ("vonmisesvariate", (0, 1)), ("sample", (range(99), 9))]
+plain += [("betavariate", (0.1, 0.1)), ("gauss", (0, 1)), ("randrange", (10**30,))]
+with open_doors() as session:
+    for source, owner, named in [
+        ("rng", session.given, calls), ("numpy.random", lambda: np.random, calls),
+        ("random", lambda: random, plain),
+    ]:
+        for name, arguments in named:
+            for place in range(3):
+                for value in (*EXTREMES, *_NEAR.values()):
+                    tape = Tape(7, {(source, place): value})
+                    session.play(tape, lambda: getattr(owner(), name)(*arguments))
+"""
+
+
+def test_no_distribution_of_numpy_or_python_is_without_an_end_on_a_changed_tape() -> None:
+    # numpy's geometric(1 - exp(-1/2)) had none at 1 - 2^-53.
+    words = [sys.executable, "-c", DEALS, str(effort(20, 2000))]
+    subprocess.run(words, check=True, timeout=300, cwd=Path(__file__).parents[3])
+
+
+def searches(value: int) -> int:
+    u, total, found = random.random(), 0.0, value
+    while total < u:  # never at u = 1 - 2^-40: the sum ends at 1 - 2^-30
+        found += 1
+        total = 1 - max(2.0**-found, 2.0**-30)
+    return found
+
+
+def test_tapes_on_which_neither_dataset_ends_are_skipped_and_reported() -> None:
+    for target in (searches, faulty.hangs_rarely):
+        report = replay(target, (0, 1), timeout=0.3, changes=20)
+        (found,) = (each for each in report.findings if each.kind == "skipped-tapes")
+        assert found.severity == "warning"
+        assert "no answer within 0.3 s" in found.statement
+        assert not any(each.kind == "hangs" for each in report.findings)
+        assert report.changed < 20
+
+
+def test_a_hang_on_one_dataset_alone_is_a_fault() -> None:
+    def hangs(value: int) -> int:
+        while random.random() < 2**-20 and value:
+            random.seed(1)
+            while True:
+                pass
+        return random.getrandbits(4)
+
+    (found,) = (each for each in replay(hangs, (0, 1), timeout=0.3, changes=3).findings
+                if each.kind == "hangs")  # fmt: skip
+    assert found.severity == "error"
+
+
+def test_a_target_that_seldom_ends_is_given_up() -> None:
+    calls = []
+
+    def seldom(value: int) -> int:
+        calls.append(value)
+        while value and len(calls) > 2:
+            pass
+        return random.getrandbits(4)
+
+    with pytest.raises(TargetFailed, match="no answer within"):
+        replay(seldom, (0, 1), timeout=0.05)
+    assert calls.count(1) <= MOST_HANGS + 1

@@ -43,6 +43,53 @@ def test_an_exception_is_reported_with_dataset_and_run(audit: Shell) -> None:
     assert error["run"] == 2
 
 
+FAILS = r"""read request
+case $request in *'"dataset": 1'*) exit 5;; esac
+seq $(echo "$request" | sed 's/.*"n": \([0-9]*\).*/\1/')
+"""
+REVEALS = "dataset B failed in 4 of 4 more runs, dataset A in none: the error itself reveals the"
+
+
+@by_day(3)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("raises_in_b", ()),
+        ("raises_in_b", ("--jobs", 2)),
+        ("raises_in_b", ("--pairs", "pairs.json")),
+        ("dies_in_b", ()),
+        ("a program", ()),
+    ],
+)
+def test_an_error_of_one_dataset_alone_reveals_it(
+    audit: Shell, here: Path, name: str, more: tuple[Any, ...]
+) -> None:
+    (here / "pairs.json").write_text("[[0, 0], [0, 1]]", encoding="utf-8")
+    words = at(name)
+    if name == "a program":
+        (here / "fails.sh").write_text(FAILS, encoding="utf-8")
+        words[0] = "exec:sh fails.sh"
+    if more[:1] == ("--pairs",):
+        del words[words.index("--pair") : words.index("--pair") + 3]
+    answer = audit(*words, *more, "--json")
+    assert failed(answer)["reveals_dataset"] is True
+    assert REVEALS in answer.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["out_of_memory", "raises_at_random", "hangs"])
+def test_an_error_that_any_dataset_may_meet_reveals_none(audit: Shell, name: str) -> None:
+    answer = audit(*at(name), "--timeout", 0.3, "--json")
+    assert failed(answer)["reveals_dataset"] is False
+    assert "reveals" not in answer.err
+
+
+def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
+    words = ["targets.py:raises_in_b", "--claim", "epsilon=1", "--search", "integer:low=0,high=1"]
+    answer = audit(*words, "-n", 4000)
+    assert answer.code == 3
+    assert "the error itself reveals the dataset" in answer.err
+
+
 def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     answer = audit(*at("raises_late", n=50_000), "--json")
     assert failed(answer)["reason"].startswith("raised MemoryError: too many")
@@ -54,6 +101,7 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     assert shown.code == 3
     assert shown.out.startswith("THE TARGET FAILED")
     assert "17,246: the target failed" in shown.out
+    assert "error       raised MemoryError: too many" in " ".join(shown.out.splitlines())
 
 
 @by_day(6)

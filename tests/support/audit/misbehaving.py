@@ -49,6 +49,18 @@ def raises_in_b(dataset: Any, rng: np.random.Generator) -> Any:
     return int(rng.integers(3))
 
 
+def raises_at_random(dataset: Any, rng: np.random.Generator) -> Any:
+    if rng.random() < 0.1:
+        raise ValueError("no such user")
+    return int(rng.integers(3))
+
+
+def dies_in_b(dataset: Any, rng: np.random.Generator) -> Any:
+    if dataset == 1:
+        os._exit(7)
+    return int(rng.integers(3))
+
+
 def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     if n > 2000:
         raise MemoryError("too many")

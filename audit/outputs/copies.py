@@ -1,0 +1,195 @@
+r"""Copy what an audited call is given and what it returns.
+
+A call may change its dataset in place, return a part of it, or return one buffer every time. So
+each call gets a dataset of its own (:func:`copies`), and each output is copied before the next call
+(:func:`captured`). Objects that cannot change are not copied.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime as dt
+import gc
+import json
+import pickle
+import random
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from audit.errors import Unreadable
+from audit.outputs.identity import identity
+from audit.outputs.tables import is_table
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import SeededRng
+
+__all__ = ["captured", "copies"]
+
+_FIXED: Final[frozenset[type]] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, range, type(...), Decimal, Fraction}
+    | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}
+)
+# The same in every copy, and no part of a dataset's own state.
+_SHARED: Final = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    Enum,
+    np.dtype,
+)
+_INERT: Final = frozenset({tuple, frozenset})
+_JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
+_GENERATORS: Final = (
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    SeededRng,
+)
+
+
+def copies(name: str, dataset: Any) -> Callable[[], Any]:
+    r"""A function that makes the dataset as it is now, sharing nothing that a call could change.
+
+    >>> make = copies("dataset A", {"ages": np.array([30, 41])})
+    >>> make()["ages"][0] = 0
+    >>> make()
+    {'ages': array([30, 41])}
+
+    Raises :class:`InvalidParameter` for a dataset that cannot be copied, or that holds a random
+    generator: all its copies would draw the same noise.
+    """
+    if _is_fixed(dataset):
+        return lambda: dataset
+    if _is_plain_array(dataset):
+        kept = dataset.copy(order="K")
+        return lambda: kept.copy(order="K")
+    if _is_json(dataset):
+        # Ten times faster than deepcopy, where it gives the same back.
+        with suppress(ValueError, RecursionError):
+            text = json.dumps(dataset)
+            if json.loads(text) == dataset:
+                return lambda: json.loads(text)
+    held = _reached(dataset)
+    if all(type(item) in _INERT for item in held.values()):
+        return lambda: dataset
+    for item in held.values():
+        if isinstance(item, _GENERATORS):
+            reason = f"holds a random generator ({type(item).__name__}): each call gets a copy of "
+            reason += "its dataset, and copies draw the same noise; let the target take an rng"
+            raise InvalidParameter(name, dataset, reason)
+    try:
+        return _apart(dataset, held)[1]
+    except Exception as error:
+        reason = f"is of type {type(dataset).__name__}, which cannot be copied ({error}): each call"
+        reason += " gets a copy of its dataset; give plain values, and open or build the object"
+        raise InvalidParameter(name, dataset, f"{reason} in the target") from error
+
+
+def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
+    r"""The output as it is now, whatever later calls do to the object that was returned.
+
+    >>> buffer = np.zeros(2)
+    >>> first = captured(buffer)
+    >>> buffer += 1
+    >>> first
+    array([0., 0.])
+
+    An object without an equality of its own is equal to no copy, so it stays itself. ``seen`` keeps
+    what such objects looked like. Raises :class:`Unreadable` where one comes back changed.
+    """
+    kind = type(output)
+    if _is_fixed(output):
+        return output
+    if _is_plain_array(output):
+        return output.copy(order="K")
+    if kind is np.ndarray and output.ndim:
+        found = np.empty(output.size, dtype=object)
+        for i, item in enumerate(output.ravel().tolist()):
+            found[i] = captured(item, seen)
+        return found.reshape(output.shape)
+    if kind is list or kind is tuple:
+        if _FIXED.issuperset(map(type, output)):
+            return kind(output)
+        return kind([captured(item, seen) for item in output])
+    if kind is dict:
+        return {key: captured(item, seen) for key, item in output.items()}
+    if kind is set or kind is frozenset:
+        return kind(output)
+    return _object(output, {} if seen is None else seen)
+
+
+def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
+    kind: Any = type(output)
+    if kind.__eq__ is not object.__eq__ or dataclasses.is_dataclass(kind):
+        with suppress(Exception):  # code of the object may raise: it is then not copied
+            found, _ = _apart(output, _reached(output))
+            if is_table(kind) or identity(found) == identity(output):
+                return found
+    text = str(identity(output))
+    if seen.setdefault(id(output), (output, text))[1] != text:
+        reason = f"returned one {kind.__name__} again, changed, and it cannot be copied: "
+        raise Unreadable(reason + "return plain values, or give its class an __eq__")
+    return output
+
+
+def _apart(value: Any, held: dict[int, object]) -> tuple[Any, Callable[[], Any]]:
+    # A copy that shares nothing that can change, and how to make more of it.
+    if not is_table(type(value)):  # whose copies share their labels, and lists in their cells
+        found = copy.deepcopy(value)
+        within = _reached(found).items()
+        if not any(place in held and type(item) not in _INERT for place, item in within):
+            return found, lambda: copy.deepcopy(found)
+    packed = pickle.dumps(value)
+    return pickle.loads(packed), lambda: pickle.loads(packed)  # noqa: S301  # packed above
+
+
+def _is_fixed(item: object) -> bool:
+    if type(item) in _FIXED or isinstance(item, _SHARED):
+        return True
+    return isinstance(item, np.generic) and not isinstance(item, np.void)
+
+
+def _is_plain_array(item: Any) -> bool:
+    return type(item) is np.ndarray and not item.dtype.hasobject
+
+
+def _reached(value: object) -> dict[int, object]:
+    # All objects within a value, by id, but for those that cannot change by themselves.
+    found: dict[int, object] = {}
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if _is_fixed(item) or id(item) in found:
+            continue
+        found[id(item)] = item
+        waiting += gc.get_referents(item)
+        if isinstance(item, np.ndarray):  # which the garbage collector knows nothing of
+            waiting += [item.base] if item.base is not None else []
+            waiting += item.ravel().tolist() if item.dtype.hasobject else []
+    return found
+
+
+def _is_json(dataset: object) -> bool:
+    # Of nothing but what JSON gives back, type and all, and no list or dict in it twice.
+    waiting: list[Any] = [dataset]
+    seen: set[int] = set()
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind not in _JSON:
+            return False
+        if kind is list or kind is dict:
+            if id(item) in seen or (kind is dict and any(type(key) is not str for key in item)):
+                return False
+            seen.add(id(item))
+            waiting += item if kind is list else item.values()
+    return True
