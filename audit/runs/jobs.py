@@ -39,6 +39,7 @@ r"""Where the command can draw."""
 
 _EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
 _PATIENCE: Final = "10s"
+_LATE: Final = ("no answer within", "kept its output open")  # reasons of a time limit
 
 
 class Drawer(Protocol):
@@ -58,9 +59,9 @@ def revealing(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
     r"""The same error; ``reveals`` is set where its dataset fails in a few more runs of the task's
     pair and the other one does not. These runs are not tested.
 
-    A call that does not end is not repeated.
+    A call that ran into the time limit is not repeated: each would wait for it again.
     """
-    if failed.dataset is None or "no answer within" in failed.reason:
+    if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
     world = failed.dataset == "B"
     with suppress(KeyboardInterrupt):  # what was found is reported

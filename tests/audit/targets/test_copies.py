@@ -271,6 +271,8 @@ def test_batches_in_one_buffer_are_told_apart() -> None:
             return self.order[: rng.binomial(200, 0.1)]
 
         def update(self, gradients: Any, rng: np.random.Generator) -> Any:
+            finite = np.isfinite(gradients).all(axis=1, keepdims=True)
+            gradients = np.where(finite, gradients, 0.0)
             norms = np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
             return ((gradients / norms).sum(axis=0) + rng.normal(size=gradients.shape[1])) / 20
 
