@@ -60,13 +60,17 @@ def own_policy(spelling: str, name: str) -> Policy[Any]:
 
 
 def _needed(maker: Any) -> list[str]:
-    # The parameters that have no default.
+    # The parameters that have no default. An annotation alone takes the property of Policy for one.
     try:
         given = inspect.signature(maker).parameters.values()
     except (TypeError, ValueError):  # not callable, or written in C: the call says what is wrong
         return []
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in given if one.default is one.empty and one.kind not in free]
+    return [
+        one.name
+        for one in given
+        if (one.default is one.empty or isinstance(one.default, property)) and one.kind not in free
+    ]
 
 
 def _named(module: str) -> ModuleType:

@@ -98,6 +98,10 @@ MINE = """
         def choose(self, state): return None
         def observe(self, state, released): return 0
         def sizes(self, arms, horizon): return (self.size,)
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Annotated(Bare):
+        privatizer: Privatizer = Policy.privatizer  # as "privatizer: Privatizer" in a Policy
 """
 
 
@@ -131,6 +135,7 @@ def test_by_file_and_by_module(rest: str) -> None:
         ("mine.py:number", "'int' object is not callable"),
         ("mine.py:needs", "cannot be made without words"),
         ("mine.py:Bare", r"without privatizer: give each a default, .*policy = Bare\("),
+        ("mine.py:Annotated", "without privatizer: give each a default"),
         ("fails.py:policy", "ZeroDivisionError"),
         ("mine.py:policy,epsilon=1", "epsilon"),
         ("builtins:dict", "must be or return a bandits.Policy"),
