@@ -18,7 +18,7 @@ import numpy.typing as npt
 from flint import acb, arb
 
 from dpcore.numbers.enclosure import nearest, precision
-from dpcore.numbers.floating import two_sum
+from dpcore.numbers.floating import compensated_sum
 
 __all__ = [
     "CIRCLE",
@@ -126,24 +126,9 @@ class Discs:
         >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
         3.0
         """
-        total, rounding = _compensated(self.centres.real)
+        total, rounding = compensated_sum(self.centres.real)
         radii = float(self.radii.sum()) * (1 + 2 * gamma(len(self.radii)))
         return total, (radii + rounding) * SLACK + TINY
-
-
-def _compensated(values: Floats) -> tuple[float, float]:
-    # The sum, two by two, and a bound of its error. What each addition rounds off is known
-    # exactly (Knuth 1969), and is added up as well: only that second sum has an error.
-    count, low, size = len(values), 0.0, 0.0
-    with np.errstate(invalid="ignore"):  # what is infinite has no sum, and says so
-        while len(values) > 1:
-            half = len(values) // 2
-            pairs = two_sum(values[:half], values[half : 2 * half])
-            low += float(pairs.low.sum())
-            size += float(np.abs(pairs.low).sum())
-            values = np.concatenate((pairs.high, values[2 * half :]))
-    total = float(values.sum()) + low
-    return total, 3 * gamma(count + 1) * size + UNIT * abs(total)
 
 
 def circle(turns: Turns) -> Complexes:
@@ -184,15 +169,17 @@ def _floor(turn: arb) -> int:
 
 
 def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
-    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^32: at most 2 too low.
+    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^62: at most 3 too low.
 
     >>> word = np.array([1], dtype=np.uint64)
-    >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5])).tolist()
-    [0, 3, 7]
+    >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5, 1 << 40])).tolist()
+    [0, 3, 7, 1649267441664]
     """
-    n = counts.astype(np.uint64)
-    half = np.uint64(32)
-    found: Turns = n * high + ((n * (low >> half)) >> half)
+    n, half, mask = counts.astype(np.uint64), np.uint64(32), np.uint64((1 << 32) - 1)
+    top, bottom = n >> half, n & mask
+    above, below = low >> half, low & mask
+    found: Turns = n * high + top * above
+    found += ((top * below) >> half) + ((bottom * above) >> half)
     return found
 
 

@@ -8,6 +8,7 @@ form says so by being a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -56,8 +57,8 @@ class LossPart(Protocol):
         r"""About K, K' and K'' at c = ``tilt``, K = log M: floats, on which only speed rests."""
         ...
 
-    def factor(self, tilt: Fraction) -> Factor:
-        r"""The factor at c = ``tilt`` > 0."""
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> Factor:
+        r"""The factor at c = ``tilt`` > 0; a listing may add about ``variance`` to the loss."""
         ...
 
 

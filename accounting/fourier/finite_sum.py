@@ -42,6 +42,7 @@ __all__ = ["LineSum", "Window", "line_sum"]
 
 _FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30
+_MASS: Final = 1.001
 _MOST_FREQUENCIES: Final = 1 << 19
 
 
@@ -134,12 +135,13 @@ class LineSum:
         return square * (square / 8).exp()
 
     def _aliases(self, epsilon: Fraction) -> arb:
-        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x).
+        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x). A
+        # listing from above may have a mass of 1 + 2^-50 a round.
         c, lift = Fraction(self.window.tilt), self.window.lift
         period = 2 * arb.pi() / ball(Fraction(self.window.grid.step))
         below, above = (-ball(c) * period).exp(), (-ball(lift * c) * period).exp()
         farther = (self.log_lifted - ball((1 + lift) * c) * ball(epsilon)).exp()
-        return below / (1 - below) + farther * above / (1 - above)
+        return _MASS * below / (1 - below) + farther * above / (1 - above)
 
 
 def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum | None:

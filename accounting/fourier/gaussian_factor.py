@@ -102,8 +102,9 @@ class GaussianPart:
         rate = float(self.rate)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
-    def factor(self, tilt: Fraction) -> GaussianFactor:
-        r"""The factor at c = ``tilt``."""
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> GaussianFactor:
+        r"""The factor at c = ``tilt``; nothing is added to the variance."""
+        del variance
         return GaussianFactor(part=self, tilt=tilt)
 
 
@@ -243,8 +244,9 @@ class ThinGaussianPart:
         whole = float(theta.partition(self.variance).mid())
         return top + math.log(total / whole), mean, spread
 
-    def factor(self, tilt: Fraction) -> AtomFactor:
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> AtomFactor:
         r"""The factor of the listing for c = ``tilt``."""
+        del variance
         listing = gaussian_losses(self.variance, self.shift, tilt, _LISTED_BITS)
         return Atoms(listing=listing).factor(tilt)
 

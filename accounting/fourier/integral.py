@@ -233,8 +233,10 @@ def _smoothing(saddle: Saddle, error: float) -> float:
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:
-    factors = [(part.factor(Fraction(saddle.tilt)), count) for part, count in parts]
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
+    # A listing may add as much to the variance as the smoothing does.
+    share = smoothing * smoothing / len(parts)
+    factors = [(part.factor(Fraction(saddle.tilt), share / count), count) for part, count in parts]
     chosen = window(factors, saddle, error, smoothing)
     return None if chosen is None else line_sum(factors, chosen)
 

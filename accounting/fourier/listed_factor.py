@@ -104,8 +104,9 @@ class Atoms:
         spread = float(weights @ (self._losses - mean) ** 2) / total
         return top + math.log(total), mean, spread
 
-    def factor(self, tilt: Fraction) -> AtomFactor:
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> AtomFactor:
         r"""The listing tilted: q_x = P(x) e^(cL(x))/S, S the sum of the listed ones."""
+        del variance
         return _tilted(self.listing, tilt)
 
 

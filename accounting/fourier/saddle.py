@@ -96,7 +96,7 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     """
     c = saddle.tilt
     for _ in range(_CALMINGS):
-        factors = [(part.factor(Fraction(c)), count) for part, count in parts]
+        factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
         at, need = replace(saddle, tilt=c, epsilon=max(saddle.epsilon, 0.0)), -saddle.log_delta
         if not c * _period(factors, at, need)[0] - need > _CALM + 2 * need:
             break

@@ -114,8 +114,9 @@ class SmoothPart:
         r"""Of the law."""
         return self.law.cumulants(tilt)
 
-    def factor(self, tilt: Fraction) -> SmoothFactor:
-        r"""The factor at c = ``tilt``."""
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> SmoothFactor:
+        r"""The factor at c = ``tilt``; nothing is added to the variance."""
+        del variance
         return SmoothFactor(law=self.law, tilt=tilt)
 
 

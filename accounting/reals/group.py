@@ -21,8 +21,8 @@ import numpy as np
 from flint import acb, acb_poly, arb, arb_poly, ctx
 
 from accounting.fourier.discs import Floats
+from accounting.loss.normal_tail import upper_tail
 from accounting.reals.mixture import Ball, Direction
-from accounting.reals.normal_tail import upper_tail
 from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball

@@ -13,11 +13,11 @@ from fractions import Fraction
 from flint import arb
 
 from accounting.fourier.smooth_factor import SmoothPart
+from accounting.loss.normal_tail import upper_tail
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.losses import Losses
 from accounting.reals.inverse import inverse
 from accounting.reals.mixture import Direction, not_listed
-from accounting.reals.normal_tail import upper_tail
 from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.numbers.enclosure import Enclosure, ball
 

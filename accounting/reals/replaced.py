@@ -21,8 +21,8 @@ from flint import arb
 
 from accounting.fourier.discs import Floats
 from accounting.fourier.smooth_factor import Nodes
+from accounting.loss.normal_tail import upper_tail
 from accounting.reals.mixture import Ball, Direction, SampledLaw, moments
-from accounting.reals.normal_tail import upper_tail
 from accounting.reals.sampled_gaussian import CELLS, SampledGaussian
 from accounting.reals.sampled_laplace import SampledLaplace, falling
 from dpcore.errors import PrecisionExhausted

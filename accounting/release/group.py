@@ -14,8 +14,10 @@ from typing import Any, ClassVar, Final
 
 from flint import arb
 
+from accounting.loss.real_pair import RealPair
 from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
 from accounting.reals.normal_loss import NormalLoss
+from accounting.reals.tabled import Kinds
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
@@ -56,6 +58,14 @@ class MixedSample(RealSample):
         v = 1 / loss.variance
         sides = (self.direction(present=side, variance=v) for side in (True, False))
         return tuple(GroupGaussian(variance=v, direction=side) for side in sides)
+
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""One round as cells, shifted against not and the reverse."""
+        pair = RealPair.moved(
+            self.curve.density, self.direction(present=True, variance=Fraction(1)).chances
+        )
+        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
 
     def at(self, epsilon: arb) -> arb:
         r"""delta at ``epsilon`` >= 0: of the worse direction."""

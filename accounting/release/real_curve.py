@@ -18,6 +18,7 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
+from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
 from accounting.reals.inverse import inverse
@@ -26,6 +27,7 @@ from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.reals.sampled_laplace import MOST_SPREAD, SampledLaplace
+from accounting.reals.tabled import Kinds
 from accounting.release.curve import NO_RENYI, OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
@@ -91,6 +93,13 @@ class RealCurve(OneRelease):
         if isinstance(self.noise, Gaussian):
             return NormalLoss(variance=self._squared() / Fraction(self.noise.sigma) ** 2)
         return SampledLaplace(spread=self._spread(), direction=_EVERYBODY)
+
+    @property
+    def density(self) -> Density:
+        r"""The noise, in units of the sensitivity."""
+        if isinstance(self.noise, Gaussian):
+            return NormalDensity(Fraction(self.noise.sigma) ** 2 / self._squared())
+        return LaplaceDensity(self._spread())
 
     @property
     def in_floats(self) -> bool:
@@ -221,6 +230,11 @@ class RealSample(OneRelease):
     @abstractmethod
     def at(self, epsilon: arb) -> arb:
         r"""delta at ``epsilon`` >= 0, over both directions."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""One round as cells, the same direction in all rounds: the datasets decide."""
 
     @property
     @abstractmethod

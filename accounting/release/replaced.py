@@ -7,13 +7,16 @@ rounds compose exactly. Proofs: docs/proofs/replaced_units.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from flint import arb
 
+from accounting.loss.real_pair import RealPair
 from accounting.reals.mixture import Direction
 from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
 from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.reals.tabled import Kinds
 from accounting.release.real_curve import RealCurve, RealLoss, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
@@ -63,6 +66,11 @@ class PoissonReplaced(RealSample):
         if self.rate == 1:
             return self.unsampled.loss()
         return self._law
+
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""One round as cells; both orders of two neighbours have the same pair."""
+        return (((Fraction(1), RealPair.replaced(self.curve.density, self.rate)),),)
 
     def at(self, epsilon: arb) -> arb:
         r"""delta at ``epsilon`` >= 0."""

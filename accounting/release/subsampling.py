@@ -27,11 +27,13 @@ from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
+from accounting.loss.real_pair import RealPair
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.reals.grid_gaussian import GridGaussian, is_smooth
 from accounting.reals.mixture import Direction
+from accounting.reals.tabled import Kinds
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
@@ -161,6 +163,14 @@ class PoissonSampled(OneRelease):
                     directions = (Direction(rate=rate, present=side) for side in (True, False))
                     return tuple(GridGaussian.of(squared, step, each) for each in directions)
         return ()
+
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""One round of noise on the reals as cells, with the unit against without it and back."""
+        if not isinstance(self.curve, RealCurve):
+            return ()
+        pair = RealPair.sampled(self.curve.density, self.rate)
+        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""

@@ -19,6 +19,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.fourier.factor import LossLaw
 from accounting.reals.labelled import LabelledLoss
 from accounting.reals.normal_loss import NormalLoss
+from accounting.reals.tabled import Kinds
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
@@ -149,6 +150,15 @@ class PoissonTruncated(RealSample):
         sides = zip(*(_directions(kind) for _, kind in kinds), strict=True)
         chances = [chance for chance, _ in kinds]
         return tuple(LabelledLoss(kinds=tuple(zip(chances, laws, strict=True))) for laws in sides)
+
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""The rounds above every round, as cells of either kind."""
+        kinds = [(chance, kind.directions) for chance, kind in self.kinds()]
+        return tuple(
+            tuple((chance * share, pair) for chance, sides in kinds for share, pair in sides[at])
+            for at in range(len(kinds[0][1]))
+        )
 
     def at(self, epsilon: arb) -> arb:
         r"""An upper end of delta at ``epsilon`` >= 0: each kind is worst in the same direction."""

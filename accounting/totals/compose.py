@@ -32,7 +32,7 @@ from accounting.pairs.enclose import narrowed
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.rounds import Laws, Ways, ways
+from accounting.totals.rounds import Laws, Ways, in_cells, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Scope
@@ -48,6 +48,13 @@ _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
 _ENOUGH: Final = 4
 _COARSE: Final = Fraction(1, 10**5)
+_WIDE: Final = Fraction(1, 1000)
+"""Ends that are further apart, relatively, are looked for in cells as well."""
+
+_MANY: Final = 64
+"""The moment of fewer rounds falls so slowly that cells take tens of seconds."""
+
+_IN_CELLS: Final = Fraction(1, 10**6)
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
 _NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
@@ -85,7 +92,7 @@ class Composition(Guarantee):
             return self._alone.epsilon(most, relative)
         if not self.in_pairs:
             return self._told(approx_from_renyi(self.renyi_upper, most))
-        found = self._over_totals(lambda total: total.epsilon(most, near), near)
+        found = self._over_totals(lambda total, near: total.epsilon(most, near), near)
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -99,7 +106,7 @@ class Composition(Guarantee):
             return self._alone.delta(at, relative)
         if not self.in_pairs:
             return self._told(delta_from_renyi(self.renyi_upper, at))
-        found = self._over_totals(lambda total: total.delta(at, near), near)
+        found = self._over_totals(lambda total, near: total.delta(at, near), near)
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -140,12 +147,18 @@ class Composition(Guarantee):
         r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
         return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
 
-    def _over_totals(self, ask: Callable[[Total], Enclosure], relative: Fraction) -> Bound:
+    def _over_totals(
+        self, solve: Callable[[Total, Fraction], Enclosure], relative: Fraction
+    ) -> Bound:
         if not all(_is_summed(source) for source, _ in self.parts):
             # What is known without sums is in `_informed`.
             return self._told(
                 Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
             )
+
+        def ask(total: Total) -> Enclosure:
+            return solve(total, relative)
+
         try:
             near = _as_real(self.parts, ask, relative)
             enough = _ENOUGH * relative if self._listed else _COARSE
@@ -154,7 +167,21 @@ class Composition(Guarantee):
             found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
         except (OverflowError, ZeroDivisionError) as error:
             raise PrecisionExhausted(BEYOND_FLOATS) from error
-        return self._told(found if near is None else narrower(near, found))
+        found = found if near is None else narrower(near, found)
+        if not _is_narrow(found, _WIDE):
+            found = self._in_cells(found, lambda total: solve(total, max(relative, _IN_CELLS)))
+        return self._told(found)
+
+    def _in_cells(self, found: Bound, ask: Callable[[Total], Enclosure]) -> Bound:
+        # Where nodes say little of many sampled rounds: the same rounds, cut into cells.
+        sampled = [k for s, k in self.parts if isinstance(s, (PoissonSampled, RealSample))]
+        if not sampled or max(sampled) < _MANY:
+            return found
+        try:
+            other = _between([(in_cells(source), rounds) for source, rounds in self.parts], ask)
+        except (NotDerived, PrecisionExhausted):
+            return found
+        return narrower(found, other)
 
     @property
     def _listed(self) -> bool:
@@ -246,14 +273,18 @@ def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -
     upper = [ask(total) for total in above]
     method = " and ".join(sorted({total.method for total in above}))
     highest = max(e.upper for e in upper)
+    aligned = all(each.aligned for each, _ in found)
+    theorem = _LOSSES if aligned else _MAXIMA
+    lower: End | None = None
     if all(each.above == each.attained for each, _ in found):
-        lower: End | None = max(e.lower for e in upper)
-        return Bound(upper=highest, lower=lower, method=method, theorem=_LOSSES)
-    lower = None
-    if all(each.attained for each, _ in found):
+        lower = max(e.lower for e in upper)
+    elif all(each.attained for each, _ in found):
         reached = _totals([(each, each.attained, rounds) for each, rounds in found])
+        if aligned:
+            # The direction that is worst from above has a lower end as good as any.
+            reached = [reached[[e.upper for e in upper].index(highest)]]
         lower = max(ask(total).lower for total in reached)
-    return Bound(upper=highest, lower=lower, method=method, theorem=_MAXIMA)
+    return Bound(upper=highest, lower=lower, method=method, theorem=theorem)
 
 
 def compose(*parts: Guarantee | tuple[Guarantee, int]) -> Composition:

@@ -30,12 +30,13 @@ from accounting.pairs.listing import nothing
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.reals.tabled import Kinds, TabledLoss
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
 from accounting.release.group import MixedSample
 from accounting.release.matrix import MatrixCurve
-from accounting.release.real_curve import RealCurve
+from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.release.truncated import PoissonTruncated
@@ -43,7 +44,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["Laws", "Ways", "ways"]
+__all__ = ["Laws", "Ways", "in_cells", "ways"]
 
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
@@ -57,17 +58,28 @@ class Ways:
     r"""``above``: lists of which, direction by direction, one dominates every round that may be.
 
     ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
-    bound is exact, empty where none is known. ``lost`` is the delta of a claim.
+    bound is exact, empty where none is known. ``lost`` is the delta of a claim. If ``aligned``,
+    both have the same directions, and differ by the two listings of one table at most.
     """
 
     above: tuple[Laws, ...]
     attained: tuple[Laws, ...]
     lost: Fraction = Fraction(0)
+    aligned: bool = False
 
     @classmethod
     def exactly(cls, *lists: Laws) -> Ways:
         r"""Lists that dominate every round and are attained."""
-        return cls(above=lists, attained=lists)
+        return cls(above=lists, attained=lists, aligned=True)
+
+    @classmethod
+    def tabled(cls, *directions: Kinds) -> Ways:
+        r"""The two listings of the cells of a round, direction by direction."""
+        above, below = (
+            tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
+            for side in (True, False)
+        )
+        return cls(above=above, attained=below, aligned=True)
 
     def in_bins(self) -> Ways:
         r"""The same, with bounds in place of pairs that have too many outcomes to be listed.
@@ -144,6 +156,18 @@ def ways(source: Guarantee) -> Ways:
         f"one pair of laws that {source!r} stands for",
         "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
     )
+
+
+def in_cells(source: Guarantee) -> Ways:
+    r"""The same, with the two listings of a table of cells for a sample of noise on the reals."""
+    if not isinstance(source, (PoissonSampled, RealSample)) or source.rate == 1:
+        return ways(source)
+    if not source.directions:
+        return ways(source)
+    found = Ways.tabled(*source.directions)
+    if isinstance(source, PoissonTruncated):
+        return replace(found, attained=in_cells(source.least).attained, aligned=False)
+    return found
 
 
 def _unlisted(law: LossLaw) -> TypeGuard[Pair]:

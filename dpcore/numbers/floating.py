@@ -1,10 +1,11 @@
-r"""float64 with a stated error: e^(-x) and exact products of integers with a rational.
+r"""float64 with a stated error: e^(-x), log(1+x), and exact products of integers with a rational.
 
 numpy promises nothing about the last bits of its exp, so the exponential here is built from
 tables rounded once from balls and a Taylor polynomial in +, - and *, which IEEE 754 does round
 correctly. The bound is derived in docs/proofs/floating.md:
 
-    |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)   for 0 <= x <= 700.
+    |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)           for 0 <= x <= 700,
+    |log1p(x) - log(1 + x)| <= 2^-48 |log(1 + x)|   for 2^-1000 - 1 <= x <= 2^1000.
 """
 
 from __future__ import annotations
@@ -19,14 +20,30 @@ from flint import arb
 
 from dpcore.numbers.enclosure import nearest, precision
 
-__all__ = ["EXP_NEG_ERROR", "Floats", "Split", "exp_neg", "pair_of", "product", "square", "two_sum"]
+__all__ = [
+    "EXP_NEG_ERROR",
+    "LOG1P_ERROR",
+    "Floats",
+    "Split",
+    "compensated_sum",
+    "exp_neg",
+    "log1p",
+    "pair_of",
+    "product",
+    "square",
+    "two_product",
+    "two_sum",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 EXP_NEG_ERROR: Final = 2.0**-48
+LOG1P_ERROR: Final = 2.0**-48
 _STEPS: Final = 64
 _LARGEST: Final = 745
+_ROOT_HALF: Final = 0.7071
+_LOG_TWO: Final = 0.6931471805599453
 _SPLITTER: Final = 2.0**27 + 1
 
 
@@ -64,6 +81,26 @@ def exp_neg(x: Floats) -> Floats:
     return np.where(x > _LARGEST, 0.0, value)
 
 
+def log1p(x: Floats) -> Floats:
+    r"""log(1 + x) for x > -1, relative error at most 2^-48.
+
+    >>> float(log1p(np.array([1e-20]))[0])
+    1e-20
+    """
+    near = (x >= -0.25) & (x <= 0.5)
+    mantissa, exponent = np.frexp(np.where(near, 1.0, 1.0 + x))
+    low = mantissa < _ROOT_HALF
+    mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
+    # 2 atanh s, s = x/(2 + x): |s| <= 1/5, so the remainder is below s^27/27 < 2^-62 s.
+    s = np.where(near, x / (2.0 + np.where(near, x, 0.0)), (mantissa - 1.0) / (mantissa + 1.0))
+    square_of_s = s * s
+    series = np.full_like(s, 1 / 25)
+    for odd in range(23, 2, -2):
+        series = series * square_of_s + 1 / odd
+    value: Floats = 2 * s + 2 * s * square_of_s * series
+    return np.where(near, value, exponent * _LOG_TWO + value)
+
+
 def two_sum(a: Floats, b: Floats) -> Split:
     r"""a + b exactly, as the rounded sum and its error (Knuth 1969).
 
@@ -75,9 +112,14 @@ def two_sum(a: Floats, b: Floats) -> Split:
     return Split(total, (a - (total - back)) + (b - back))
 
 
-def _two_product(a: Floats, b: Floats) -> Split:
-    # Dekker 1971 with Veltkamp's splitting; exact while nothing over- or underflows, which
-    # holds here: magnitudes stay between 2^-200 and 2^200.
+def two_product(a: Floats, b: Floats) -> Split:
+    r"""a b exactly, as the rounded product and its error (Dekker 1971, Veltkamp's splitting).
+
+    Exact while nothing over- or underflows: for magnitudes between 2^-200 and 2^200, and 0.
+
+    >>> two_product(np.array([1 + 2.0**-40]), np.array([1 + 2.0**-40])).low.tolist() == [2.0**-80]
+    True
+    """
     total = a * b
     wide_a, wide_b = a * _SPLITTER, b * _SPLITTER
     high_a, high_b = wide_a - (wide_a - a), wide_b - (wide_b - b)
@@ -85,6 +127,27 @@ def _two_product(a: Floats, b: Floats) -> Split:
     return Split(
         total, ((high_a * high_b - total) + high_a * low_b + low_a * high_b) + low_a * low_b
     )
+
+
+def compensated_sum(values: Floats) -> tuple[float, float]:
+    r"""About sum x_i, two by two, and a bound of its error: about u of the result.
+
+    What each addition rounds off is known exactly (Knuth 1969), and is added up as well: only that
+    second sum has an error.
+
+    >>> compensated_sum(np.array([1.0, 2.0**-60, -1.0]))[0] == 2.0**-60
+    True
+    """
+    count, low, size = len(values), 0.0, 0.0
+    with np.errstate(invalid="ignore"):  # what is infinite has no sum, and says so
+        while len(values) > 1:
+            half = len(values) // 2
+            pairs = two_sum(values[:half], values[half : 2 * half])
+            low += float(pairs.low.sum())
+            size += float(np.abs(pairs.low).sum())
+            values = np.concatenate((pairs.high, values[2 * half :]))
+    total = float(values.sum()) + low
+    return total, 3 * (count + 1) * (1 + 2.0**-20) * 2.0**-53 * size + 2.0**-53 * abs(total)
 
 
 def pair_of(values: Integers | Fraction) -> Split:
@@ -109,7 +172,7 @@ def product(a: Split, b: Split) -> Split:
     >>> float(p.high[0] + p.low[0])
     1.0
     """
-    high = _two_product(a.high, b.high)
+    high = two_product(a.high, b.high)
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 

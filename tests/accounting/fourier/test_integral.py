@@ -292,7 +292,7 @@ class RealGaussian:
         v = float(self.variance)
         return v * tilt * (tilt + 1) / 2, v * (2 * tilt + 1) / 2, v
 
-    def factor(self, tilt: Fraction) -> Factor:
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> Factor:
         return TiltedGaussian(variance=self.variance, tilt=tilt)
 
 

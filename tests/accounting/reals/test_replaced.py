@@ -11,9 +11,9 @@ import pytest
 from flint import acb, arb
 
 from accounting.fourier.smooth_factor import FadingNodes, Nodes
+from accounting.loss.normal_tail import upper_tail
 from accounting.reals.inverse import inverse
 from accounting.reals.mixture import Direction, SampledLaw
-from accounting.reals.normal_tail import upper_tail
 from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
 from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.errors import PrecisionExhausted

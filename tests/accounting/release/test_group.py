@@ -188,6 +188,50 @@ def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
         certify(compose((mixture, 2)), deltas=["1e-3"])
 
 
+@pytest.mark.parametrize(
+    ("sigma", "rate", "members", "rounds"),
+    [
+        ("0.3", "1/1000", 3, 2000),
+        pytest.param("0.4", "1/10000", 3, 200000, marks=pytest.mark.nightly),
+    ],
+)
+def test_narrow_noise_at_a_small_rate(sigma: str, rate: str, members: int, rounds: int) -> None:
+    r"""A rare large loss rules: both ends beside a distribution of losses by FFT in floats."""
+    found = compose((group(sigma, rate, members), rounds)).epsilon("1e-9", "1e-5")
+    assert found.lower is not None
+    assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
+    truth = by_fft(float(sigma), binomial(members, float(Fraction(rate))), rounds, 1e-9)
+    assert found.upper_float == pytest.approx(truth, rel=2e-3)
+    other = by_fft(float(sigma), binomial(members - 1, float(Fraction(rate))), rounds, 1e-9)
+    assert other < 0.9 * truth
+
+
+def by_fft(sigma: float, shifts: Any, rounds: int, delta: float) -> float:
+    r"""epsilon by convolving the losses on a grid of 1e-3, each put on its two neighbours."""
+    reach, step = 120.0, 1e-3
+    x = np.linspace(-12 * sigma, 12 * sigma + len(shifts), 400_001)
+    logs = [np.log(w) + (2 * at * x - at * at) / (2 * sigma**2) for w, at in shifts]
+    losses = np.logaddexp.reduce(logs, axis=0)
+    masses = np.exp(losses - x * x / (2 * sigma**2)) * (x[1] - x[0])
+    masses /= masses.sum()
+    place = (losses + reach) / step
+    inside = (place >= 0) & (place < 2 * reach / step - 2)
+    low = np.floor(place[inside]).astype(int)
+    share, count = place[inside] - low, int(2 * reach / step)
+    grid = np.bincount(low, masses[inside] * (1 - share), count)
+    grid += np.bincount(low + 1, masses[inside] * share, count)
+    shift = int(reach / step)
+    total = np.fft.ifft(np.fft.fft(np.roll(grid, -shift)) ** rounds).real
+    at = np.fft.fftfreq(count, 1 / (count * step))
+    lost = rounds * float(masses[~inside & (losses > 0)].sum())
+
+    def excess(epsilon: float) -> float:
+        above = at > epsilon
+        return float((total[above] * -np.expm1(epsilon - at[above])).sum()) + lost - delta
+
+    return float(brentq(excess, 0.0, reach - 1))
+
+
 def test_without_a_sample_a_group_moves_further() -> None:
     assert Sensitivity(2).times(3) == Sensitivity(6)
     assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)

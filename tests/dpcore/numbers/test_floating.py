@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore.numbers import floating
-from dpcore.numbers.floating import EXP_NEG_ERROR, Split, exp_neg, pair_of, product, square, two_sum
+from dpcore.numbers.floating import (
+    EXP_NEG_ERROR,
+    LOG1P_ERROR,
+    Split,
+    compensated_sum,
+    exp_neg,
+    log1p,
+    pair_of,
+    product,
+    square,
+    two_sum,
+)
 from tests.support.dpcore.mutants import mutated
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -79,11 +90,11 @@ def test_two_sum_loses_nothing(a: float, b: float) -> None:
 
 @given(MODERATE, MODERATE)
 def test_two_product_loses_nothing(a: float, b: float) -> None:
-    assert exact(floating._two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
+    assert exact(floating.two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
 
 
 def test_a_product_without_its_last_term_is_seen() -> None:
-    wrong = mutated(floating._two_product, " + low_a * low_b", "")
+    wrong = mutated(floating.two_product, " + low_a * low_b", "")
     a = b = 1 + 2.0**-52 + 2.0**-30
     assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
 
@@ -112,3 +123,35 @@ def test_a_product_of_plain_floats_is_seen() -> None:
     n, x = 2**62 + 1, Fraction(1, 3)
     near = Fraction(float(n) * float(x))
     assert abs(near - n * x) > n * x / 2**100
+
+
+def log_errors(places: list[float], function: Any = log1p) -> float:
+    r"""The largest relative error of log(1 + x) over its stated bound."""
+    found = function(np.array(places)).tolist()
+    with mp.workdps(40):
+        errors = [
+            abs(v / mp.log1p(mpf(x)) - 1) for x, v in zip(places, found, strict=True) if x != 0
+        ]
+        return float(max(errors)) / LOG1P_ERROR
+
+
+def log_places() -> list[float]:
+    rng = np.random.default_rng(7)
+    near = [-0.25, -0.2500001, 0.5, 0.5000001, -0.2929, -0.2928, 0.4142, 1.0, -0.5, -0.75]
+    wide = [*10 ** rng.uniform(-300, 300, 300), *-(10 ** rng.uniform(-300, -0.001, 300))]
+    return [float(x) for x in (*near, *wide, *rng.uniform(-0.99, 4, 300))]
+
+
+def test_log1p_is_within_its_bound() -> None:
+    assert log_errors(log_places()) <= 1
+    assert log1p(np.array([0.0])).tolist() == [0.0]
+    # A series that is cut earlier, and the sum 1 + x where x is small.
+    assert log_errors(log_places(), mutated(log1p, "range(23, 2, -2)", "range(15, 2, -2)")) > 1
+    assert log_errors(log_places(), mutated(log1p, "(x >= -0.25)", "(x >= 0.4)")) > 1
+
+
+@given(st.lists(MODERATE, min_size=1, max_size=40))
+def test_compensated_sums_are_within_their_bound(values: list[float]) -> None:
+    found, error = compensated_sum(np.array(values))
+    exact_sum = sum((Fraction(x) for x in values), Fraction(0))
+    assert abs(Fraction(found) - exact_sum) <= Fraction(error)

@@ -1,0 +1,193 @@
+r"""A round of a release as a table of cells, and the two finite laws that enclose its loss.
+
+A round is a dominating pair (P, Q). Cut its outcomes into cells on which dP/dQ rises. Of a cell,
+keep P- and Q-mass and the ratio at its two ends. Then
+
+    below: one atom a cell, at log(p/q), mass p: merging outcomes is post-processing;
+    above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
+           [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
+
+Domination composes, so a sum of losses is enclosed by the sums of both.
+Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.loss.listing import Floats, Listing
+from dpcore.numbers.floating import LOG1P_ERROR, log1p
+
+__all__ = ["Approximate", "Cells", "Ratios", "listed_above", "listed_below"]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_UNIT: Final = 2.0**-53
+_UP: Final = 1 + 2.0**-49
+"""Covers the rounding of a bound that takes fewer than 8 operations on numbers >= 0."""
+
+_LOG_TWO: Final = 0.6931471805599453
+_MOST_RATIO: Final = 2.0**990
+_FAR: Final = -0.5
+"""Below it 1 + w is computed from the ratio, which cannot cancel."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Approximate:
+    r"""Numbers that ``value`` is within ``error`` of."""
+
+    value: Floats
+    error: Floats
+
+    @property
+    def upper(self) -> Floats:
+        r"""Upper bounds."""
+        return self.value + self.error + np.abs(self.value) * 2 * _UNIT
+
+    @property
+    def lower(self) -> Floats:
+        r"""Lower bounds."""
+        return self.value - self.error - np.abs(self.value) * 2 * _UNIT
+
+    def reversed(self) -> Approximate:
+        r"""In the opposite order."""
+        return Approximate(self.value[::-1], self.error[::-1])
+
+    def at(self, places: Integers) -> Approximate:
+        r"""Those at these places."""
+        return Approximate(self.value[places], self.error[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratios:
+    r"""dP/dQ at some outputs: ``excess`` is dP/dQ - 1, ``ratio`` is dP/dQ; both may be infinite."""
+
+    excess: Approximate
+    ratio: Approximate
+
+    def at(self, places: Integers) -> Ratios:
+        r"""Those at these places."""
+        return Ratios(self.excess.at(places), self.ratio.at(places))
+
+    def reversed(self) -> Ratios:
+        r"""In the opposite order."""
+        return Ratios(self.excess.reversed(), self.ratio.reversed())
+
+    def log_above(self) -> Floats:
+        r"""Upper bounds of log dP/dQ."""
+        w = self.excess
+        with np.errstate(invalid="ignore", divide="ignore"):
+            near = log1p(np.maximum(w.value, _FAR))
+            near += w.error / np.maximum(1 + w.value - w.error, 0.0) * _UP
+            near += np.abs(near) * 2 * LOG1P_ERROR
+        far = _log(self.ratio.upper, 1)
+        found: Floats = np.where((w.value > _FAR) & np.isfinite(near), near, far)
+        return np.where(np.isinf(w.value), np.inf, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cells:
+    r"""Cells in rising order of dP/dQ, which lies between ``low`` and ``high`` on each of them.
+
+    ``p`` and ``q`` are the masses of the cells, ``moved`` is P - Q of each of them, which may be
+    known more precisely than their difference.
+    """
+
+    p: Approximate
+    q: Approximate
+    moved: Approximate
+    low: Ratios
+    high: Ratios
+
+    @classmethod
+    def rising(
+        cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
+    ) -> Cells:
+        r"""The same cells in either order, reversed where the ratio falls."""
+        if low.excess.value[0] <= high.excess.value[-1]:
+            return cls(p=p, q=q, moved=moved, low=low, high=high)
+        return cls(
+            p=p.reversed(),
+            q=q.reversed(),
+            moved=moved.reversed(),
+            low=high.reversed(),
+            high=low.reversed(),
+        )
+
+    def atoms_above(self) -> tuple[Floats, Floats, float]:
+        r"""Upper bounds (losses, masses) of the atoms at the ends, and of the mass at infinity.
+
+        The mass at the upper end of a cell solves p = h + l, q = h e^-hi + l e^-lo, so
+
+            h = (P - Q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo-hi) = (w_hi - w_lo)/(1 + w_hi);
+
+        more mass at the upper end, and less at the lower one, is an upper bound as well.
+        """
+        low, high, most = self.low.excess, self.high.excess, self.p.upper
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            size = np.abs(low.value)
+            numerator = self.moved.value - low.value * self.q.value
+            error = self.moved.error + size * self.q.error + low.error * self.q.upper
+            error += 4 * _UNIT * (np.abs(self.moved.value) + size * self.q.value)
+            gap = high.value - low.value - (high.error + low.error) * _UP
+            gap -= 2 * _UNIT * (np.abs(high.value) + size)
+            share = np.where(np.isinf(high.value), 1.0, gap / self.high.ratio.upper)
+            top = (numerator + error) / share * _UP
+        top = np.where((share > 0) & np.isfinite(top), np.clip(top, 0.0, most), most)
+        losses = np.concatenate((self.low.log_above(), self.high.log_above()))
+        masses = np.concatenate((np.maximum(most - top, 0.0), top)) * _UP
+        finite = losses < np.inf
+        hidden = float(masses[~finite].sum()) * _UP
+        # Atoms of mass 0 say nothing; one at -infinity is moved up to the next one.
+        kept = finite & (masses > 0) & (losses > -np.inf)
+        return losses[kept], masses[kept], hidden
+
+    def atoms_below(self) -> tuple[Floats, Floats, Floats]:
+        r"""Lower bounds of the losses and of the masses, and upper bounds of the masses."""
+        p, q, moved = self.p, self.q, self.moved
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            relative = np.minimum(moved.value / q.value, _MOST_RATIO)
+            bend = moved.error / q.value + np.abs(relative) * (q.error / q.value + 4 * _UNIT)
+            near = log1p(np.maximum(relative, _FAR))
+            near -= (bend / np.maximum(1 + relative - bend, 0.0)) * _UP
+            near -= np.abs(near) * 2 * LOG1P_ERROR
+            quotient = np.minimum(np.maximum(p.lower, 0.0) / q.upper, _MOST_RATIO) * (1 - 4 * _UNIT)
+        # Where the masses are known badly, the quotient of their bounds.
+        far = _log(quotient, -1)
+        losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
+        return losses, np.maximum(p.lower, 0.0), p.upper
+
+
+def listed_above(*kinds: tuple[float, Cells]) -> Listing:
+    r"""The listing whose total loss is an upper bound: of a round that is, and shows to be, of one
+    of these kinds, (chance rounded up, cells) each.
+    """
+    found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
+    return Listing.above(
+        np.concatenate([losses for _, losses, _, _ in found]),
+        np.concatenate([masses * chance for chance, _, masses, _ in found]) * _UP,
+        sum(hidden * chance for chance, _, _, hidden in found) * _UP,
+    )
+
+
+def listed_below(*kinds: tuple[float, Cells]) -> Listing:
+    r"""The listing whose total loss is a lower bound; each chance is rounded down."""
+    found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
+    return Listing.below(
+        np.concatenate([losses for _, losses, _, _ in found]),
+        np.concatenate([masses * chance for chance, _, masses, _ in found]) * (1 - 4 * _UNIT),
+        np.concatenate([most * chance for chance, _, _, most in found]) * _UP,
+    )
+
+
+def _log(x: Floats, sign: int) -> Floats:
+    # A bound of log x, from above or below, for x >= 0 of any size.
+    mantissa, exponent = np.frexp(x)
+    positive = np.isfinite(x) & (x > 0)
+    found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO
+    found += sign * 2 * LOG1P_ERROR * (np.abs(exponent) + 2)
+    return np.where(positive, found, np.where(x > 0, np.inf, -np.inf))

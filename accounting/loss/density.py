@@ -1,0 +1,252 @@
+r"""Densities of noise as the accountant needs them: masses of cells, shifts, tails.
+
+A law is added by a class here: its exponent, its masses between edges, and how it grows under a
+shift. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from accounting.loss.cells import Approximate
+from accounting.loss.listing import Floats
+from accounting.loss.normal_tail import upper_tail
+from dpcore.numbers.enclosure import ball, nearest, precision
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
+
+__all__ = [
+    "FLOOR",
+    "MOST_EXPONENT",
+    "Density",
+    "LaplaceDensity",
+    "NormalDensity",
+]
+
+MOST_EXPONENT: Final = 699.0
+FLOOR: Final = 2.0**-1008
+"""At least e^-699: a component with a smaller density is known to within it."""
+
+_UNIT: Final = 2.0**-53
+_UP: Final = 1 + 2.0**-49
+_NODES: Final = 11
+_TRUNCATION: Final = 2.0**-54
+"""Relative error of 11 Gauss-Legendre nodes on a cell that `Density.longest` allows."""
+
+_BITS: Final = 96
+
+
+class Density(ABC):
+    r"""A density proportional to e^-t(x), t convex and symmetric; a shift has length 1."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        r"""About the length on which it changes."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        r"""Where t is 699, from below; infinite where cells beyond a kink are exact."""
+
+    def masses(self, edges: Floats, shift: int) -> Approximate:
+        r"""The mass below the first edge, between all edges, and above the last one.
+
+        The density is moved by ``shift``. Edges are as :meth:`RealPair.edges` gives them.
+        """
+        inner = self._integrals(edges, shift)
+        first, last = (Fraction(float(edge)) - shift for edge in (edges[0], edges[-1]))
+        with precision(_BITS):
+            left, right = self.tail(ball(-first)), self.tail(ball(last))
+            tails = np.array([nearest(left), nearest(right)])
+        slip = 2 * _UNIT * tails + 5e-324
+        return Approximate(
+            np.concatenate((tails[:1], inner.value, tails[1:])),
+            np.concatenate((slip[:1], inner.error, slip[1:])),
+        )
+
+    def _integrals(self, edges: Floats, shift: int) -> Approximate:
+        # Of each cell, by 11 Gauss-Legendre nodes.
+        nodes, weights = _legendre()
+        middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
+        x = (middles - shift)[:, None] + halves[:, None] * nodes
+        t = self.exponent(x)
+        with precision(_BITS):
+            height = nearest(self.height())
+        inner = (exp_neg(np.minimum(t, 800.0)) @ weights) * (halves * height)
+        # A node is off by 3 u (|x| + half), t by 4 u t, and the nodes by their truncation.
+        slip = self.slope(x) * (np.abs(x) + halves[:, None]) * 4 * _UNIT + 5 * _UNIT * t
+        error = inner * (slip.max(axis=1) + (EXP_NEG_ERROR + _TRUNCATION + 20 * _UNIT)) * _UP
+        dark = t.min(axis=1) > MOST_EXPONENT
+        inner, error = np.where(dark, 0.0, inner), np.where(dark, 0.0, error)
+        return Approximate(inner, error + 2 * halves * height * FLOOR)
+
+    @property
+    @abstractmethod
+    def kinks(self) -> bool:
+        r"""Whether t has a kink at 0: an edge must lie there."""
+
+    @abstractmethod
+    def height(self) -> arb:
+        r"""The density at 0."""
+
+    @abstractmethod
+    def exponent(self, x: Floats) -> Floats:
+        r"""t(x), within 4 u t for the float x."""
+
+    @abstractmethod
+    def slope(self, x: Floats) -> Floats:
+        r"""|t'(x)|, rounded up by more than 2^-40."""
+
+    @abstractmethod
+    def step(self, j: int, x: Floats) -> Floats:
+        r"""t(x) - t(x - j), within 8 u (its size + t(j))."""
+
+    @abstractmethod
+    def step_at(self, j: int, *, right: bool) -> float:
+        r"""The same at infinity."""
+
+    @abstractmethod
+    def grown(self, x: arb, j: int) -> arb:
+        r"""e^(t(x) - t(x - j))."""
+
+    @abstractmethod
+    def leading(
+        self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
+    ) -> tuple[int, Callable[[], arb]]:
+        r"""The order in which sum_j w_j e^(-t(x-j)) grows at an end, and its factor there."""
+
+    @abstractmethod
+    def longest(self, x: Floats) -> Floats:
+        r"""The half-length of a cell at distance x from 0 that is summed by few nodes."""
+
+    @abstractmethod
+    def tail(self, x: arb) -> arb:
+        r"""The mass above x."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormalDensity(Density):
+    r"""Normal(0, ``variance``)."""
+
+    variance: Fraction
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
+
+    @property
+    def reach(self) -> float:
+        return math.sqrt(2 * MOST_EXPONENT) * self.deviation * 0.9999
+
+    @property
+    def kinks(self) -> bool:
+        return False
+
+    def height(self) -> arb:
+        return 1 / (2 * arb.pi() * ball(self.variance)).sqrt()
+
+    def exponent(self, x: Floats) -> Floats:
+        found: Floats = x * x * float(1 / (2 * self.variance))
+        return found
+
+    def slope(self, x: Floats) -> Floats:
+        found: Floats = np.abs(x) * (float(1 / self.variance) * (1 + 2.0**-30))
+        return found
+
+    def step(self, j: int, x: Floats) -> Floats:
+        found: Floats = (j * x - j * j / 2) * float(1 / self.variance)
+        return found
+
+    def step_at(self, j: int, *, right: bool) -> float:
+        return 0.0 if j == 0 else math.inf if right == (j > 0) else -math.inf
+
+    def grown(self, x: arb, j: int) -> arb:
+        return ((x - ball(Fraction(j, 2))) * ball(j / self.variance)).exp()
+
+    def leading(
+        self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
+    ) -> tuple[int, Callable[[], arb]]:
+        order, weight = max((j if right else -j, weight) for weight, j in terms)
+        return order, lambda: ball(weight)
+
+    def longest(self, x: Floats) -> Floats:
+        # x l/v <= 2 and l^2/2v <= 1/32.
+        deviation = self.deviation * 0.999
+        found: Floats = np.minimum(0.25, 1.9 / np.maximum(np.abs(x) / deviation, 1.0)) * deviation
+        return found
+
+    def tail(self, x: arb) -> arb:
+        return upper_tail(x / ball(self.variance).sqrt())
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceDensity(Density):
+    r"""The density e^(-``spread`` \|x\|) spread/2."""
+
+    spread: Fraction
+
+    @property
+    def deviation(self) -> float:
+        return float(1 / self.spread)
+
+    @property
+    def reach(self) -> float:
+        return math.inf
+
+    @property
+    def kinks(self) -> bool:
+        return True
+
+    def height(self) -> arb:
+        return ball(self.spread) / 2
+
+    def exponent(self, x: Floats) -> Floats:
+        found: Floats = np.abs(x) * float(self.spread)
+        return found
+
+    def slope(self, x: Floats) -> Floats:
+        return np.full_like(x, float(self.spread) * (1 + 2.0**-30))
+
+    def step(self, j: int, x: Floats) -> Floats:
+        found: Floats = (np.abs(x) - np.abs(x - j)) * float(self.spread)
+        return found
+
+    def step_at(self, j: int, *, right: bool) -> float:
+        return float(self.spread) * (j if right else -j)
+
+    def grown(self, x: arb, j: int) -> arb:
+        return ((abs(x) - abs(x - j)) * ball(self.spread)).exp()
+
+    def leading(
+        self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
+    ) -> tuple[int, Callable[[], arb]]:
+        rate = self.spread if right else -self.spread
+        return 0, lambda: sum((ball(w) * ball(rate * j).exp() for w, j in terms), arb(0))
+
+    def longest(self, x: Floats) -> Floats:
+        return np.full_like(x, 1.9 * self.deviation)
+
+    def tail(self, x: arb) -> arb:
+        spread = ball(self.spread)
+        return (-spread * x).exp() / 2 if x >= 0 else 1 - (spread * x).exp() / 2
+
+
+@cache
+def _legendre() -> tuple[Floats, Floats]:
+    with precision(_BITS):
+        found = [arb.legendre_p_root(_NODES, k, weight=True) for k in range(_NODES)]
+        return (
+            np.array([nearest(root) for root, _ in found]),
+            np.array([nearest(weight) for _, weight in found]),
+        )

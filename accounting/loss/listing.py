@@ -1,0 +1,75 @@
+r"""A finite law of the privacy loss with exact floats: atoms, and the mass at infinity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.floating import compensated_sum
+
+__all__ = ["Floats", "Listing"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_UP: Final = 1 + 2.0**-50
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listing:
+    r"""The law with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
+
+    The floats are the law: they have no error. ``losses`` rise. The masses and ``hidden`` add to 1,
+    from above within 2^-50 for a law that bounds others from above, and to at most 1 otherwise.
+    """
+
+    losses: Floats
+    masses: Floats
+    hidden: float
+
+    @classmethod
+    def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
+        r"""The least law that lies stochastically above upper bounds of the masses at each loss.
+
+        The excess of the sum over 1 is taken from the smallest losses; what is missing to 1 is
+        added to the smallest one. ``losses`` are upper bounds, in any order.
+        """
+        distinct, place = np.unique(losses, return_inverse=True)
+        times = int(np.bincount(place).max()) if len(place) else 1
+        sums = np.bincount(place, masses, len(distinct)).astype(np.float64)
+        sums *= 1 + times * 2.0**-51
+        losses, masses = np.asarray(distinct, np.float64), sums
+        if not (hidden < 1 and np.all(np.isfinite(losses))):
+            raise PrecisionExhausted("the upper listing has no finite loss: take more noise")
+        # A little less than what is left, so that what lies above the cut is certainly less.
+        kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
+        tail = np.cumsum(masses[::-1])[::-1]
+        # Above the atom at which the sum reaches 1 everything is kept; below it nothing is.
+        first = int(np.searchsorted(-tail, -kept, side="right")) - 1
+        first = min(max(first, 0), len(losses) - 1)
+        losses, masses = losses[first:], masses[first:].copy()
+        found, slip = compensated_sum(masses[1:])
+        masses[0] = max(1 - (found - slip) - hidden, 0.0) + 2.0**-52
+        return cls(losses, masses, hidden)
+
+    @classmethod
+    def below(cls, losses: Floats, masses: Floats, most: Floats) -> Listing:
+        r"""A law stochastically below one whose masses lie between ``masses`` and ``most``.
+
+        ``losses`` are lower bounds. An outcome whose lower bound is 0 is dropped: it may have any
+        loss. Everything else that is missing to 1 is added to the smallest listed loss.
+        """
+        order = np.argsort(losses, kind="stable")
+        losses, masses, most = losses[order], masses[order], most[order]
+        kept = (masses > 0) & (losses > -np.inf)
+        dropped = sum(compensated_sum(most[~kept])) * _UP
+        losses, masses = losses[kept], masses[kept].copy()
+        if not len(losses):
+            raise PrecisionExhausted("the lower listing is empty: take more noise")
+        rest = 1 - sum(compensated_sum(masses)) - dropped - 2.0**-51
+        if rest > 0:
+            masses[0] = (masses[0] + rest) * (1 - 2.0**-52)
+        return cls(losses, masses, 0.0)

@@ -1,0 +1,329 @@
+r"""Rounds of a release as mixtures of shifts of one density, cut into cells.
+
+P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
+scheme of one unit is of this form: everybody, Poisson samples with a unit added, removed or
+replaced, and groups. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Final
+
+import numpy as np
+from flint import arb, ctx
+
+from accounting.loss.cells import Approximate, Cells, Ratios
+from accounting.loss.density import FLOOR, MOST_EXPONENT, Density
+from accounting.loss.listing import Floats
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
+
+__all__ = ["RealPair"]
+
+_UNIT: Final = 2.0**-53
+_UP: Final = 1 + 2.0**-49
+_POINTS: Final = 3001
+_MOST_LOSS: Final = 680.0
+_GRID_BITS: Final = 35
+_FARTHEST: Final = 2.0**40
+_EVEN: Final = 0.1
+_SECANTS: Final = 4
+_HALVINGS: Final = 60
+_FAR_OUT: Final = 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealPair:
+    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, dP/dQ monotone.
+
+    >>> from accounting.loss.density import NormalDensity
+    >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
+    >>> pair.p
+    ((Fraction(99, 100), 0), (Fraction(1, 100), 1))
+    """
+
+    density: Density
+    p: tuple[tuple[Fraction, int], ...]
+    q: tuple[tuple[Fraction, int], ...]
+
+    @classmethod
+    def sampled(cls, density: Density, rate: Fraction) -> RealPair:
+        r"""One unit is in a Poisson sample, or is not in the dataset."""
+        return cls.moved(density, (1 - rate, rate))
+
+    @classmethod
+    def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
+        r"""The query moves by j with chance ``weights[j]``, or does not move."""
+        kept = tuple((weight, j) for j, weight in enumerate(weights) if weight)
+        return cls(density=density, p=kept, q=((Fraction(1), 0),))
+
+    @classmethod
+    def replaced(cls, density: Density, rate: Fraction) -> RealPair:
+        r"""One unit is in a Poisson sample, or one that moves the query the other way."""
+        rest = ((1 - rate, 0),) if rate < 1 else ()
+        return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
+
+    def swapped(self) -> RealPair:
+        r"""(Q, P)."""
+        return RealPair(density=self.density, p=self.q, q=self.p)
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        r"""All of them, rising."""
+        return tuple(sorted({shift for _, shift in (*self.p, *self.q)}))
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss, enclosed: log dP/dQ at an end of the line."""
+        found = [self._loss_at_end(right=right) for right in (False, True)]
+        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+
+    def _loss_at_end(self, *, right: bool) -> Enclosure:
+        (here, p), (there, q) = (self.density.leading(t, right=right) for t in (self.p, self.q))
+        if here != there:
+            return Enclosure.infinite() if here > there else Enclosure.exactly(0)
+        return narrow(partial(_log_ratio, p, q), 64)
+
+    def unbounded(self) -> float:
+        r"""At least the P-mass beyond the last edge at an end where the loss is infinite."""
+        x, found = _sketch(self)[0], arb(0)
+        for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
+            if self._loss_at_end(right=sign > 0).upper == math.inf:
+                # The edge is within a spacing of this point.
+                near = ball(Fraction(sign * end) - 2 * Fraction(_grid(abs(end) + 1)))
+                tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
+                found += sum(tails, arb(0))
+        return float(found.upper()) * (1 + 2.0**-40) + 5e-324
+
+    def curve(self, epsilon: arb) -> arb:
+        r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs of a larger loss.
+
+        At the output whose loss is epsilon the difference has its maximum: an interval around it
+        that is certified to hold it moves the result by its square only.
+        """
+        growth = epsilon.exp()
+        sign = 1 if self._about(float(self.shifts[0])) < self._about(float(self.shifts[-1])) else -1
+        x = self._output(epsilon, growth, sign)
+        if x is None:
+            return arb(0)
+        return self._beyond(x, growth, sign).max(arb(0))
+
+    def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
+        # (P - growth Q)(output above x, or below), weights of a shift taken together.
+        weights: dict[int, arb] = {}
+        for weight, j in self.p:
+            weights[j] = weights.get(j, arb(0)) + ball(weight)
+        for weight, j in self.q:
+            weights[j] = weights.get(j, arb(0)) - growth * ball(weight)
+        tails = (w * self.density.tail(sign * (x - j)) for j, w in weights.items())
+        return sum(tails, arb(0))
+
+    def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
+        # An interval that holds the output with this loss; None where every loss is smaller.
+        if epsilon >= self._largest_ball():
+            return None
+        excess = partial(self._excess, growth=growth)
+        x, before = self._guess(float(epsilon))
+        value, last = excess(x), excess(before)
+        for _ in range(_SECANTS):
+            moved = (x - value * (x - before) / (value - last)).mid()
+            if not moved.is_finite():
+                break
+            x, before, last = moved, x, value
+            value = excess(x)
+        width = (abs(x) + 1).mid() * arb(2) ** (12 - ctx.prec)
+        for _ in range(ctx.prec):
+            if sign * excess(x - width) < 0 < sign * excess(x + width):
+                return (x - width).union(x + width)
+            width *= 2
+        raise PrecisionExhausted(f"no output with the loss {epsilon.str(6)} was certified")
+
+    def _guess(self, epsilon: float) -> tuple[arb, arb]:
+        # Two points near that output, in floats.
+        low, high = float(self.shifts[0]), float(self.shifts[-1])
+        rises = self._about(low) < self._about(high)
+        step = 1.0
+        while not self.density.kinks and step < _FAR_OUT:
+            inside = self._about(low) < epsilon < self._about(high)
+            if inside or self._about(high) < epsilon < self._about(low):
+                break
+            low, high, step = low - step, high + step, 2 * step
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if (self._about(middle) < epsilon) == rises:
+                low = middle
+            else:
+                high = middle
+        return arb(low), arb(high if high > low else math.nextafter(low, math.inf))
+
+    def _about(self, x: float) -> float:
+        return float(self.loss(np.array([x]))[0])
+
+    def _excess(self, x: arb, growth: arb) -> arb:
+        # log of dP/dQ(x) over growth.
+        def at(terms: tuple[tuple[Fraction, int], ...]) -> arb:
+            return sum((ball(w) * self.density.grown(x, j) for w, j in terms), arb(0))
+
+        return (at(self.p) / (growth * at(self.q))).log()
+
+    def _largest_ball(self) -> arb:
+        found = self.largest_loss()
+        return arb("inf") if found.upper == math.inf else ball(Fraction(found.upper))
+
+    # -- floats, on which only speed and width depend ----------------------------------------------
+
+    def loss(self, x: Floats) -> Floats:
+        r"""About log dP/dQ."""
+        return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
+
+    def sketch(self) -> tuple[Floats, Floats, Floats]:
+        r"""Points, losses at them, and logarithms of their P-masses."""
+        return _sketch(self)
+
+    def edges(self, tilt: float, count: int) -> Floats:
+        r"""About ``count`` edges, dense where the tilted loss has its mass.
+
+        A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
+        listings add; a tenth of the edges is spread evenly over the loss.
+        """
+        x, losses, logs = _sketch(self)
+        slope = np.abs(np.gradient(losses, x)) + 1e-300
+        weight = (logs + tilt * losses + 2 * np.log(slope)) / 3
+        dense = np.exp(weight - weight.max())
+        dense = (1 - _EVEN) * dense / dense.sum() + _EVEN * slope / slope.sum()
+        place = np.concatenate(([0.0], np.cumsum((dense[1:] + dense[:-1]) / 2)))
+        found = np.interp(np.linspace(0, place[-1], count), place, x)
+        return self._allowed(found)
+
+    def _allowed(self, edges: Floats) -> Floats:
+        # On a grid on which middles and halves are exact, with the kinks, and no cell too long.
+        shifts = np.array(self.shifts, dtype=np.float64)
+        if self.density.kinks:
+            edges = np.concatenate((edges, shifts))
+        grid = _grid(float(np.abs(edges).max()) + 1)
+        edges = _rounded(edges, grid)
+        middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
+        far = np.abs(middles[:, None] - shifts) + halves[:, None]
+        far = np.minimum(far, self.density.reach).max(axis=1)
+        pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30).astype(int)
+        if (pieces > 1).any():
+            starts = np.repeat(edges[:-1], pieces)
+            within = np.arange(len(starts)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            steps = np.repeat(2 * halves / pieces, pieces)
+            edges = _rounded(np.append(starts + within * steps, edges[-1]), grid)
+        return edges
+
+    # -- bounds ------------------------------------------------------------------------------------
+
+    def cells(self, edges: Floats) -> Cells:
+        r"""The cells between ``edges``, and both tails."""
+        p, q, moved = self._mixed([self.density.masses(edges, shift) for shift in self.shifts])
+        ratios, count = self._ratios(edges), len(edges)
+        low, high = (ratios.at(np.arange(at, at + count + 1)) for at in (0, 1))
+        return Cells.rising(p=p, q=q, moved=moved, low=low, high=high)
+
+    def _mixed(self, components: list[Approximate]) -> tuple[Approximate, Approximate, Approximate]:
+        # P, Q and P - Q of what the shifted densities have, weights of a shift taken together.
+        here, there = ({shift: w for w, shift in terms} for terms in (self.p, self.q))
+        zero = Fraction(0)
+        weights = [(here.get(j, zero), there.get(j, zero)) for j in self.shifts]
+        return (
+            _combined([w for w, _ in weights], components),
+            _combined([w for _, w in weights], components),
+            _combined([w - v for w, v in weights], components),
+        )
+
+    def _ratios(self, edges: Floats) -> Ratios:
+        # At outputs, between those at both ends of the line.
+        shifts = self.shifts
+        size = np.array([float(self.density.exponent(np.array([float(j)]))[0]) for j in shifts])
+        steps = np.array([self.density.step(j, edges) for j in shifts])
+        slip = 8 * _UNIT * (np.abs(steps) + size[:, None])
+        ends = np.array(
+            [[self.density.step_at(j, right=right) for right in (False, True)] for j in shifts]
+        )
+        finite = np.isfinite(ends)
+        # At an infinite end only the components that grow most are left.
+        for column in range(2):
+            growing = np.isposinf(ends[:, column])
+            if not finite[:, column].all():
+                last = len(shifts) - 1 if column else 0
+                lead = last if growing.any() else int(np.flatnonzero(finite[:, column])[0])
+                ends[:, column] = -np.inf
+                ends[lead, column] = 0.0
+        slip_ends = np.where(np.isfinite(ends), 8 * _UNIT * (np.abs(ends) + size[:, None]), 0.0)
+        steps = np.concatenate((ends[:, :1], steps, ends[:, 1:]), axis=1)
+        slip = np.concatenate((slip_ends[:, :1], slip, slip_ends[:, 1:]), axis=1)
+        below = np.minimum(steps.max(axis=0) - steps, 800.0)
+        grown = exp_neg(below)
+        error = grown * (slip + below * 2 * _UNIT + EXP_NEG_ERROR) + FLOOR * (below > MOST_EXPONENT)
+        here, there, moved = self._mixed(
+            [Approximate(*each) for each in zip(grown, error, strict=True)]
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = here.value / there.value
+            bend = there.error / np.maximum(there.value - there.error, 0.0)
+            slip_ratio = (here.error / there.value + ratio * (bend + 3 * _UNIT)) * _UP
+            excess = moved.value / there.value
+            slip_excess = (moved.error / there.value + np.abs(excess) * (bend + 3 * _UNIT)) * _UP
+        lost = ~np.isfinite(ratio) | ~np.isfinite(slip_ratio)
+        if lost[1:-1].any():
+            raise PrecisionExhausted("a ratio of densities is beyond floats: take more noise")
+        ratio, excess = np.where(lost, np.inf, ratio), np.where(lost, np.inf, excess)
+        slip_ratio, slip_excess = np.where(lost, 0.0, slip_ratio), np.where(lost, 0.0, slip_excess)
+        return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))
+
+
+def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
+    return (p() / q()).log()
+
+
+def _grid(size: float) -> float:
+    # Edges up to this size are multiples of this number: 35 bits, so that sums are exact.
+    if size > _FARTHEST:
+        raise PrecisionExhausted("noise so wide for its shift is not cut into cells")
+    return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
+
+
+def _rounded(edges: Floats, grid: float) -> Floats:
+    found: Floats = np.unique(np.round(edges / grid) * grid)
+    return found
+
+
+def _combined(weights: list[Fraction], components: list[Approximate]) -> Approximate:
+    # sum w x; each weight is rounded once, each product and each sum as well.
+    terms = [(float(w), each) for w, each in zip(weights, components, strict=True) if w]
+    value = np.zeros_like(components[0].value)
+    error, size = np.zeros_like(value), np.zeros_like(value)
+    for w, each in terms:
+        value = value + w * each.value
+        error += abs(w) * each.error
+        size += np.abs(w * each.value)
+    return Approximate(value, (error + (len(terms) + 2) * _UNIT * size) * _UP)
+
+
+def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: Floats) -> Floats:
+    logs = [math.log(weight) - density.exponent(x - shift) for weight, shift in terms]
+    found: Floats = np.logaddexp.reduce(logs, axis=0)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _sketch(pair: RealPair) -> tuple[Floats, Floats, Floats]:
+    density, shifts = pair.density, pair.shifts
+    if density.kinks:
+        low, high = float(shifts[0]), float(shifts[-1])
+    else:
+        low, high = shifts[0] - density.reach, shifts[-1] + density.reach
+    x = np.linspace(low, high, _POINTS)
+    # Beyond a loss that floats hold the tail is one cell.
+    held = np.flatnonzero(np.abs(pair.loss(x)) <= _MOST_LOSS)
+    x = np.linspace(x[held[0]], x[held[-1]], _POINTS)
+    gap = math.log(x[1] - x[0])
+    logs = _log_mixture(density, pair.p, x) + math.log(float(density.height())) + gap
+    return x, pair.loss(x), logs

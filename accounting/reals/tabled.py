@@ -1,0 +1,147 @@
+r"""The loss of one round with noise on the reals, for totals: a bound from above or from below.
+
+The cells of the round (:mod:`accounting.loss.cells`) are placed for the tilt that is asked for, as
+many as the width needs. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.fourier.discrete_factor import DiscreteFactor, tilted
+from accounting.loss.cells import Cells, listed_above, listed_below
+from accounting.loss.listing import Floats, Listing
+from accounting.loss.real_pair import RealPair
+from accounting.pairs.losses import Losses
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure
+
+__all__ = ["Kinds", "TabledLoss"]
+
+Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
+r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+
+_FEWEST: Final = 512
+_MOST: Final = 1 << 16
+_UP: Final = 1 + 2.0**-50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TabledLoss:
+    r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
+
+    Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
+
+    >>> from accounting.loss.density import NormalDensity
+    >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
+    >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
+    >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
+    0.00017181
+    """
+
+    kinds: Kinds
+    above: bool
+
+    def part(self) -> TabledLoss:
+        r"""The law itself."""
+        return self
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""None: there is a density. Raises :class:`NotDerived`."""
+        del tilt, bits
+        raise NotDerived(f"a listing of the losses of {self!r}", "it has a density")
+
+    @property
+    def hidden(self) -> arb:
+        r"""At least the mass that a listing moves to infinity: a tail of unbounded losses."""
+        if not self.above:
+            return arb(0)
+        return arb(sum(_up(chance) * pair.unbounded() for chance, pair in self.kinds) * _UP)
+
+    @property
+    def largest(self) -> arb:
+        r"""At least every finite loss that is listed."""
+        found = self.largest_loss().upper
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + 2.0**-60
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss of any kind, enclosed."""
+        found = [pair.largest_loss() for _, pair in self.kinds]
+        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""About K, K' and K'' at c = ``tilt``."""
+        return _cumulants(self.kinds, tilt)
+
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most."""
+        return _factor(self, tilt, _count(self.kinds, float(tilt), variance))
+
+
+@lru_cache(maxsize=256)
+def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
+    exponents, losses = _sketches(kinds, tilt)
+    top = float(exponents.max())
+    weights = np.exp(exponents - top)
+    total = float(weights.sum())
+    mean = float(weights @ losses) / total
+    spread = float(weights @ (losses - mean) ** 2) / total
+    return top + math.log(total), mean, spread
+
+
+def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:
+    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
+    losses = np.concatenate([losses for _, losses, _ in found])
+    logs = np.concatenate([logs + chance for chance, _, logs in found])
+    return logs + tilt * losses, losses
+
+
+def _count(kinds: Kinds, tilt: float, variance: float) -> int:
+    # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
+    most = 0.0
+    whole = _cumulants(kinds, tilt)[0]
+    for chance, pair in kinds:
+        _, losses, logs = pair.sketch()
+        steps = np.abs(np.gradient(losses))
+        weights = np.exp(np.minimum(logs + tilt * losses + math.log(chance) - whole, 0.0))
+        most += float(np.cbrt(weights * steps * steps).sum()) ** 3
+    count = math.sqrt(most / (4.8 * variance)) if variance > 0 else _MOST
+    if not count < _MOST:
+        return _MOST
+    return max(1 << math.ceil(math.log2(max(count, 1.0))), _FEWEST)
+
+
+def _listing(law: TabledLoss, tilt: float, count: int) -> Listing:
+    tables = [(chance, _cells(pair, tilt, count)) for chance, pair in law.kinds]
+    if law.above:
+        return listed_above(*((_up(chance), cells) for chance, cells in tables))
+    return listed_below(*((_down(chance), cells) for chance, cells in tables))
+
+
+@lru_cache(maxsize=32)
+def _cells(pair: RealPair, tilt: float, count: int) -> Cells:
+    return pair.cells(pair.edges(tilt, count))
+
+
+@lru_cache(maxsize=64)
+def _factor(law: TabledLoss, tilt: Fraction, count: int) -> DiscreteFactor:
+    listing = _listing(law, float(tilt), count)
+    if law.hidden < listing.hidden or law.largest < float(listing.losses[-1]):
+        raise PrecisionExhausted("a listing reaches beyond its bounds")
+    return tilted(listing, tilt)
+
+
+def _up(chance: Fraction) -> float:
+    return 1.0 if chance == 1 else float(chance) * _UP
+
+
+def _down(chance: Fraction) -> float:
+    return 1.0 if chance == 1 else float(chance) / _UP
