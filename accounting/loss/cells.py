@@ -22,7 +22,7 @@ import numpy.typing as npt
 from accounting.loss.listing import Floats, Listing
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 
-__all__ = ["Approximate", "Cells", "Ratios", "listed_above", "listed_below"]
+__all__ = ["Approximate", "Cells", "Ratios", "listed_above", "listed_below", "log_bound"]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -84,7 +84,7 @@ class Ratios:
             near = log1p(np.maximum(w.value, _FAR))
             near += w.error / np.maximum(1 + w.value - w.error, 0.0) * _UP
             near += np.abs(near) * 2 * LOG1P_ERROR
-        far = _log(self.ratio.upper, 1)
+        far = log_bound(self.ratio.upper, 1)
         found: Floats = np.where((w.value > _FAR) & np.isfinite(near), near, far)
         return np.where(np.isinf(w.value), np.inf, found)
 
@@ -157,7 +157,7 @@ class Cells:
             near -= np.abs(near) * 2 * LOG1P_ERROR
             quotient = np.minimum(np.maximum(p.lower, 0.0) / q.upper, _MOST_RATIO) * (1 - 4 * _UNIT)
         # Where the masses are known badly, the quotient of their bounds.
-        far = _log(quotient, -1)
+        far = log_bound(quotient, -1)
         losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
         return losses, np.maximum(p.lower, 0.0), p.upper
 
@@ -184,8 +184,8 @@ def listed_below(*kinds: tuple[float, Cells]) -> Listing:
     )
 
 
-def _log(x: Floats, sign: int) -> Floats:
-    # A bound of log x, from above or below, for x >= 0 of any size.
+def log_bound(x: Floats, sign: int) -> Floats:
+    r"""A bound of log x, from above for ``sign`` 1 or below for -1, x >= 0 of any size."""
     mantissa, exponent = np.frexp(x)
     positive = np.isfinite(x) & (x > 0)
     found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO

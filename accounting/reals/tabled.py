@@ -17,14 +17,16 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.fourier.discrete_factor import DiscreteFactor, tilted
+from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
+from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
 from accounting.loss.real_pair import RealPair
 from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["Kinds", "TabledLoss"]
+__all__ = ["AllocatedLoss", "Kinds", "TabledLoss"]
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
 r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
@@ -86,15 +88,68 @@ class TabledLoss:
         return _factor(self, tilt, _count(self.kinds, float(tilt), variance))
 
 
-@lru_cache(maxsize=256)
-def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
-    exponents, losses = _sketches(kinds, tilt)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedLoss:
+    r"""The loss of one epoch of random allocation, a bound from one ``side``.
+
+    Raises as :func:`accounting.loss.allocation.allocated` does.
+    """
+
+    density: Density
+    rounds: int
+    side: Side
+
+    @property
+    def listing(self) -> Listing:
+        r"""All of its atoms, for every tilt."""
+        return allocated(self.density, self.rounds, self.side)
+
+    def part(self) -> AllocatedLoss:
+        r"""The law itself."""
+        return self
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""None in balls; raises :class:`NotDerived`."""
+        del tilt, bits
+        raise NotDerived(f"a listing of the losses of {self!r}", "it has a density")
+
+    @property
+    def hidden(self) -> arb:
+        r"""The mass that the listing has at infinity."""
+        return arb(self.listing.hidden)
+
+    @property
+    def largest(self) -> arb:
+        r"""The largest loss that is listed."""
+        return arb(float(self.listing.losses[-1]))
+
+    def largest_loss(self) -> Enclosure:
+        r"""Infinite."""
+        return Enclosure.infinite()
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""About K, K' and K'' at c = ``tilt``."""
+        listing = self.listing
+        return _moments(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        r"""The factor at c = ``tilt``."""
+        del variance
+        return tilted(self.listing, tilt)
+
+
+def _moments(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
     top = float(exponents.max())
     weights = np.exp(exponents - top)
     total = float(weights.sum())
     mean = float(weights @ losses) / total
     spread = float(weights @ (losses - mean) ** 2) / total
     return top + math.log(total), mean, spread
+
+
+@lru_cache(maxsize=256)
+def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
+    return _moments(*_sketches(kinds, tilt))
 
 
 def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:

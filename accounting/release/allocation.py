@@ -7,38 +7,49 @@ moves others. Proofs: docs/proofs/allocation.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import at_least_zero, probability
+from accounting.loss.allocation import Side, allocated
+from accounting.loss.listing import Listing
 from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
 from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.release.curve import ByOrder
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import make_integers
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import RationalLike, make_integers
 
 __all__ = ["RandomAllocation"]
 
 _HALF = Fraction(1, 2)
+_BITS: Final = 64
+_SIDES: Final = (True, False)
+_NARROWEST: Final = 0.2
+_WIDEST: Final = 2.0**20
+_HALVINGS: Final = 60
+_FAR_OUT: Final = 600.0
 _MOST_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RandomAllocation(ByOrder):
-    r"""Privacy amplified by random allocation: an upper end for one epoch of ``rounds`` rounds.
+    r"""Privacy amplified by random allocation: one epoch of ``rounds`` rounds.
 
     Each unit is in ``picks`` rounds, all such choices equally likely, independently of all other
     units, drawn anew for each epoch and kept secret. ``curve`` is of Gaussian noise on the reals
-    under add-remove. Epochs compose by their orders.
+    under add-remove. Both ends are known of one pick, an upper end of more. Epochs compose by
+    their orders, and of one pick by their losses.
 
     >>> from accounting.reals.noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=scope)
     >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")
-    Bound(at most 1.45..., 'renyi')
+    Bound([0.95..., 0.9...], 'renyi')
 
     Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats,
     rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.
@@ -92,6 +103,48 @@ class RandomAllocation(ByOrder):
             if count:
                 total += count * _between(law.variance, rounds, order)
         return min(total, always)
+
+    @property
+    def listed(self) -> bool:
+        r"""Whether the loss of an epoch is bounded from both sides: one pick, and not too wide."""
+        return self.picks == 1 and _NARROWEST <= self.curve.density.deviation <= _WIDEST
+
+    def listing(self, *, above: bool, present: bool) -> Listing:
+        r"""The loss of one epoch, with the unit against without it or back, from one side."""
+        return allocated(self.curve.density, self.rounds, Side(above=above, present=present))
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Both listings, and the bound of the best order."""
+        found = ByOrder.enclose_delta(self, epsilon, bits)
+        if not self.listed:
+            return found
+        low, high = self._between(at_least_zero("epsilon", epsilon))
+        return Enclosure(Fraction(low), min(found.upper, Fraction(high)))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""By halving on both listings, and the bound of the best order."""
+        found, most = ByOrder.enclose_epsilon(self, delta, bits), probability("delta", delta)
+        if not self.listed or not 0 < most < 1:
+            return found
+        lows, highs = [0.0, _FAR_OUT], [0.0, _FAR_OUT]
+        for ends, at in ((lows, 0), (highs, 1)):
+            for _ in range(_HALVINGS):
+                middle = (ends[0] + ends[1]) / 2
+                ends[int(self._between(Fraction(middle))[at] <= most)] = middle
+        upper = Fraction(highs[1]) if highs[1] < _FAR_OUT else found.upper
+        return Enclosure(Fraction(lows[0]), min(found.upper, upper))
+
+    def _between(self, epsilon: Fraction) -> tuple[float, float]:
+        # The larger one of both directions, from below and from above.
+        low, high = (
+            max(self.listing(above=above, present=side).delta(epsilon)[above] for side in _SIDES)
+            for above in (False, True)
+        )
+        return low, high
+
+    def _both(self, found: Enclosure) -> Bound:
+        lower = found.lower if found.lower > 0 else None
+        return replace(ByOrder._both(self, found), lower=lower)
 
     def to_json(self) -> dict[str, Any]:
         r"""The rounds, the picks and the curve, as text."""

@@ -29,6 +29,7 @@ from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.balls import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
+from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.subsampling import PoissonSampled
@@ -53,6 +54,9 @@ _WIDE: Final = Fraction(1, 1000)
 
 _MANY: Final = 64
 """The moment of fewer rounds falls so slowly that cells take tens of seconds."""
+
+_ALLOCATED: Final = Fraction(1, 10**4)
+"""Listings of epochs leave about 1e-3."""
 
 _IN_CELLS: Final = Fraction(1, 10**6)
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
@@ -91,7 +95,8 @@ class Composition(Guarantee):
         if self._alone is not None:
             return self._alone.epsilon(most, relative)
         if not self.in_pairs:
-            return self._told(approx_from_renyi(self.renyi_upper, most))
+            found = self._told(approx_from_renyi(self.renyi_upper, most))
+            return self._in_cells(found, lambda total: total.epsilon(most, max(near, _ALLOCATED)))
         found = self._over_totals(lambda total, near: total.epsilon(most, near), near)
         return self._informed(found, lambda part: part.epsilon(most, near))
 
@@ -105,7 +110,8 @@ class Composition(Guarantee):
         if self._alone is not None:
             return self._alone.delta(at, relative)
         if not self.in_pairs:
-            return self._told(delta_from_renyi(self.renyi_upper, at))
+            found = self._told(delta_from_renyi(self.renyi_upper, at))
+            return self._in_cells(found, lambda total: total.delta(at, max(near, _ALLOCATED)))
         found = self._over_totals(lambda total, near: total.delta(at, near), near)
         return self._informed(found, lambda part: part.delta(at, near))
 
@@ -173,15 +179,17 @@ class Composition(Guarantee):
         return self._told(found)
 
     def _in_cells(self, found: Bound, ask: Callable[[Total], Enclosure]) -> Bound:
-        # Where nodes say little of many sampled rounds: the same rounds, cut into cells.
+        # Where nodes say little of many sampled rounds, and where only orders are known: the same
+        # rounds, cut into cells.
         sampled = [k for s, k in self.parts if isinstance(s, (PoissonSampled, RealSample))]
-        if not sampled or max(sampled) < _MANY:
+        allocated = any(isinstance(s, RandomAllocation) for s, _ in self.parts)
+        if not allocated and max(sampled, default=0) < _MANY:
             return found
         try:
             other = _between([(in_cells(source), rounds) for source, rounds in self.parts], ask)
         except (NotDerived, PrecisionExhausted):
             return found
-        return narrower(found, other)
+        return narrower(found, self._told(other))
 
     @property
     def _listed(self) -> bool:

@@ -26,11 +26,13 @@ from accounting.fourier.factor import ClosedForm, LossLaw
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import pair_of
+from accounting.loss.allocation import Side
 from accounting.pairs.listing import nothing
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
-from accounting.reals.tabled import Kinds, TabledLoss
+from accounting.reals.tabled import AllocatedLoss, Kinds, TabledLoss
+from accounting.release.allocation import RandomAllocation
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
@@ -160,6 +162,15 @@ def ways(source: Guarantee) -> Ways:
 
 def in_cells(source: Guarantee) -> Ways:
     r"""The same, with the two listings of a table of cells for a sample of noise on the reals."""
+    if isinstance(source, RandomAllocation) and source.listed:
+        above, below = (
+            tuple(
+                ((AllocatedLoss(density=source.curve.density, rounds=source.rounds, side=side), 1),)
+                for side in (Side(above=end, present=True), Side(above=end, present=False))
+            )
+            for end in (True, False)
+        )
+        return Ways(above=above, attained=below, aligned=True)
     if not isinstance(source, (PoissonSampled, RealSample)) or source.rate == 1:
         return ways(source)
     if not source.directions:

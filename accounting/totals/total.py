@@ -26,7 +26,7 @@ from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
 from accounting.reals.mixture import SmoothLoss
 from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import TabledLoss
+from accounting.reals.tabled import AllocatedLoss, TabledLoss
 from accounting.release.sampled_pair import AbsentPair, PresentPair
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
@@ -219,7 +219,9 @@ def _steps(law: LossLaw) -> Shift:
 
 
 def _largest(law: LossLaw) -> Enclosure:
-    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, SmoothLoss, TabledLoss)):
+    if isinstance(
+        law, (Pair, PresentPair, AbsentPair, NormalLoss, SmoothLoss, TabledLoss, AllocatedLoss)
+    ):
         try:
             return law.largest_loss()
         except NotDerived:

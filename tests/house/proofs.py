@@ -107,6 +107,7 @@ NEED_A_PROOF = (
     "accounting.reals.replaced",
     "accounting.reals.inverse",
     "accounting.fourier.discrete_factor",
+    "accounting.loss.allocation",
     "accounting.loss.cells",
     "accounting.loss.density",
     "accounting.loss.listing",

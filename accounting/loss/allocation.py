@@ -1,0 +1,161 @@
+r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
+
+Under Q (the example is in none) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
+independent ratios of one round. A mean-preserving spread of each R_s does the same to R, and so
+does a conditional mean: sums are put back on few atoms in either way, and both bounds of every
+divergence follow. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from accounting.loss.cells import Cells, log_bound
+from accounting.loss.density import Density
+from accounting.loss.listing import Floats, Listing
+from accounting.loss.real_pair import RealPair
+
+__all__ = ["Side", "allocated"]
+
+_UNIT: Final = 2.0**-53
+_ATOMS: Final = 800
+"""Of a sum: the two ends of epsilon then lie about 1e-3 apart."""
+
+_EVEN: Final = 0.5
+_REACH: Final = 9.3
+_NO_RATIO: Final = 1e-60
+_TILT: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    r"""Which bound: from ``above`` or below, of the pair (P, Q) or, if not ``present``, of (Q, P).
+
+    (R - x)+ rises in R, (1 - xR)+ falls: ratios are rounded up for an upper bound of the first,
+    and down for one of the second. Masses are rounded up for an upper bound of either.
+    """
+
+    above: bool
+    present: bool
+
+    @property
+    def ratio(self) -> float:
+        r"""1 where ratios are rounded up, -1 where they are rounded down."""
+        return 1.0 if self.above == self.present else -1.0
+
+    @property
+    def mass(self) -> float:
+        r"""The same of masses."""
+        return 1.0 if self.above else -1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ratios:
+    # Q-masses of ratios, rising; and the P-mass of infinite ones.
+    values: Floats
+    masses: Floats
+    hidden: float
+
+
+@lru_cache(maxsize=32)
+def allocated(density: Density, rounds: int, side: Side) -> Listing:
+    r"""The loss of one epoch of ``rounds`` >= 1 rounds, a shift of 1 in one of them."""
+    pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
+    edges, reach = pair.edges(_TILT, 4 * _ATOMS), _REACH * density.deviation
+    # Less than 1e-20 of the mass lies beyond, and counts as a ratio of infinity, or of 0.
+    cells = pair.cells(edges[(edges > -reach) & (edges < 1 + reach)])
+    base = _regridded(_first(cells, side), side)
+    total = base
+    for bit in bin(rounds)[3:]:
+        total = _regridded(_sum(total, total, side), side)
+        if bit == "1":
+            total = _regridded(_sum(total, base, side), side)
+    ratios = total.values / rounds * (1 + side.ratio * 2 * _UNIT)
+    return _listed(ratios, total.masses, base.hidden, side)
+
+
+def _first(cells: Cells, side: Side) -> _Ratios:
+    # Of one round: both ends of each cell from above, conditional means from below.
+    p, q = cells.p, cells.q
+    low, high = cells.low.ratio, cells.high.ratio
+    if not side.above:
+        kept = (q.lower > 0) & (p.lower > 0)
+        rising = p.lower[kept] / q.upper[kept]
+        falling = p.upper[kept] / q.lower[kept]
+        values = (rising if side.present else falling) * (1 + side.ratio * 2 * _UNIT)
+        return _Ratios(values, q.lower[kept], 0.0)
+    infinite = np.isinf(high.value)
+    with np.errstate(invalid="ignore"):
+        a, b = (r.upper if side.present else np.maximum(r.lower, 0.0) for r in (low, high))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if side.present:
+            top = p.upper - np.maximum(low.lower, 0.0) * q.lower
+            top = top / np.maximum(high.lower - low.upper, 0.0) * (1 + 8 * _UNIT)
+        else:
+            top = p.lower - low.upper * q.upper * (1 + 4 * _UNIT)
+            top = top / (high.upper - np.maximum(low.lower, 0.0)) * (1 - 8 * _UNIT)
+    top = np.where(np.isnan(top), np.inf if side.present else 0.0, top)
+    top = np.where(infinite, 0.0, np.clip(top, 0.0, q.upper))
+    bottom = np.maximum(q.upper - top, 0.0)
+    hidden = float(p.upper[infinite].sum()) * (1 + 2.0**-40)
+    values = np.concatenate((a, b[~infinite]))
+    masses = np.concatenate((bottom, top[~infinite])) * (1 + 4 * _UNIT)
+    # What is missing to 1 has the ratio that counts most for it.
+    lowest = float(values.min()) if side.present else 0.0
+    missing = max(1 - float(masses.sum()), 0.0) + len(masses) * 2.0**-52
+    return _Ratios(np.append(values, lowest), np.append(masses, missing), hidden)
+
+
+def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
+    values = np.add.outer(one.values, two.values).ravel() * (1 + side.ratio * 2 * _UNIT)
+    masses = np.multiply.outer(one.masses, two.masses).ravel() * (1 + side.mass * 2 * _UNIT)
+    return _Ratios(values, masses, max(one.hidden, two.hidden))
+
+
+def _regridded(law: _Ratios, side: Side) -> _Ratios:
+    # On few cells, dense where the divergences have their weight: mass and mean of each are kept,
+    # at its two ends or at the mean. Sums of n numbers >= 0 are off by n u at most.
+    kept = law.masses > 0
+    values, masses = law.values[kept], law.masses[kept]
+    order = np.argsort(values, kind="stable")
+    values, masses = values[order], masses[order]
+    logs = np.log(np.maximum(values, values[np.searchsorted(values, values[-1] * _NO_RATIO)]))
+    dense = np.cumsum(np.cbrt(masses * (values + np.minimum(values, 1e60) ** (_TILT + 1))))
+    even = (logs - logs[0]) / max(float(logs[-1] - logs[0]), 1e-300)
+    place = (1 - _EVEN) * dense / dense[-1] + _EVEN * even
+    labels = np.minimum((place * _ATOMS).astype(np.int64), _ATOMS - 1)
+    starts = np.flatnonzero(np.diff(labels, prepend=-1))
+    ends = np.append(starts[1:], len(values)) - 1
+    slip = float((ends - starts + 8).max()) * 2 * _UNIT
+    whole = np.add.reduceat(masses, starts)
+    mean = np.add.reduceat(masses * values, starts) / whole
+    if not side.above:
+        return _Ratios(mean * (1 + side.ratio * 2 * slip), whole * (1 - slip), 0.0)
+    a, b = values[starts], values[ends]
+    wide = b > a
+    gap = np.where(wide, b - a, 1.0)
+    share = (mean - a) / gap + side.ratio * (2 * slip * mean / gap + 8 * _UNIT)
+    share = np.where(wide, np.clip(share, 0.0, 1.0), 1.0)
+    whole = whole * (1 + slip)
+    both = np.concatenate((whole * (1 - share), whole * share)) * (1 + 4 * _UNIT)
+    return _Ratios(np.concatenate((a, b)), both, law.hidden)
+
+
+def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listing:
+    if side.present:
+        losses = log_bound(ratios, 1 if side.above else -1)
+        masses = masses * ratios * (1 + side.mass * 4 * _UNIT)
+    else:
+        losses = -log_bound(ratios, -1 if side.above else 1)
+        hidden = float(masses[ratios <= 0].sum()) * (1 + 2.0**-40)
+    finite = np.isfinite(losses) & (masses > 0)
+    losses, masses = losses[finite], masses[finite]
+    if side.above:
+        return Listing.above(losses, masses, hidden)
+    order = np.argsort(losses, kind="stable")
+    return Listing(losses[order], masses[order], 0.0)
