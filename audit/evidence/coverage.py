@@ -109,9 +109,9 @@ class Coverage:
             return "no score was learned that differs from run to run"
         if self.blind:
             return (
-                f"{self._missed}, so no event of them could be learned; look at something of them "
-                "with --feature (features in Python), such as coordinate:0, sum, round:1 or a "
-                "function of your own, file.py:callable"
+                f"{self._missed}, so no event of them could be learned; read a part of each output "
+                "with --feature (features in Python): file.py:callable, a function of your own; "
+                "for numbers and vectors also coordinate:0, sum or round:1"
             )
         if self.constant:
             return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def words(report: AuditReport) -> str:
 @pytest.mark.parametrize(
     ("function", "hint"),
     [
-        (tokens, "with --feature (features in Python), such as coordinate:0"),
+        (tokens, "with --feature (features in Python): file.py:callable"),
         (constant, "--allow-constant (allow_constant=True in Python) accepts"),
     ],
 )
@@ -218,6 +219,16 @@ def test_records_that_nothing_reads_fail_in_python() -> None:
         assert_private(record, "epsilon=1", pairs=[(0.0, 0.25)], **options)
 
 
+def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def mean(output): return output['mean']\n")
+    own = f"{tmp_path}/own.py:mean"
+    for feature, code in (("sum", 4), ("coordinate:0", 4), ("round:1", 4), (own, 1)):
+        options: Any = {"pair": (0.0, 0.25), "features": [feature], "seed": 7, "runs": 8000}
+        report = audit(record, "epsilon=0.5", **options)
+        assert report.exit_code == code
+        assert ("read a part of each output" in words(report)) == (code == 4)
+
+
 def half(v: float, n: int, rng: np.random.Generator) -> Any:
     return [x if i % 5 < 2 else x["mean"] for i, x in enumerate(record(v, n, rng))]
 
@@ -258,9 +269,7 @@ def test_every_pair_must_be_measured() -> None:
 
 
 def test_assertions_fail_where_nothing_was_measured() -> None:
-    with pytest.raises(
-        NothingMeasured, match=r"\(features in Python\), such as coordinate:0"
-    ) as caught:
+    with pytest.raises(NothingMeasured, match="vectors also coordinate:0, sum or r") as caught:
         assert_private(tokens, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7)
     assert caught.value.report.exit_code == 4
     with pytest.raises(NothingMeasured, match="allow_constant=True"):
