@@ -33,6 +33,7 @@ _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 600.0
+_MOST_LISTED: Final = 10**5
 _MOST_ROUNDS = 10**6
 
 
@@ -106,8 +107,9 @@ class RandomAllocation(ByOrder):
 
     @property
     def listed(self) -> bool:
-        r"""Whether the loss of an epoch is bounded from both sides: one pick, and not too wide."""
-        return self.picks == 1 and _NARROWEST <= self.curve.density.deviation <= _WIDEST
+        r"""Whether an epoch is bounded from both sides: one pick, of not too many rounds."""
+        fits = _NARROWEST <= self.curve.density.deviation <= _WIDEST
+        return fits and self.picks == 1 and self.rounds <= _MOST_LISTED
 
     def listing(self, *, above: bool, present: bool) -> Listing:
         r"""The loss of one epoch, with the unit against without it or back, from one side."""
