@@ -50,7 +50,7 @@ class RandomAllocation(ByOrder):
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=scope)
     >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")
-    Bound([0.95..., 0.9...], 'renyi')
+    Bound([0.857..., 0.858...], 'renyi')
 
     Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats,
     rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.

@@ -223,7 +223,9 @@ def run_alone(block: Block, folder: Path) -> None:
     if any("def test_" in example.source for example in examples):
         calls = re.compile("test_[a-z_]+[(]")
         source = "".join(each.source for each in examples if not calls.match(each.source))
-        name, run = "test_first.py", "python -m pytest -q -p no:cacheprovider"
+        # Under continuous integration hypothesis has no deadline unless its profile is named.
+        pytest = "python -m pytest -q -p no:cacheprovider --hypothesis-profile=default"
+        name, run = "test_first.py", pytest
     elif examples:
         source, name, run = block.text, "first.txt", "python -m doctest -o ELLIPSIS"
     else:
