@@ -94,7 +94,7 @@ def _first(cells: Cells, side: Side) -> _Ratios:
         a, b = (r.upper if side.present else np.maximum(r.lower, 0.0) for r in (low, high))
     with np.errstate(invalid="ignore", divide="ignore"):
         if side.present:
-            top = p.upper - np.maximum(low.lower, 0.0) * q.lower
+            top = p.upper - np.maximum(low.lower, 0.0) * q.lower * (1 - 4 * _UNIT)
             top = top / np.maximum(high.lower - low.upper, 0.0) * (1 + 8 * _UNIT)
         else:
             top = p.lower - low.upper * q.upper * (1 + 4 * _UNIT)

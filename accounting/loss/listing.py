@@ -41,8 +41,9 @@ class Listing:
         """
         at = float(epsilon)
         apart = self.losses - at
-        kept = apart > 0
-        masses, apart = self.masses[kept], apart[kept]
+        # An atom at epsilon may lie on either side of it.
+        kept = apart > -(2.0**-50) * (1 + abs(at))
+        masses, apart = self.masses[kept], np.maximum(apart[kept], 0.0)
         # A difference is off by 2 u (its size + epsilon), the exponential by 2^-48.
         slip = 2.0**-47 + 2.0**-51 * abs(at)
         whole = float((masses * (1 - exp_neg(np.minimum(apart, 800.0)))).sum())
@@ -64,7 +65,7 @@ class Listing:
         losses, masses = np.asarray(distinct, np.float64), sums
         if not (hidden < 1 and np.all(np.isfinite(losses))):
             raise PrecisionExhausted("the upper listing has no finite loss: take more noise")
-        # A little less than what is left, so that what lies above the cut is certainly less.
+        # The margin exceeds the rounding of the sums, so the mass above the cut stays below 1.
         kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
         tail = np.cumsum(masses[::-1])[::-1]
         # Above the atom at which the sum reaches 1 everything is kept; below it nothing is.

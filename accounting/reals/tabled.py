@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.errors import NotDerived
 from accounting.fourier.discrete_factor import DiscreteFactor, tilted
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
@@ -23,6 +22,7 @@ from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
 from accounting.loss.real_pair import RealPair
 from accounting.pairs.losses import Losses
+from accounting.reals.mixture import moments, not_listed
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
@@ -58,8 +58,7 @@ class TabledLoss:
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""None: there is a density. Raises :class:`NotDerived`."""
-        del tilt, bits
-        raise NotDerived(f"a listing of the losses of {self!r}", "it has a density")
+        return not_listed(self, tilt, bits)
 
     @property
     def hidden(self) -> arb:
@@ -110,8 +109,7 @@ class AllocatedLoss:
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""None in balls; raises :class:`NotDerived`."""
-        del tilt, bits
-        raise NotDerived(f"a listing of the losses of {self!r}", "it has a density")
+        return not_listed(self, tilt, bits)
 
     @property
     def hidden(self) -> arb:
@@ -130,7 +128,7 @@ class AllocatedLoss:
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""About K, K' and K'' at c = ``tilt``."""
         listing = self.listing
-        return _moments(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+        return moments(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
         r"""The factor at c = ``tilt``."""
@@ -138,18 +136,9 @@ class AllocatedLoss:
         return tilted(self.listing, tilt)
 
 
-def _moments(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    top = float(exponents.max())
-    weights = np.exp(exponents - top)
-    total = float(weights.sum())
-    mean = float(weights @ losses) / total
-    spread = float(weights @ (losses - mean) ** 2) / total
-    return top + math.log(total), mean, spread
-
-
 @lru_cache(maxsize=256)
 def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
-    return _moments(*_sketches(kinds, tilt))
+    return moments(*_sketches(kinds, tilt))
 
 
 def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:

@@ -139,7 +139,7 @@ def compensated_sum(values: Floats) -> tuple[float, float]:
     True
     """
     count, low, size = len(values), 0.0, 0.0
-    with np.errstate(invalid="ignore"):  # what is infinite has no sum, and says so
+    with np.errstate(invalid="ignore"):  # a sum of infinities of both signs is nan
         while len(values) > 1:
             half = len(values) // 2
             pairs = two_sum(values[:half], values[half : 2 * half])

@@ -187,7 +187,7 @@ def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
 
 
 def test_many_rounds_and_epochs() -> None:
-    r"""The values of a prototype in floats, which nobody proved: 234 rounds, and 60 such epochs."""
+    r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
     once = RandomAllocation(curve=one("1"), rounds=20).epsilon("1e-6")
     assert once.lower is not None
     assert 2.0297 < once.lower < 2.0303 < once.upper < 2.0312
