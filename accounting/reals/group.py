@@ -21,17 +21,13 @@ import numpy as np
 from flint import acb, acb_poly, arb, arb_poly, ctx
 
 from accounting.fourier.discs import Floats
-from accounting.loss.normal_tail import upper_tail
 from accounting.reals.mixture import Ball, Direction
 from accounting.reals.sampled_gaussian import SampledGaussian
-from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
 __all__ = ["GroupDirection", "GroupGaussian", "ShiftDirection"]
 
 _FAR: Final = 300.0
-_HALVINGS: Final = 60
-_FAR_OUT: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,56 +160,3 @@ class GroupGaussian(SampledGaussian):
     """
 
     direction: GroupDirection
-
-    def curve(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0: the loss is monotone in x, and is epsilon at one x."""
-        here = self.direction
-        goal = epsilon if here.present else -epsilon
-        if here.least:
-            lowest = ball(here.least).log()
-            if goal <= lowest:
-                # The mixture is nowhere below e^-epsilon times the other law.
-                return arb(0)
-            if not goal > lowest:
-                return arb(0).union(arb(1))
-        x, v = self._place(goal), ball(self.variance)
-        parts = [(j, ball(w)) for j, w in enumerate(here.chances)]
-        if here.present:
-            mixed = sum((w * upper_tail((x - j) / v.sqrt()) for j, w in parts), arb(0))
-            return mixed - epsilon.exp() * upper_tail(x / v.sqrt())
-        mixed = sum((w * upper_tail((j - x) / v.sqrt()) for j, w in parts), arb(0))
-        return upper_tail(-x / v.sqrt()) - epsilon.exp() * mixed
-
-    def _place(self, goal: arb) -> arb:
-        # The x with log B(u(x)) = goal; B rises.
-        v = ball(self.variance)
-
-        def found(x: arb) -> arb:
-            return self.direction.mixed(((2 * x - 1) / (2 * v)).exp()).log() - goal
-
-        # Newton's steps propose a point; the smallest distance with certain signs is kept.
-        x = arb(self._guess(float(goal.mid())))
-        for _ in range(ctx.prec.bit_length()):
-            slope = self.direction.beside(((2 * x - 1) / (2 * v)).exp(), arb(0))[2] / v
-            moved = (x - found(x) / slope).mid()
-            x = moved if moved.is_finite() else x
-        width = (abs(x) + 1).mid() * arb(2) ** -ctx.prec
-        for _ in range(2 * ctx.prec):
-            if found(x - width) < 0 and found(x + width) > 0:
-                return (x - width).union(x + width)
-            width *= 2
-        raise PrecisionExhausted(f"no output with the loss {goal.str(6)} was certified")
-
-    def _guess(self, goal: float) -> float:
-        low = high = 0.5
-        reach = 1.0
-        while self._logs(np.array([low]))[0] > goal and reach < _FAR_OUT:
-            reach, low = 2 * reach, low - reach
-        while self._logs(np.array([high]))[0] < goal and reach < _FAR_OUT:
-            reach, high = 2 * reach, high + reach
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if self._logs(np.array([middle]))[0] < goal else (low, middle)
-            )
-        return low

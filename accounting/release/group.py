@@ -69,7 +69,7 @@ class MixedSample(RealSample):
 
     def at(self, epsilon: arb) -> arb:
         r"""delta at ``epsilon`` >= 0: of the worse direction."""
-        there, gone = (law.curve(epsilon) for law in self.pairs())
+        there, gone = (pair.curve(epsilon) for ((_, pair),) in self.directions)
         return there.max(gone)
 
     def _check_noise(self) -> None:
