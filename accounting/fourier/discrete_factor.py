@@ -7,7 +7,8 @@ all of them at the cost of the atoms plus that of the frequencies. Proofs: docs/
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
@@ -28,21 +29,30 @@ from accounting.fourier.discs import (
     Turns,
     circle,
     multiples,
+    product_error,
     sizes,
+    upward,
 )
 from accounting.fourier.factor import Grid
 from accounting.fourier.transform import TRANSFORM_ERROR, transform
 from accounting.loss.listing import Listing
+from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
-__all__ = ["DiscreteFactor", "DiscreteOnGrid", "tilted"]
+__all__ = ["Atoms", "DiscreteFactor", "DiscreteOnGrid", "cumulants", "tilted", "tilted_balls"]
 
 _GAP: Final = 1024
 """Frequencies that are computed and not needed are fewer in a row than this."""
 
 _LONGEST: Final = 1 << 18
+_FEW: Final = 48
+"""So many atoms are summed one by one."""
+
+_DIRECT: Final = (product_error(_FEW) + 2 * CIRCLE + 2 * PRODUCT) * SLACK
+_READ: Final = 2.0**-52
+_FINE: Final = 2.0**-104
 _PIECES: Final = 3
 _PIECE_BITS: Final = 256
 _DROPPED: Final = 2.0**-58
@@ -54,17 +64,19 @@ class DiscreteFactor:
     r"""phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
     ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` at least
-    sum q_x |l_x - mu| for some mu.
+    sum q_x |l_x - mu| for some mu. l_x is within ``slip`` of ``losses`` + ``fine``. ``moment``
+    bounds log M((1 + lift) c) from above.
     """
 
-    listing: Listing
-    tilt: Fraction
     log_scale: arb
     losses: Floats
+    fine: Floats | None = None
+    slip: float = 0.0
     weights: Floats
     missing: float
     total: float
     deviation: float
+    moment: Callable[[Fraction], arb]
 
     @property
     def peak(self) -> float:
@@ -73,8 +85,15 @@ class DiscreteFactor:
 
     def log_moment(self, lift: Fraction) -> arb:
         r"""log M((1 + lift) c), from above."""
-        weights, error, reference = _grown(self.listing, (1 + lift) * self.tilt)
-        return (arb(reference) + arb(_sum(weights) + error).log()).upper()
+        return self.moment(lift)
+
+    def turns(self, step: Fraction) -> tuple[Turns, Turns]:
+        r"""l_x step/2 pi modulo 1, as :func:`turns` gives them."""
+        if self.fine is None:
+            return turns(self.losses, step)
+        (high, low), (more, least) = (turns(part, step) for part in (self.losses, self.fine))
+        low = low + least
+        return high + more + (low < least), low
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
         r"""The factor on a grid."""
@@ -83,7 +102,7 @@ class DiscreteFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteOnGrid:
-    r"""phi on one grid, by transforms over runs of blocks."""
+    r"""phi on one grid, by runs of blocks: few atoms one by one, many by a transform."""
 
     factor: DiscreteFactor
     grid: Grid
@@ -101,24 +120,42 @@ class DiscreteOnGrid:
         return Discs(centres, np.full(centres.shape, self._error()))
 
     def _error(self) -> float:
-        # Of the transform, and of its phases: CIRCLE for the middle of a run.
-        relative = TRANSFORM_ERROR + CIRCLE + PRODUCT
+        # Of the sums, of the phases, and of the losses at the end of the grid.
+        drift = self.grid.length * self.grid.blocks * self.factor.slip
+        relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT + drift
         return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
 
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
         # At these multiples of `step`, rising and `every` so many apart within runs.
         found = np.empty(len(indices), dtype=np.complex128)
-        high, low = turns(self.factor.losses, every * step)
-        first_high, first_low = turns(self.factor.losses, step)
+        first_turns, run_turns = (self.factor.turns(each) for each in (step, every * step))
+        offset = int(indices[0]) % every
+        add_up = _direct if len(self.factor.losses) <= _FEW else transform
         for first, last in _runs(indices // every):
             run = indices[first:last] // every
             length = int(run[-1] - run[0]) + 1
             length += length % 2
-            middle = (int(run[0]) + length // 2) * every + int(indices[first]) % every
-            phases = circle(multiples(first_high, first_low, np.array([middle])))
-            weights = self.factor.weights * phases
-            found[first:last] = transform(high, low, weights, length)[run - run[0]]
+            middle = (int(run[0]) + length // 2) * every + offset
+            phases = circle(multiples(*first_turns, np.array([middle])))
+            values = add_up(*run_turns, self.factor.weights * phases, length)
+            found[first:last] = values[run - run[0]]
         return found
+
+
+def _direct(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
+    # As `transform`: j = a + b C with a and b on both sides of 0, so two small tables of phases.
+    width = 2 * math.ceil(math.sqrt(length) / 2)
+    rows = np.arange(-(length // 2) // width, (length - length // 2) // width + 1) * width
+    near, far = (_phases(high, low, each) for each in (np.arange(width), rows))
+    values = ((far * weights) @ near.T).reshape(-1)
+    start = -(length // 2) - int(rows[0])
+    found: Complexes = values[start : start + length]
+    return found
+
+
+def _phases(high: Turns, low: Turns, counts: Integers) -> Complexes:
+    found = circle(multiples(high, low, np.abs(counts)[:, None]))
+    return np.where(counts[:, None] < 0, found.conj(), found)
 
 
 def _runs(indices: Integers) -> list[tuple[int, int]]:
@@ -132,28 +169,147 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atoms:
+    r"""A listing in balls as a part of a line.
+
+    >>> coin = Losses(
+    ...     masses=(arb(0.75), arb(0.25)),
+    ...     losses=(arb(3).log(), -arb(3).log()),
+    ...     hidden=arb(0),
+    ...     beyond=lambda c: arb(0),
+    ...     largest=arb(3).log(),
+    ... )
+    >>> round(Atoms(listing=coin).cumulants(1.0)[0], 6)
+    0.847298
+    """
+
+    listing: Losses
+    _logs: Floats = field(init=False, repr=False)
+    _losses: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # A mass that no float holds has the logarithm -oo: these floats only propose.
+        masses = np.array([float(p) for p in self.listing.masses])
+        with np.errstate(divide="ignore"):
+            object.__setattr__(self, "_logs", np.log(masses))
+        object.__setattr__(self, "_losses", np.array([float(l) for l in self.listing.losses]))
+
+    @property
+    def hidden(self) -> arb:
+        r"""P(L = oo), enclosed."""
+        return self.listing.hidden
+
+    @property
+    def largest(self) -> arb:
+        r"""An upper bound of every finite loss."""
+        return self.listing.largest
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""K, K' and K'' of what is listed, in floats."""
+        return cumulants(self._logs + tilt * self._losses, self._losses)
+
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        r"""The listing tilted: q_x = P(x) e^(cL(x))/S, S the sum of the listed ones."""
+        del variance
+        return tilted_balls(self.listing, tilt)
+
+
+def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
+    r"""About log sum e^t, and mean and variance of the losses under these weights."""
+    if not len(losses):
+        return 0.0, 0.0, 0.0
+    top = float(exponents.max())
+    weights = np.exp(exponents - top)
+    total = float(weights.sum())
+    mean = float(weights @ losses) / total
+    return top + math.log(total), mean, float(weights @ (losses - mean) ** 2) / total
+
+
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor at c = ``tilt`` > 0, a float."""
+    r"""The factor of exact floats at c = ``tilt`` > 0, a float."""
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):
         raise PrecisionExhausted(f"the losses have no moment at {float(tilt)} in floats")
-    weights = weights / scale
+
+    def moment(lift: Fraction) -> arb:
+        grown, slip, farther = _grown(listing, (1 + lift) * tilt)
+        return (arb(farther) + arb(_sum(grown) + slip).log()).upper()
+
+    return _factor(
+        log_scale=arb(reference) + arb(scale).log(),
+        losses=listing.losses,
+        weights=weights / scale,
+        missing=error / scale + 2 * UNIT * _sum(weights / scale),
+        moment=moment,
+    )
+
+
+def tilted_balls(listing: Losses, tilt: Fraction) -> DiscreteFactor:
+    r"""The factor of masses and losses in balls: q_x = P(x) e^(cL(x))/S, S their sum."""
+    c = ball(tilt)
+    growths = [(c * l).exp() for l in listing.losses]
+    exact = [p * growth for p, growth in zip(listing.masses, growths, strict=True)]
+    scale = sum(exact, arb(0)).mid()
+    if not (scale.is_finite() and scale > 0):
+        raise PrecisionExhausted(f"the listing has no moment at {float(tilt)}")
+    twice = sum((w * growth for w, growth in zip(exact, growths, strict=True)), arb(0))
+    most = (twice + listing.beyond(2 * c)).upper()
+    scaled = [w / scale for w in exact]
+    losses = np.array([float(l.mid()) for l in listing.losses])
+    rests = [l - arb(float(near)) for l, near in zip(listing.losses, losses, strict=True)]
+    weights = np.maximum(np.array([float(q) for q in scaled]), 0)
+    # The radius of a sum of balls is at least the sum of their radii.
+    missing = upward(sum(scaled, arb(0)).rad() + listing.beyond(c).upper() / scale)
+    missing += _sum(weights) * _READ
+
+    def moment(lift: Fraction) -> arb:
+        # log M is convex, so below its chord from c to 2c.
+        if not most.is_finite():
+            return arb("inf")
+        here = scale.log() + arb(_sum(weights) + missing).log()
+        return ball(1 - lift) * here + ball(lift) * most.log()
+
+    return _factor(
+        log_scale=scale.log(),
+        losses=losses,
+        fine=np.array([float(rest.mid()) for rest in rests]),
+        slip=upward(sum(listing.losses, arb(0)).rad()) + float(np.abs(losses).max()) * _FINE,
+        weights=weights,
+        missing=missing,
+        moment=moment,
+    )
+
+
+def _factor(
+    *,
+    log_scale: arb,
+    losses: Floats,
+    weights: Floats,
+    missing: float,
+    moment: Callable[[Fraction], arb],
+    fine: Floats | None = None,
+    slip: float = 0.0,
+) -> DiscreteFactor:
+    # Without atoms of next to no weight, and in the order of the losses.
     total = _sum(weights)
     rising = np.argsort(weights)
     small = np.cumsum(weights[rising]) <= _DROPPED
-    kept = np.sort(rising[~small])
-    losses, weights = listing.losses[kept], weights[kept]
-    spread = _mean_size(weights, losses - float(weights @ losses))
+    kept = rising[~small]
+    kept = kept[np.argsort(losses[kept], kind="stable")]
+    losses, weights = losses[kept], weights[kept]
+    spread = _sum(weights * np.abs(losses - float(weights @ losses))) * SLACK
     return DiscreteFactor(
-        listing=listing,
-        tilt=tilt,
-        log_scale=arb(reference) + arb(scale).log(),
+        log_scale=log_scale,
         losses=losses,
+        fine=None if fine is None else fine[kept],
+        slip=slip,
         weights=weights,
-        missing=(error / scale + 2 * UNIT * total + 2 * _DROPPED) * SLACK + TINY,
+        missing=(missing + 2 * _DROPPED) * SLACK + TINY,
         total=total,
-        deviation=spread + 4 * UNIT * float(np.abs(losses).max()),
+        deviation=spread + 4 * UNIT * float(np.abs(losses).max()) + slip,
+        moment=moment,
     )
 
 
@@ -212,8 +368,3 @@ def _pieces(step: Fraction) -> list[float]:
 def _sum(values: Floats) -> float:
     # Of numbers >= 0, from above, in whatever order numpy adds.
     return float(values.sum()) * (1 + len(values) * 2 * UNIT) + TINY
-
-
-def _mean_size(weights: Floats, values: Floats) -> float:
-    # sum q |x|, from above.
-    return _sum(weights * np.abs(values)) * SLACK

@@ -2,8 +2,8 @@ r"""What the line integral of a total loss is made of: one factor of the integra
 
 A :class:`LossLaw` is what a user composes. It becomes a :class:`LossPart`, which proposes the tilt
 c, and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with
-a listing becomes a part by :mod:`accounting.fourier.listed_factor`; a law whose moment has a closed
-form says so by being a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
+a listing becomes a part by :class:`accounting.fourier.discrete_factor.Atoms`; a law whose moment
+has a closed form is a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
 """
 
 from __future__ import annotations

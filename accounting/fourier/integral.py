@@ -19,10 +19,10 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.factor import ClosedForm, LossLaw, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
-from accounting.fourier.listed_factor import Atoms
 from accounting.fourier.saddle import (
     MOST_TILT,
     Saddle,

@@ -26,6 +26,7 @@ from accounting.fourier.discs import (
     Turns,
     circle,
     gamma,
+    product_error,
 )
 from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
@@ -54,8 +55,8 @@ _MEAN: Final = 2.3
 
 _KERNEL: Final = 4 * UNIT * (1 + _MEAN) + gamma(2) * _MEAN + gamma(4)
 _SUMS: Final = math.sqrt(2) * gamma(3 * _MOST_LEVELS + 4 * _SIDE)
-_STAGE: Final = math.sqrt(2) * gamma(2 * (1 << _RADIX_BITS) + 6) + 2 * CIRCLE + PRODUCT
-_DENSE: Final = math.sqrt(2) * gamma(2 * (1 << _DENSE_BITS) + 6) + CIRCLE
+_STAGE: Final = product_error(1 << _RADIX_BITS) * SLACK + 2 * CIRCLE + PRODUCT
+_DENSE: Final = product_error(1 << _DENSE_BITS) * SLACK + CIRCLE
 
 TRANSFORM_ERROR: Final = (
     _GROWN * (_KERNEL + _SUMS + _MOST_STAGES * _STAGE + _DENSE) + EXP_NEG_ERROR + 2.0**-51

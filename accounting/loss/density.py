@@ -39,9 +39,11 @@ FLOOR: Final = 2.0**-1008
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
-_NODES: Final = 11
+_RULES: Final = ((11, 1.0), (6, 8.0), (4, 64.0))
+"""(Gauss-Legendre nodes, how many times shorter than `Density.longest` a cell is)."""
+
 _TRUNCATION: Final = 2.0**-54
-"""Relative error of 11 Gauss-Legendre nodes on a cell that `Density.longest` allows."""
+"""Relative error of these nodes."""
 
 _GRID_BITS: Final = 35
 _FARTHEST: Final = 2.0**40
@@ -306,13 +308,27 @@ def _grid(size: float) -> float:
 
 
 def _integrals(density: Density, edges: Floats, shift: int) -> Approximate:
-    # Of each cell, by 11 Gauss-Legendre nodes.
-    nodes, weights = _legendre()
-    middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
-    x = (middles - shift)[:, None] + halves[:, None] * nodes
-    t = density.exponent(x)
+    # Of each cell, by as many Gauss-Legendre nodes as its length needs.
+    middles, halves = (edges[1:] + edges[:-1]) / 2 - shift, (edges[1:] - edges[:-1]) / 2
+    longest = density.longest(np.minimum(np.abs(middles) + halves, density.reach))
     with precision(_BITS):
         height = nearest(density.height())
+    value, error = np.empty_like(halves), np.empty_like(halves)
+    rule = sum((halves * shorter <= longest).astype(np.int64) for _, shorter in _RULES[1:])
+    for at, (count, _) in enumerate(_RULES):
+        those = np.flatnonzero(rule == at)
+        if len(those):
+            found = _by_nodes(density, middles[those], halves[those], height, count)
+            value[those], error[those] = found.value, found.error
+    return Approximate(value, error)
+
+
+def _by_nodes(
+    density: Density, middles: Floats, halves: Floats, height: float, count: int
+) -> Approximate:
+    nodes, weights = _legendre(count)
+    x = middles[:, None] + halves[:, None] * nodes
+    t = density.exponent(x)
     inner = (exp_neg(np.minimum(t, 800.0)) @ weights) * (halves * height)
     # A node is off by 3 u (|x| + half), t by 4 u t, and the nodes by their truncation.
     slip = density.slope(x) * (np.abs(x) + halves[:, None]) * 4 * _UNIT + 5 * _UNIT * t
@@ -342,9 +358,9 @@ def _with_tails(density: Density, edges: Floats, shift: int, inner: Approximate)
 
 
 @cache
-def _legendre() -> tuple[Floats, Floats]:
+def _legendre(count: int) -> tuple[Floats, Floats]:
     with precision(_BITS):
-        found = [arb.legendre_p_root(_NODES, k, weight=True) for k in range(_NODES)]
+        found = [arb.legendre_p_root(count, k, weight=True) for k in range(count)]
         return (
             np.array([nearest(root) for root, _ in found]),
             np.array([nearest(weight) for _, weight in found]),

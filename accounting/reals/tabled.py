@@ -16,7 +16,7 @@ from typing import Final, Self, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.fourier.discrete_factor import DiscreteFactor, tilted
+from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
@@ -138,7 +138,7 @@ class AllocatedLoss(ListedLoss):
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Of the listing."""
         listing = self.listing
-        return _moments(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
         r"""The same listing for every variance."""
@@ -146,18 +146,9 @@ class AllocatedLoss(ListedLoss):
         return tilted(self.listing, tilt)
 
 
-def _moments(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    # log of the sum of e^exponents, and mean and variance of the losses under these weights.
-    top = float(exponents.max())
-    weights = np.exp(exponents - top)
-    total = float(weights.sum())
-    mean = float(weights @ losses) / total
-    return top + math.log(total), mean, float(weights @ (losses - mean) ** 2) / total
-
-
 @lru_cache(maxsize=256)
 def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
-    return _moments(*_sketches(kinds, tilt))
+    return cumulants(*_sketches(kinds, tilt))
 
 
 def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:

@@ -76,7 +76,7 @@ class Composition(Guarantee):
         return sum(count for _, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-8).
+        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-6).
 
         Where a part is a claim in Renyi terms the bound is from above only.
         """
@@ -91,7 +91,7 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-8)."""
+        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-6)."""
         at, near = at_least_zero("epsilon", epsilon), width(relative, RELATIVE)
         if at > _FAR:
             # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
@@ -100,7 +100,8 @@ class Composition(Guarantee):
         if self._alone is not None:
             return self._alone.delta(at, relative)
         found = self._over_totals(
-            lambda total, near: total.delta(at, near),
+            # The width of delta is that of both listings together.
+            lambda total, near: total.delta(at, near / 2),
             lambda: delta_from_renyi(self.renyi_upper, at),
             near,
         )
@@ -159,9 +160,6 @@ class Composition(Guarantee):
         near = max(relative, _ALLOCATED) if orders else relative
         try:
             rounds = [(ways(source), count) for source, count in self.parts]
-            if any(each.aligned and each.above != each.attained for each, _ in rounds):
-                # Two listings, each as wide as is asked for it.
-                near /= 2
             found = over_totals(rounds, lambda total: solve(total, near))
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:

@@ -95,7 +95,6 @@ NEED_A_PROOF = (
     "accounting.fourier.finite_sum",
     "accounting.fourier.discs",
     "accounting.fourier.factor",
-    "accounting.fourier.listed_factor",
     "accounting.release.dominating",
     "accounting.release.sampled_pair",
     "accounting.release.subsampling",
