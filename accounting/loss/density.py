@@ -192,6 +192,12 @@ class NormalDensity(Density):
     def tail(self, x: arb) -> arb:
         return upper_tail(x / ball(self.variance).sqrt())
 
+    def grown_tail(self, x: arb, slope: arb) -> arb:
+        r"""At least E[e^(slope (X - x)); X > x]."""
+        v = ball(self.variance)
+        growth = (slope * (slope * v / 2 - x)).exp()
+        return growth * upper_tail((x - slope * v) / v.sqrt())
+
 
 @dataclass(frozen=True, slots=True)
 class LaplaceDensity(Density):
@@ -287,6 +293,13 @@ class IntegerNormalDensity(NormalDensity):
         slip += (np.abs(slopes[1:]) + np.abs(slopes[:-1])) * 2.0**-38
         error = whole.error * (1 + 2.0**-30) + slip
         return _with_tails(self, edges, shift, Approximate(whole.value + np.diff(slopes), error))
+
+    def grown_tail(self, x: arb, slope: arb) -> arb:
+        # A sum of terms with one peak is at most the integral and the largest term.
+        v = ball(self.variance)
+        peak = (slope * v).max(x)
+        largest = (slope * (peak - x) - peak**2 / (2 * v)).exp()
+        return NormalDensity.grown_tail(self, x, slope) + self.height() * largest
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
         # f falls away from 0: its sum from a on lies between the integrals from a and a - 1.

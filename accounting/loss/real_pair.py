@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from flint import arb, ctx
 
 from accounting.loss.cells import Approximate, Cells, Ratios
-from accounting.loss.density import FLOOR, MOST_EXPONENT, Density
+from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.loss.listing import Floats
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["RealPair"]
+__all__ = ["Kinds", "RealPair"]
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
@@ -99,6 +99,34 @@ class RealPair:
                 tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
                 found += sum(tails, arb(0))
         return float(found.upper()) * (1 + 2.0**-40) + 5e-324
+
+    def tail_moment(self, order: Fraction, first: float, last: float) -> arb:
+        r"""At least E_Q[(dP/dQ)^order] beyond these edges, at an end where the loss is infinite.
+
+        There dP/dQ rises at most by the factor e^(k s), k the largest difference of shifts, over s.
+        """
+        found = arb(0)
+        for sign, edge in ((-1, first), (1, last)):
+            if self._loss_at_end(right=sign > 0).upper < math.inf:
+                continue
+            assert isinstance(self.density, NormalDensity)  # noqa: S101  # Laplace losses are bounded
+            x, excess = arb(edge), ball(order - 1)
+            ratio = self._excess(x, arb(1)).exp()
+            steepest = (self.shifts[-1] - self.shifts[0]) / ball(self.density.variance) * excess
+            for weight, j in self.p:
+                tail = self.density.grown_tail(sign * (x - j), steepest)
+                found += ratio**excess * ball(weight) * tail
+        return found
+
+    def least_moment(self, order: Fraction) -> arb:
+        r"""At most E_Q[(dP/dQ)^order]: of one shift of P alone against one of Q; 0 if unknown."""
+        if len(self.q) > 1 or type(self.density) is not NormalDensity:
+            return arb(0)
+        (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)
+        for weight, j in self.p:
+            growth = ball((j - there) ** 2 * order * (order - 1)) / (2 * v)
+            found = found.max(ball(weight) ** ball(order) * growth.exp())
+        return found
 
     def curve(self, epsilon: arb) -> arb:
         r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs of a larger loss.
@@ -293,6 +321,10 @@ class RealPair:
         ratio, excess = np.where(lost, np.inf, ratio), np.where(lost, np.inf, excess)
         slip_ratio, slip_excess = np.where(lost, 0.0, slip_ratio), np.where(lost, 0.0, slip_excess)
         return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))
+
+
+Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
+r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
 
 
 def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 import numpy as np
 from flint import arb
@@ -21,14 +21,11 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Kinds, RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["AllocatedLoss", "Kinds", "ListedLoss", "TabledLoss"]
-
-Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+__all__ = ["AllocatedLoss", "ListedLoss", "TabledLoss"]
 
 _FEWEST: Final = 512
 _MOST: Final = 1 << 16

@@ -20,14 +20,14 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.renyi import largest_renyi
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
 from accounting.reals.inverse import inverse
 from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import Kinds
-from accounting.release.curve import NO_RENYI, OneRelease
+from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -264,10 +264,8 @@ class RealSample(OneRelease):
         return self._largest() if most == 0 else inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Not derived; raises :class:`NotDerived`."""
-        del bits
-        at = order_above_one(order)
-        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
+        r"""The largest D_alpha, alpha = ``order`` > 1, over both directions, to 1e-6 or so."""
+        return largest_renyi(self.directions, order_above_one(order), bits)
 
     def _largest(self) -> Enclosure:
         return Enclosure.infinite()

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from accounting.loss.real_pair import RealPair
-from accounting.reals.tabled import Kinds
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure

@@ -28,11 +28,11 @@ from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.loss.density import IntegerNormalDensity
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.renyi import largest_renyi
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.reals.tabled import Kinds
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
@@ -105,13 +105,15 @@ class PoissonSampled(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
-        Raises :class:`NotDerived` for noise on the reals, where several pairs compete, and where
-        no listing is there: epsilon(delta) and delta(epsilon) are derived of all of these.
+        Noise that is cut into cells: to 1e-6 or so. Raises :class:`NotDerived` where several pairs
+        compete, and where no listing is there: epsilon and delta are derived of all of these.
         """
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
         curve = self.curve
+        if self.directions:
+            return largest_renyi(self.directions, exact, bits)
         if isinstance(curve, RealCurve) or not _is_listed(_candidates(curve)):
             raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
         found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]

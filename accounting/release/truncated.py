@@ -14,8 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from accounting.claims.guarantee import Guarantee
-from accounting.loss.real_pair import RealPair
-from accounting.reals.tabled import Kinds
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled

@@ -27,11 +27,12 @@ from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import pair_of
 from accounting.loss.allocation import Side
+from accounting.loss.real_pair import Kinds
 from accounting.pairs.listing import nothing
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
-from accounting.reals.tabled import AllocatedLoss, Kinds, TabledLoss
+from accounting.reals.tabled import AllocatedLoss, TabledLoss
 from accounting.release.allocation import RandomAllocation
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve

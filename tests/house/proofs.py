@@ -109,6 +109,7 @@ NEED_A_PROOF = (
     "accounting.loss.listing",
     "accounting.loss.normal_tail",
     "accounting.loss.real_pair",
+    "accounting.loss.renyi",
     "accounting.reals.tabled",
     "accounting.release.replaced",
     "accounting.totals.rounds",
