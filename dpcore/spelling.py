@@ -31,7 +31,7 @@ from dpcore.numbers.rounding import exactly
 from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
 __all__ = ["LAWS", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
-__all__ += ["read_sensitivity", "write_noise", "write_sensitivity"]
+__all__ += ["read_sensitivity", "sensitivity_from_json", "write_noise", "write_sensitivity"]
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {
@@ -161,6 +161,23 @@ def write_sensitivity(sensitivity: Sensitivity) -> str:
     amount = sensitivity.amount
     text = "x".join(map(str, amount)) if isinstance(amount, tuple) else str(amount)
     return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"
+
+
+def sensitivity_from_json(data: object) -> Sensitivity:
+    r"""The inverse of ``Sensitivity.to_json``.
+
+    >>> sensitivity_from_json({"norm": "box", "amount": [1, 2]})
+    Sensitivity.box((1, 2))
+    """
+    if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
+        raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
+    amount = data["amount"]
+    try:
+        norm = Norm(data["norm"])
+    except ValueError:
+        known = ", ".join(each.value for each in Norm)
+        raise InvalidParameter("norm", data["norm"], f"must be one of {known}") from None
+    return Sensitivity(tuple(amount) if isinstance(amount, list) else amount, norm)
 
 
 def parameter_names(law: type[Noise]) -> tuple[str, ...]:

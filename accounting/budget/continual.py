@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.budget.calibrate import Calibration, calibrate
-from accounting.budget.promise import written
+from accounting.mechanism.description import write_any_noise
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -69,7 +69,7 @@ class CalibratedSum:
     @property
     def noise(self) -> str:
         r"""As commands spell it."""
-        return written(self.setting.noise)
+        return write_any_noise(self.setting.noise)
 
 
 def _ends(found: Enclosure) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -54,14 +54,10 @@ def _check_scope(scope: object) -> None:
         raise InvalidParameter("scope", scope, "must be a Scope")
 
 
-def _written(word: str, scope: Scope, *arguments: str) -> str:
-    shown = [*arguments] if scope == Scope() else [*arguments, f"scope={scope!r}"]
-    return f"{word}({', '.join(shown)})"
-
-
-def _exact(value: object) -> str:
-    text = str(value)
-    return repr(text) if "/" in text else text
+def _exact(value: str | dict[str, str]) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_exact(at)}: {_exact(each)}' for at, each in value.items())}}}"
+    return repr(value) if "/" in value else value
 
 
 class _Stated(Guarantee):
@@ -90,6 +86,20 @@ class _Stated(Guarantee):
         at = at_least_zero("epsilon", epsilon)
         found = self._upper(self._delta(at), f"a delta from {self!r} at epsilon = {at}")
         return replace(found, upper=min(found.upper, Fraction(1)))
+
+    def parameters(self) -> dict[str, Any]:
+        r"""The numbers stated, as text."""
+        own = (each.name for each in fields(self) if each.name != "scope")  # type: ignore[arg-type]  # a dataclass
+        return {name.removeprefix("stated_"): str(getattr(self, name)) for name in own}
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The claim as text; :func:`claim_from_json` reads it back."""
+        return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
+
+    def __repr__(self) -> str:
+        shown = [_exact(each) for each in self.parameters().values()]
+        shown += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def _upper(self, found: End, wanted: str) -> Bound:
         if not isinstance(found, Fraction):
@@ -149,14 +159,6 @@ class Pure(_Stated):
         del relative
         return self._line(self.stated_epsilon, Fraction(0), alpha)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        epsilon = str(self.stated_epsilon)
-        return {"claim": self.word, "epsilon": epsilon, "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        return _written("Pure", self.scope, _exact(self.stated_epsilon))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ZCdp(_Stated):
@@ -198,13 +200,6 @@ class ZCdp(_Stated):
         del relative
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        return {"claim": self.word, "rho": str(self.rho), "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        return _written("ZCdp", self.scope, _exact(self.rho))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Approx(_Stated):
@@ -242,20 +237,6 @@ class Approx(_Stated):
     @property
     def _point(self) -> tuple[Fraction, Fraction]:
         return self.stated_epsilon, self.stated_delta
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        return {
-            "claim": self.word,
-            "epsilon": str(self.stated_epsilon),
-            "delta": str(self.stated_delta),
-            "scope": self.scope.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        return _written(
-            "Approx", self.scope, _exact(self.stated_epsilon), _exact(self.stated_delta)
-        )
 
 
 # Any key: a mapping is invariant in it, and {2: ..., "3/2": ...} mixes types.
@@ -317,14 +298,9 @@ class Rdp(_Stated):
         found = _between(points_of(self), order_above_one(order))
         return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        points = {str(order): str(epsilon) for order, epsilon in _pairs(self.points)}
-        return {"claim": self.word, "points": points, "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        points = (f"{_exact(order)}: {_exact(epsilon)}" for order, epsilon in _pairs(self.points))
-        return _written("Rdp", self.scope, f"{{{', '.join(points)}}}")
+    def parameters(self) -> dict[str, Any]:
+        r"""The points, as text."""
+        return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
 
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:

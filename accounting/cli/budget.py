@@ -213,7 +213,7 @@ def calibrate_command(
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
     from accounting.budget.calibrate import calibrate
-    from accounting.budget.promise import written
+    from accounting.mechanism.description import write_any_noise
 
     if "most" in (rounds, poisson):
         given = (noise, epsilon, delta, sensitivity, rounds, poisson, relation)
@@ -241,14 +241,16 @@ def calibrate_command(
         return
     quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
     lines = [
-        line("noise", written(found.noise)),
+        line("noise", write_any_noise(found.noise)),
         line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
         line("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:
         said = "breaks it" if found.least else "is not shown to keep it"
         bound = between(found.found_less)
-        lines.append(line("less", f"{written(found.step_less)} {said}: {quantity} is {bound}"))
+        lines.append(
+            line("less", f"{write_any_noise(found.step_less)} {said}: {quantity} is {bound}")
+        )
     lines.append(line("method", computed_by(found.found)))
     show([*lines, *(line("assumes", reason) for reason in found.total().assumptions)])
 

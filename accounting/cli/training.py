@@ -38,6 +38,7 @@ from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
+    from accounting.mechanism.description import Description
     from accounting.totals.compose import Composition
     from accounting.totals.truncated import Truncated
 
@@ -118,24 +119,26 @@ def dpsgd(
     from accounting.totals.compose import compose
 
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
-    poisson = sampling is Sampling.POISSON
-    replaced = poisson and relation is Relation.REPLACE
-    run = replace(run, replaced=replaced, group=whole("--group", group, 1))
-    _known(run, sampling, relation, truncate)
+    run = replace(run, relation=relation, group=whole("--group", group, 1))
+    if truncate is not None and sampling is not Sampling.POISSON:
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        raise InvalidParameter("--truncate", truncate, reason)
     for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(name, str(file), reason)
-    said = _REPLACED if run.replaced else _SAID[sampling]
+    replaced = sampling is Sampling.POISSON and relation is Relation.REPLACE
+    said = _REPLACED if replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    with named(members="--group", noise="--noise-multiplier", sigma="--noise-multiplier"):
-        part, count = run.part(sampling)
-    total = compose((part, count))
+    groups, size = dict.fromkeys(("group", "members"), "--group"), "--noise-multiplier"
+    with named(relation="--relation", noise=size, sigma=size, **groups):
+        asked, _ = run.release(sampling)
+        total = compose(run.part(sampling))
     cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative", count="--rounds"):
-        found = total.epsilon(at, relative) if cut is None else _at_random(cut, at, relative)
+        found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
@@ -189,26 +192,6 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _known(
-    run: TrainingRun, sampling: Sampling, relation: Relation | None, truncate: str | None
-) -> None:
-    # What is not known is refused by its option.
-    fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
-    if fixed and relation is Relation.ADD_REMOVE:
-        reason = f"must be replace: {sampling.value} batches keep their size"
-        raise InvalidParameter("--relation", relation.value, reason)
-    if sampling is Sampling.ALLOCATED and relation is Relation.REPLACE:
-        reason = "must be add-remove: an example in place of another one chooses its own batch"
-        raise InvalidParameter("--relation", relation.value, reason)
-    drawn = sampling is Sampling.POISSON
-    if truncate is not None and not drawn:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
-        raise InvalidParameter("--truncate", truncate, reason)
-    if run.group > 1 and (run.replaced or not (drawn or sampling is Sampling.SHUFFLED)):
-        said = "replaced examples of a sample" if drawn else f"{sampling.value} batches"
-        raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
-
-
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.totals.truncated import Truncated
 
@@ -218,18 +201,18 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     return Truncated(total=total, examples=run.examples, most=size)
 
 
-def _at_random(cut: Truncated, delta: Fraction, relative: str) -> Bound:
+def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
     # What holds for any way of cutting, and of one example also what cutting at random costs.
-    from accounting.release.group import GroupSampled
-    from accounting.release.truncated import PoissonTruncated
+    from accounting.mechanism.description import Poisson, TruncatedPoisson
+    from accounting.release.guarantee import guarantee
     from accounting.totals.compose import compose, narrower
 
     found = cut.epsilon(delta, relative)
-    ((part, rounds),) = cut.total.parts
-    if isinstance(part, GroupSampled):
+    if asked.group > 1 or not isinstance(asked.scheme, Poisson):
         return found
-    random = PoissonTruncated.of(part, examples=cut.examples, most=cut.most)
-    return narrower(found, compose((random, rounds)).epsilon(delta, relative))
+    scheme = TruncatedPoisson(rate=asked.scheme.rate, examples=cut.examples, most=cut.most)
+    random = guarantee(replace(asked, scheme=scheme))
+    return narrower(found, compose((random, cut.total.rounds)).epsilon(delta, relative))
 
 
 def _run(
@@ -258,8 +241,6 @@ def _run(
         examples=population,
         rounds=count,
         epochs=spent,
-        replaced=False,
-        group=1,
     )
 
 

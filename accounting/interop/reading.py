@@ -3,6 +3,7 @@ r"""What an event of dp-accounting says, as a guarantee of ours. Proofs: docs/pr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Final
@@ -11,18 +12,24 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import library
-from accounting.reals.noise import Gaussian, Laplace
-from accounting.reals.normal_loss import NormalLoss
-from accounting.release.curve import PrivacyCurve
-from accounting.release.group import MOST_MEMBERS, ShiftSampled
-from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.release.truncated import PoissonTruncated
+from accounting.mechanism.description import (
+    EVERYONE,
+    Description,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+)
+from accounting.reals.noise import Gaussian, Laplace, RealNoise
+from accounting.release.curve import described
+from accounting.release.group import MOST_MEMBERS
+from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
@@ -86,11 +93,8 @@ def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
             return Approx(0, 1, scope=scope)
         case dp.DiscreteLaplaceDpEvent():
             parameter = _positive("noise_parameter", event.noise_parameter)
-            return PrivacyCurve(
-                noise=DiscreteLaplace(scale=1 / parameter),
-                sensitivity=Sensitivity.l1(moves * integer("sensitivity", event.sensitivity)),
-                scope=scope,
-            )
+            moved = Sensitivity.l1(moves * integer("sensitivity", event.sensitivity))
+            return _release(DiscreteLaplace(scale=1 / parameter), moved, scope)
         case dp.RandomizedResponseDpEvent():
             return _response(event, scope)
         case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
@@ -110,7 +114,24 @@ def _real(dp: Any, event: Any, moves: int, scope: Scope) -> Guarantee:
     size = _positive("noise_multiplier", event.noise_multiplier)
     gaussian = isinstance(event, dp.GaussianDpEvent)
     noise = Gaussian(sigma=size) if gaussian else Laplace(scale=size)
-    return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+    return _release(noise, moves, scope)
+
+
+def _release(
+    noise: Noise | RealNoise,
+    sensitivity: Sensitivity | int,
+    scope: Scope,
+    scheme: Scheme = EVERYONE,
+) -> Guarantee:
+    return guarantee(
+        Description(
+            noise=noise,
+            sensitivity=sensitivity,
+            scheme=scheme,
+            relation=scope.relation,
+            unit=scope.unit,
+        )
+    )
 
 
 def _truncated(event: Any, scope: Scope) -> Guarantee:
@@ -122,14 +143,8 @@ def _truncated(event: Any, scope: Scope) -> Guarantee:
     if event.noise_multiplier == 0:
         return Approx(0, 1, scope=scope)
     noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
-    added = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE)
-    return PoissonTruncated(
-        curve=RealCurve(noise=noise, sensitivity=1, scope=added),
-        rate=rate,
-        examples=examples,
-        most=most,
-        relation=scope.relation,
-    )
+    scheme = TruncatedPoisson(rate=rate, examples=examples, most=most)
+    return _release(noise, 1, scope, scheme)
 
 
 def _mixture(event: Any, scope: Scope) -> Guarantee:
@@ -160,13 +175,11 @@ def _mixture(event: Any, scope: Scope) -> Guarantee:
             f"a guarantee from {event!r}", f"its shifts are on a grid of more than {MOST_MEMBERS}"
         )
     sigma = _positive("standard_deviation", event.standard_deviation)
-    curve = RealCurve(noise=Gaussian(sigma=sigma / step), sensitivity=1, scope=scope)
-    return ShiftSampled(
-        curve=curve, weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)]
-    )
+    scheme = Shifts(weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)])
+    return _release(Gaussian(sigma=sigma / step), 1, scope, scheme)
 
 
-def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
+def _tree(event: Any, moves: int, scope: Scope) -> Guarantee:
     # A record is in one leaf of one tree, so in the sums of as many nodes as the tree has levels.
     counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
     steps = [integer("step_counts", count, at_least=0) for count in counts]
@@ -174,7 +187,7 @@ def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
         raise InvalidParameter("step_counts", event.step_counts, "must hold at least one step")
     noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
     moved = Sensitivity.l2_squared(max(steps).bit_length() * moves**2)
-    return RealCurve(noise=noise, sensitivity=moved, scope=scope)
+    return _release(noise, moved, scope)
 
 
 def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
@@ -215,37 +228,33 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
     if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
         # Whoever is sampled is seen.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
-    curve = _one_round(inner)
-    if curve is None:
+    asked = _one_round(inner)
+    if asked is None:
         raise NotDerived(
             f"a guarantee from {event!r}",
             "one round of one noise is sampled, or several of Gaussian noise",
         )
-    if poisson and scope.relation is Relation.REPLACE:
-        if not isinstance(curve, RealCurve):
-            raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
-        return PoissonReplaced(curve=curve, rate=rate)
-    if poisson:
-        return PoissonSampled(curve=curve, rate=rate)
-    return FixedSizeSampled(curve=curve, sample=sample, population=population)
+    if poisson and scope.relation is Relation.REPLACE and not asked.real:
+        raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
+    scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
+    return guarantee(replace(asked, scheme=scheme, relation=scope.relation))
 
 
-def _one_round(inner: Composition) -> PrivacyCurve | RealCurve | None:
+def _one_round(inner: Composition) -> Description | None:
     # What is sampled at once: one release, or Gaussian noise of any number of vectors, which is
-    # Gaussian noise of one: the D^2/sigma^2 add.
-    parts = inner.parts
-    first = parts[0][0]
-    if len(parts) == 1 and parts[0][1] == 1 and isinstance(first, (PrivacyCurve, RealCurve)):
+    # Gaussian noise of one: the D^2/sigma^2 = 2 rho add.
+    asked = [(described(part), part, rounds) for part, rounds in inner.parts]
+    first, _, times = asked[0]
+    if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in asked):
+        return None
+    if len(asked) == 1 and times == 1:
         return first
-    total = Fraction(0)
-    for part, rounds in parts:
-        loss = part.loss() if isinstance(part, RealCurve) else None
-        if not isinstance(loss, NormalLoss):
-            return None
-        total += rounds * loss.variance
+    if not all(one is not None and isinstance(one.noise, Gaussian) for one, _, _ in asked):
+        return None
+    total = Fraction(sum(2 * rounds * Fraction(part.zcdp().upper) for _, part, rounds in asked))
     # N/M = N M/M^2.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
-    return RealCurve(noise=Gaussian(sigma=total.denominator), sensitivity=moved, scope=inner.scope)
+    return replace(first, noise=Gaussian(sigma=total.denominator), sensitivity=moved)
 
 
 def _positive(argument: str, value: object) -> Fraction:

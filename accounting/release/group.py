@@ -10,11 +10,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
 from accounting.loss.real_pair import RealPair
+from accounting.mechanism.description import Poisson, Shifts
 from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.tabled import Kinds
@@ -98,7 +99,6 @@ class GroupSampled(MixedSample):
     rate outside (0, 1) and a number of members that is not an integer from 1 to 64.
     """
 
-    word: ClassVar[str] = "group-sampled"
     theorem: ClassVar[str] = (
         "the members sampled are binomial, and all in one direction are the worst "
         "(Neyman-Pearson lemma)"
@@ -119,18 +119,10 @@ class GroupSampled(MixedSample):
             rate=Fraction(self.rate), present=present, members=self.members, variance=variance
         )
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The members, the rate and the curve, as text."""
-        return {
-            "claim": self.word,
-            "members": self.members,
-            "rate": str(self.rate),
-            "curve": self.curve.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        given = f"rate={str(self.rate)!r}, members={self.members}"
-        return f"GroupSampled(curve={self.curve!r}, {given})"
+    @property
+    def scheme(self) -> Poisson:
+        r"""Each member by itself."""
+        return Poisson(rate=self.rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -154,7 +146,6 @@ class ShiftSampled(MixedSample):
     and weights that are not 2 to 65 numbers >= 0 of the sum 1, the last one > 0.
     """
 
-    word: ClassVar[str] = "shift-sampled"
     theorem: ClassVar[str] = "a mixture of shifts rises against the noise alone"
 
     curve: RealCurve
@@ -191,10 +182,7 @@ class ShiftSampled(MixedSample):
             weights=tuple(rational("weights", each) for each in self.weights),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The weights and the curve, as text."""
-        weights = [str(each) for each in self.weights]
-        return {"claim": self.word, "weights": weights, "curve": self.curve.to_json()}
-
-    def __repr__(self) -> str:
-        return f"ShiftSampled(curve={self.curve!r}, weights={[str(w) for w in self.weights]!r})"
+    @property
+    def scheme(self) -> Shifts:
+        r"""The weights."""
+        return Shifts(weights=self.weights)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
 from accounting.loss.real_pair import RealPair
+from accounting.mechanism.description import Poisson
 from accounting.reals.mixture import Direction
 from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
 from accounting.reals.sampled_gaussian import SampledGaussian
@@ -44,7 +45,6 @@ class PoissonReplaced(RealSample):
     and a rate in (0, 1].
     """
 
-    word: ClassVar[str] = "poisson-replaced"
     theorem: ClassVar[str] = (
         "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
         "Theorem 2) and the Neyman-Pearson lemma"
@@ -94,9 +94,10 @@ class PoissonReplaced(RealSample):
             return self.unsampled.enclose_renyi(order, bits)
         return RealSample.enclose_renyi(self, order, bits)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate and the curve, as text."""
-        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
+    @property
+    def scheme(self) -> Poisson:
+        r"""Each unit by itself."""
+        return Poisson(rate=self.rate)
 
     def _largest(self) -> Enclosure:
         return self._law.largest_loss()
@@ -114,6 +115,3 @@ class PoissonReplaced(RealSample):
         r"""What everybody costs: a unit replaced moves the query by 2D. Sampling costs no more."""
         twice = Sensitivity.of(self.curve.sensitivity).times(2)
         return RealCurve(noise=self.curve.noise, sensitivity=twice, scope=self.scope)
-
-    def __repr__(self) -> str:
-        return f"PoissonReplaced(curve={self.curve!r}, rate={str(self.rate)!r})"

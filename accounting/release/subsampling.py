@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
@@ -28,6 +28,7 @@ from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.loss.real_pair import RealPair
+from accounting.mechanism.description import FixedSize, Poisson
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
@@ -70,7 +71,6 @@ class PoissonSampled(OneRelease):
     in (0, 1].
     """
 
-    word: ClassVar[str] = "poisson-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -172,12 +172,10 @@ class PoissonSampled(OneRelease):
         pair = RealPair.sampled(self.curve.density, self.rate)
         return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate and the curve, as text."""
-        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
-
-    def __repr__(self) -> str:
-        return f"PoissonSampled(curve={self.curve!r}, rate={str(self.rate)!r})"
+    @property
+    def scheme(self) -> Poisson:
+        r"""Each unit by itself."""
+        return Poisson(rate=self.rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -196,7 +194,6 @@ class FixedSizeSampled(OneRelease):
     1 <= sample <= population.
     """
 
-    word: ClassVar[str] = "fixed-size-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -249,18 +246,10 @@ class FixedSizeSampled(OneRelease):
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
         return DottedPair.through(left + right)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The sizes and the curve, as text."""
-        return {
-            "claim": self.word,
-            "sample": self.sample,
-            "population": self.population,
-            "curve": self.curve.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        sizes = f"sample={self.sample}, population={self.population}"
-        return f"FixedSizeSampled(curve={self.curve!r}, {sizes})"
+    @property
+    def scheme(self) -> FixedSize:
+        r"""A subset of a fixed size."""
+        return FixedSize(sample=self.sample, population=self.population)
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
-from accounting.claims.guarantee import Guarantee
 from accounting.fourier.factor import LossLaw
+from accounting.mechanism.description import TruncatedPoisson
 from accounting.reals.labelled import LabelledLoss
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.tabled import Kinds
@@ -55,7 +55,6 @@ class PoissonTruncated(RealSample):
     sizes that are not integers from 1 on.
     """
 
-    word: ClassVar[str] = "poisson-truncated"
     theorem: ClassVar[str] = (
         "whether the other units fill the batch is told (arXiv 2508.15089, 2025)"
     )
@@ -65,22 +64,6 @@ class PoissonTruncated(RealSample):
     examples: int
     most: int
     relation: Relation = field(default=Relation.ADD_REMOVE)
-
-    @classmethod
-    def of(cls, sampled: Guarantee, *, examples: int, most: int) -> PoissonTruncated:
-        r"""The same samples, cut to ``most`` of ``examples``.
-
-        Raises :class:`InvalidParameter` for anything but a Poisson sample of one unit.
-        """
-        if not isinstance(sampled, (PoissonSampled, PoissonReplaced)):
-            raise InvalidParameter("sampled", sampled, "must be a Poisson sample of one unit")
-        return cls(
-            curve=sampled.curve,  # type: ignore[arg-type]  # of integer noise it is refused
-            rate=sampled.rate,
-            examples=examples,
-            most=most,
-            relation=sampled.scope.relation,
-        )
 
     def __post_init__(self) -> None:
         self._check(below=False, why="the sensitivity is that of one unit added")
@@ -176,16 +159,10 @@ class PoissonTruncated(RealSample):
         upper = RealSample.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate, the sizes, the relation and the curve, as text."""
-        return {
-            "claim": self.word,
-            "rate": str(self.rate),
-            "examples": self.examples,
-            "most": self.most,
-            "relation": self.relation.value,
-            "curve": self.curve.to_json(),
-        }
+    @property
+    def scheme(self) -> TruncatedPoisson:
+        r"""Samples that are cut."""
+        return TruncatedPoisson(rate=self.rate, examples=self.examples, most=self.most)
 
     def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
         moved = Sensitivity.of(self.curve.sensitivity).times(moves)
@@ -207,10 +184,6 @@ class PoissonTruncated(RealSample):
             return self.rate
         cut = Fraction(self._more_than(self.most, self.examples).upper)
         return min(self.most * cut / (self.examples * Fraction(filled.lower)), self.rate)
-
-    def __repr__(self) -> str:
-        sizes = f"examples={self.examples}, most={self.most}, relation={self.relation.value!r}"
-        return f"PoissonTruncated(curve={self.curve!r}, rate={str(self.rate)!r}, {sizes})"
 
 
 def _directions(kind: PoissonSampled | PoissonReplaced) -> tuple[LossLaw, ...]:

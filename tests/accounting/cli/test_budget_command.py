@@ -314,7 +314,7 @@ def test_rounds_that_are_ignored_are_seen(
 ) -> None:
     words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
     assert command(*words).json["epsilon"]["upper"] == 50
-    forgetful = mutated(parts.Releases.composed, "(part, time)", "(part, 1)")
+    forgetful = mutated(parts.Releases.composed, "(guarantee(one), rounds)", "(guarantee(one), 1)")
     monkeypatch.setattr(parts.Releases, "composed", forgetful)
     assert command(*words).json["epsilon"]["upper"] != 50
 

@@ -1,0 +1,345 @@
+r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
+
+Nothing here computes: :func:`accounting.release.guarantee.guarantee` derives what a description
+costs. Python, commands, events of dp-accounting, certificates and ledgers all build this one, and
+``parse`` reads what :meth:`Description.to_json`, :attr:`Description.text` and :attr:`Scheme.text`
+write. A new scheme is a class here and a case in ``guarantee``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Final, cast
+
+from accounting.reals.noise import Gaussian, RealNoise
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    make_integers,
+    rational,
+    rational_in,
+    write_rational,
+)
+from dpcore.spelling import write_noise, write_sensitivity
+
+__all__ = [
+    "EVERYONE",
+    "SCHEMES",
+    "Allocation",
+    "Description",
+    "Everyone",
+    "FixedSize",
+    "Poisson",
+    "Scheme",
+    "Shifts",
+    "TruncatedPoisson",
+    "write_any_noise",
+]
+
+_ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    r"""Who takes part in a round. ``name`` is that of text, ``words`` those of JSON by relation.
+
+    The relations are those that a bound is proven for, the first one by default; ``why`` explains
+    the missing one.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[dict[Relation, str]]
+    why: ClassVar[str] = ""
+
+    @property
+    def everybody(self) -> bool:
+        r"""Whether all units are in every round."""
+        return False
+
+    @property
+    def text(self) -> str:
+        r"""As :func:`accounting.mechanism.parse.read_scheme` reads it.
+
+        >>> FixedSize(sample=10, population=1000).text
+        'fixed-size:sample=10,population=1000'
+        """
+        given = ",".join(f"{key}={_text(value)}" for key, value in self.parameters.items())
+        return f"{self.name}:{given}" if given else self.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        r"""The parameters as JSON has them."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everyone(Scheme):
+    r"""Everybody takes part in every round."""
+
+    name: ClassVar[str] = "everyone"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
+
+    @property
+    def everybody(self) -> bool:
+        r"""Yes."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson(Scheme):
+    r"""Each unit by itself, with probability ``rate`` in (0, 1]."""
+
+    name: ClassVar[str] = "poisson"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-sampled",
+        _REPLACED: "poisson-replaced",
+    }
+
+    rate: Exact = Exact()
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+
+    @property
+    def everybody(self) -> bool:
+        r"""At the rate 1."""
+        return self.rate == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedSize(Scheme):
+    r"""``sample`` of ``population`` units, every subset of that size equally likely."""
+
+    name: ClassVar[str] = "fixed-size"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
+    why: ClassVar[str] = "such samples keep their size"
+
+    sample: int
+    population: int
+
+    def __post_init__(self) -> None:
+        make_integers(self, "population")
+        make_integers(self, "sample", at_most=self.population)
+
+    @property
+    def everybody(self) -> bool:
+        r"""Where nobody is left out."""
+        return self.sample == self.population
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation(Scheme):
+    r"""Each unit in ``picks`` uniformly random rounds of the ``rounds`` of an epoch, by itself."""
+
+    name: ClassVar[str] = "allocated"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
+    why: ClassVar[str] = "an example in place of another one chooses its own batch"
+
+    rounds: int
+    picks: int = 1
+
+    def __post_init__(self) -> None:
+        make_integers(self, "rounds")
+        make_integers(self, "picks", at_most=self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedPoisson(Scheme):
+    r"""Poisson samples of ``examples`` units, cut at random where they hold more than ``most``."""
+
+    name: ClassVar[str] = "truncated"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-truncated",
+        _REPLACED: "poisson-truncated",
+    }
+
+    rate: Exact = Exact()
+    examples: int
+    most: int
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+        make_integers(self, "examples", "most")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shifts(Scheme):
+    r"""The query moves by j times the sensitivity with chance ``weights[j]``."""
+
+    name: ClassVar[str] = "shifts"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
+    why: ClassVar[str] = "one dataset has the noise alone"
+
+    weights: Sequence[RationalLike]
+
+    def __post_init__(self) -> None:
+        found = tuple(rational("weights", each) for each in self.weights)
+        object.__setattr__(self, "weights", found)
+
+
+EVERYONE: Final = Everyone()
+SCHEMES: Final[tuple[type[Scheme], ...]] = (
+    Everyone,
+    Poisson,
+    FixedSize,
+    Allocation,
+    TruncatedPoisson,
+    Shifts,
+)
+r"""All of them."""
+
+GROUP_SAMPLED: Final = "group-sampled"
+REAL_CURVE: Final = "real-curve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    r"""One release: ``noise`` on a query that one unit moves by ``sensitivity``, under ``scheme``.
+
+    Neighbours differ in ``group`` units, by ``relation``; None takes the first one of the scheme.
+    Of a sample the sensitivity is that of a unit added, except of :class:`FixedSize`, whose units
+    are replaced.
+
+    >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
+    'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
+
+    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group that
+    nothing is proven of under the scheme.
+    """
+
+    noise: Noise | RealNoise
+    sensitivity: Sensitivity | int = 1
+    scheme: Scheme = EVERYONE
+    relation: Relation | None = None
+    unit: Unit = Unit.CONTRIBUTION
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        for name, kind in (("noise", (Noise, RealNoise)), ("scheme", (Scheme,))):
+            if not isinstance(getattr(self, name), kind):
+                must = f"must be a {' or a '.join(each.__name__ for each in kind)}"
+                raise InvalidParameter(name, getattr(self, name), must)
+        object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
+        make_integers(self, "group")
+        usual, *_ = known = self.scheme.words
+        scope = Scope(unit=self.unit, relation=self.relation or usual)
+        object.__setattr__(self, "relation", scope.relation)
+        object.__setattr__(self, "unit", scope.unit)
+        if scope.relation not in known:
+            must = f"must be {usual.value}: {self.scheme.why}"
+            raise InvalidParameter("relation", scope.relation.value, must)
+        if isinstance(self.scheme, Poisson) and self.replaced and not self.real:
+            must = "must be add-remove for samples, unless noise is gaussian or laplace, in floats"
+            raise InvalidParameter("relation", scope.relation.value, must)
+        self._check_group()
+
+    def _check_group(self) -> None:
+        if self.group == 1 or isinstance(self.scheme, Everyone):
+            return
+        if not isinstance(self.scheme, Poisson):
+            must = f"must be 1: of {self.scheme.name} batches no bound is proven for more"
+            raise InvalidParameter("group", self.group, must)
+        if self.replaced:
+            must = "must be 1 where sampled units are replaced: of more no bound is proven"
+            raise InvalidParameter("group", self.group, must)
+        if not self.scheme.everybody and not isinstance(self.noise, Gaussian):
+            must = "must be 1 for samples, unless the noise is gaussian"
+            raise InvalidParameter("group", self.group, must)
+
+    @property
+    def real(self) -> bool:
+        r"""Whether the noise is on the reals."""
+        return isinstance(self.noise, RealNoise)
+
+    @property
+    def scope(self) -> Scope:
+        r"""Between which datasets it is a promise."""
+        return Scope(unit=self.unit, relation=cast("Relation", self.relation))
+
+    @property
+    def replaced(self) -> bool:
+        r"""Whether a unit is replaced by one that may move the query the other way.
+
+        The sensitivity is then that of a unit added, as for all samples but :class:`FixedSize`.
+        """
+        return self.scope != self.moved_scope
+
+    @property
+    def moved_scope(self) -> Scope:
+        r"""Between which datasets the sensitivity is one: of samples, a unit is added."""
+        whole = isinstance(self.scheme, (Everyone, FixedSize))
+        return self.scope if whole else Scope(unit=self.unit, relation=_ADDED)
+
+    @property
+    def unsampled(self) -> Description:
+        r"""The same release with everybody in it: a replaced unit then moves the query twice."""
+        times = self.group * (2 if self.replaced else 1)
+        moves = Sensitivity.of(self.sensitivity).times(times)
+        return Description(
+            noise=self.noise, sensitivity=moves, relation=self.relation, unit=self.unit
+        )
+
+    @property
+    def text(self) -> str:
+        r"""As a command spells it."""
+        moves = write_sensitivity(Sensitivity.of(self.sensitivity))
+        words = [f"{write_any_noise(self.noise)} --sensitivity {moves}"]
+        if isinstance(self.scheme, Poisson):
+            words.append(f"--poisson {self.scheme.rate}")
+        elif not isinstance(self.scheme, Everyone):
+            words.append(f"--scheme {self.scheme.text}")
+        if self.replaced:
+            words.append(f"--relation {self.scope.relation.value}")
+        if self.group > 1:
+            words.append(f"--group {self.group}")
+        return " ".join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields, numbers as exact text, under the word of scheme and relation.
+
+        >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
+        'poisson-sampled'
+        """
+        everyone = isinstance(self.scheme, Everyone)
+        moves = Sensitivity.of(self.sensitivity).times(self.group if everyone else 1)
+        curve = {
+            "claim": REAL_CURVE if self.real else Everyone.words[_REPLACED],
+            "noise": self.noise.to_json(),
+            "sensitivity": moves.to_json(),
+            "scope": self.moved_scope.to_json(),
+        }
+        if everyone:
+            return curve
+        grouped = self.group > 1
+        found: dict[str, Any] = {
+            "claim": GROUP_SAMPLED if grouped else self.scheme.words[self.scope.relation]
+        }
+        found |= self.scheme.parameters | ({"members": self.group} if grouped else {})
+        if isinstance(self.scheme, TruncatedPoisson):
+            found["relation"] = self.scope.relation.value
+        return {**found, "curve": curve}
+
+
+def write_any_noise(noise: Noise | RealNoise) -> str:
+    r"""A noise on the integers or the reals, as commands spell it."""
+    return noise.written if isinstance(noise, RealNoise) else write_noise(noise)
+
+
+def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:
+    rate = rational_in("rate", scheme.rate, "(0, 1]", "it is a probability")
+    object.__setattr__(scheme, "rate", rate)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return write_rational(value) if isinstance(value, Fraction) else value
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
