@@ -250,7 +250,7 @@ def check(
     event: Path = option(
         "FILE",
         'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
-        '"GaussianDpEvent", "noise_multiplier": 1.1}.',
+        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what --json of another command printed.',
         default=...,
     ),
     delta: str = option("DELTA", "The delta that its epsilon is for.", default=...),
@@ -267,14 +267,22 @@ def check(
     Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 a wrong option.
     """
     from accounting.interop.reading import from_dp_event
-    from accounting.interop.written import event_from_json
+    from accounting.interop.written import document_of, event_from_json
+    from accounting.totals.compose import compose
+    from accounting.totals.from_json import guarantee_from_json
 
     said, at = rational("--says", says), rational("--delta", delta)
     if said < 0:
         raise InvalidParameter("--says", says, "must be >= 0: it is an epsilon")
     text = read_text("--event", event, most=_MOST_TEXT)
     with _of_file(event):
-        total = from_dp_event(event_from_json(text), Scope(relation=relation))
+        parts = document_of(text)
+        if isinstance(parts, dict) and "class_name" not in parts and "parts" in parts:
+            parts = parts["parts"]
+        if isinstance(parts, list) or (isinstance(parts, dict) and "claim" in parts):
+            total = compose(guarantee_from_json(parts))
+        else:
+            total = from_dp_event(event_from_json(text), Scope(relation=relation))
     with named(delta="--delta"):
         found = total.epsilon(at)
     if found.upper <= said:

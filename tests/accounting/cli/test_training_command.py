@@ -3,6 +3,7 @@ r"""``dpcore budget dpsgd`` and ``check``, and calibration of sampled noise, as 
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from accounting.checker import verify
+from accounting.interop.written import event_from_json, event_to_json
 from tests.support.typed import Command
 
 RUN = ["--noise-multiplier", "1.1", "--batch-size", 256, "--examples", 60000, "--delta", "1e-5"]
@@ -232,10 +234,9 @@ def _event(path: Path, document: Any) -> Path:
 def test_another_tools_number(command: Command, tmp_path: Path) -> None:
     dp = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     file = _event(tmp_path, EVENT)
-    from accounting.interop.written import event_from_json, event_to_json
-
-    event = event_from_json(json.dumps(EVENT))
-    assert event_to_json(event) == EVENT
+    inner = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0))
+    event = dp.SelfComposedDpEvent(inner, 1000)
+    assert event_to_json(event) == event_to_json(event_from_json(json.dumps(EVENT))) == EVENT
     theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
     words = ["check", "--event", file, "--delta", "1e-6", "--says"]
     above = command(*words, theirs, "--json")
@@ -255,7 +256,10 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
     ("text", "what"),
     [
         ("{", "JSON"),
-        ("[]", "class_name"),
+        ("[]", "parts"),
+        ("3", "class_name"),
+        ('{"claim": "perfect"}', "must be one of curve"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": {"a": 1}}', "name an event"),
         ('{"noise_multiplier": 1}', "class_name"),
         ('{"class_name": "GaussDpEvent"}', "name of an event"),
         ('{"class_name": "DpEvent"}', "name of an event"),
@@ -269,7 +273,6 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, what: str) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     file = _event(tmp_path, text)
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert (answer.code, what in answer.err) == (2, True)
@@ -280,13 +283,28 @@ def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, wh
 
 
 def test_an_event_that_shows_everything(command: Command, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     file = _event(tmp_path, {"class_name": "NonPrivateDpEvent"})
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert answer.code == 1
     assert "below the truth, which is infinite" in answer.out
     assert "1 x a claim of epsilon=0,delta=1" in answer.out
     assert "Scope" not in answer.out
+
+
+def test_check_reads_what_json_prints(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without dp-accounting: an event, a document of --json, and its list of parts."""
+    monkeypatch.setitem(sys.modules, "dp_accounting.dp_event", None)
+    noise = ["--noise", "gaussian:sigma=1", "--rounds", 3, "--delta", "1e-6", "--scheme"]
+    answer = command("epsilon", *noise, "poisson:rate=1/9", "--json").json
+    says = answer["epsilon"]["upper"]
+    for document in (answer, answer["parts"]):
+        words = ["--event", _event(tmp_path, document), "--delta", "1e-6", "--says", repr(says)]
+        again = command("check", *words, "--json").json
+        assert (again["epsilon"], again["parts"]) == (answer["epsilon"], answer["parts"])
+    event = _event(tmp_path, {"event": "Gaussian", "noise_multiplier": 20})
+    assert command("check", "--event", event, "--delta", "1e-6", "--says", 1).code == 0
 
 
 def test_one_batch_is_one(command: Command) -> None:
