@@ -126,7 +126,8 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     }
     if not isinstance(name, str) or name not in kinds:
         raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
-    wanted = [each.name.removeprefix("stated_") for each in fields(kinds[name])]
+    own = sorted(fields(kinds[name]), key=lambda each: each.name == "scope")
+    wanted = [each.name.removeprefix("stated_") for each in own]
     if set(data) != {"claim", *wanted}:
         raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
     if name == Assumed.word:

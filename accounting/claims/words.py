@@ -49,24 +49,31 @@ def _amount(argument: str, value: object) -> Fraction:
     return exact
 
 
-def _check_scope(scope: object) -> None:
-    if not isinstance(scope, Scope):
-        raise InvalidParameter("scope", scope, "must be a Scope")
-
-
 def _exact(value: str | dict[str, str]) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_exact(at)}: {_exact(each)}' for at, each in value.items())}}}"
     return repr(value) if "/" in value else value
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class _Stated(Guarantee):
     # What follows from a claim, from above: no lower end is known, nothing says who keeps it.
 
-    __slots__ = ()
-
     word: ClassVar[str]
     theorem: ClassVar[str]
+
+    scope: Scope = field(default=Scope(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, Scope):
+            raise InvalidParameter("scope", self.scope, "must be a Scope")
+        for name in self._numbers():
+            argument = name.removeprefix("stated_")
+            exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))
+            object.__setattr__(self, name, exact)
+
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(each.name for each in fields(self) if each.name != "scope")
 
     @abstractmethod
     def _epsilon(self, delta: Fraction) -> End:
@@ -89,8 +96,7 @@ class _Stated(Guarantee):
 
     def parameters(self) -> dict[str, Any]:
         r"""The numbers stated, as text."""
-        own = (each.name for each in fields(self) if each.name != "scope")  # type: ignore[arg-type]  # a dataclass
-        return {name.removeprefix("stated_"): str(getattr(self, name)) for name in own}
+        return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self._numbers()}
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
@@ -106,16 +112,37 @@ class _Stated(Guarantee):
             raise NotDerived(wanted, f"no theorem gives a finite number; raise delta, or {_DERIVE}")
         return Bound(upper=found, method=self.word, theorem=self.theorem)
 
-    def _line(self, epsilon: Fraction, delta: Fraction, alpha: RationalLike) -> Bound:
+
+class _Response(_Stated):
+    # A claim whose worst pair is randomised response, beside an output that discloses.
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = _WORST
+
+    @property
+    @abstractmethod
+    def _point(self) -> tuple[Fraction, Fraction]:
+        r"""epsilon and delta."""
+
+    def _epsilon(self, delta: Fraction) -> Fraction:
+        return response_epsilon(*self._point, delta)
+
+    def _delta(self, epsilon: Fraction) -> Fraction:
+        return response_delta(*self._point, epsilon)
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
+        del relative
         at = probability("alpha", alpha)
-        least = line_error(epsilon, delta, at)
+        least = line_error(*self._point, at)
         return Bound(
             lower=least, upper=1 - at, method=self.word, theorem=self.theorem, safe="lower"
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Pure(_Stated):
+class Pure(_Response):
     r"""P(M(D) in S) <= e^epsilon P(M(D') in S) for every event S and all neighbours D, D'.
 
     >>> Pure("1/10"), Pure(1).stated_epsilon, Pure(1).delta("1/2")
@@ -125,20 +152,12 @@ class Pure(_Stated):
     """
 
     word: ClassVar[str] = "pure"
-    theorem: ClassVar[str] = _WORST
 
     stated_epsilon: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stated_epsilon", _amount("epsilon", self.stated_epsilon))
-        _check_scope(self.scope)
-
-    def _epsilon(self, delta: Fraction) -> Fraction:
-        return response_epsilon(self.stated_epsilon, Fraction(0), delta)
-
-    def _delta(self, epsilon: Fraction) -> Fraction:
-        return response_delta(self.stated_epsilon, Fraction(0), epsilon)
+    @property
+    def _point(self) -> tuple[Fraction, Fraction]:
+        return self.stated_epsilon, Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""D_alpha of randomised response, rounded up."""
@@ -153,11 +172,6 @@ class Pure(_Stated):
         epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
         return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
-
-    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` that an epsilon-DP pair allows."""
-        del relative
-        return self._line(self.stated_epsilon, Fraction(0), alpha)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -174,11 +188,6 @@ class ZCdp(_Stated):
     theorem: ClassVar[str] = _ORDERS
 
     rho: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _amount("rho", self.rho))
-        _check_scope(self.scope)
 
     def _epsilon(self, delta: Fraction) -> End:
         rho = self.rho
@@ -202,7 +211,7 @@ class ZCdp(_Stated):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Approx(_Stated):
+class Approx(_Response):
     r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every event S, epsilon >= 0.
 
     >>> Approx(1, "1e-6"), Approx(1, "1e-6").stated_delta
@@ -212,27 +221,9 @@ class Approx(_Stated):
     """
 
     word: ClassVar[str] = "approx"
-    theorem: ClassVar[str] = _WORST
 
     stated_epsilon: Exact = Exact()
     stated_delta: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stated_epsilon", _amount("epsilon", self.stated_epsilon))
-        object.__setattr__(self, "stated_delta", probability("delta", self.stated_delta))
-        _check_scope(self.scope)
-
-    def _epsilon(self, delta: Fraction) -> Fraction:
-        return response_epsilon(*self._point, delta)
-
-    def _delta(self, epsilon: Fraction) -> Fraction:
-        return response_delta(*self._point, epsilon)
-
-    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
-        del relative
-        return self._line(*self._point, alpha)
 
     @property
     def _point(self) -> tuple[Fraction, Fraction]:
@@ -271,7 +262,6 @@ class Rdp(_Stated):
     theorem: ClassVar[str] = _ORDERS
 
     points: RdpPoints
-    scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
         exact: dict[Fraction, Fraction] = {}
@@ -284,7 +274,10 @@ class Rdp(_Stated):
         if not exact:
             raise InvalidParameter("points", self.points, "must hold at least one order")
         object.__setattr__(self, "points", tuple(sorted(exact.items())))
-        _check_scope(self.scope)
+        _Stated.__post_init__(self)
+
+    def _numbers(self) -> tuple[str, ...]:
+        return ()
 
     def _epsilon(self, delta: Fraction) -> End:
         return min(epsilon_at_order(epsilon, a, delta) for a, epsilon in points_of(self))

@@ -18,10 +18,12 @@ from accounting.cli.releases import (
     CertificateFile,
     Neighbours,
     Releases,
+    assumed,
     document,
-    line,
+    lines,
     lines_of,
     rate_of,
+    show_answer,
     told,
     write_certificate,
 )
@@ -95,13 +97,11 @@ def epsilon(
     with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
     write_certificate(certificate, total, at)
-    if as_json:
-        show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
-        return
-    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
+    facts = [("epsilon", f"{between(found)} at delta = {delta}")]
     if found.lower == math.inf:
-        lines.append(line("why", _NO_DELTA if at == 0 else _TOO_SMALL))
-    show([*lines, *lines_of(total, found)])
+        facts.append(("why", _NO_DELTA if at == 0 else _TOO_SMALL))
+    answer = {"epsilon": found.to_json(), "delta": exact(at)}
+    show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command("delta")
@@ -122,10 +122,9 @@ def delta_command(
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
-    if as_json:
-        show(document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
-        return
-    show([line("delta", f"{between(found)} at epsilon = {epsilon}"), *lines_of(total, found)])
+    facts = [("delta", f"{between(found)} at epsilon = {epsilon}")]
+    answer = {"delta": found.to_json(), "epsilon": exact(at)}
+    show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command()
@@ -170,8 +169,8 @@ def curve(
         return
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     shown = [(exactly(at), between(bound)) for at, bound in found]
-    lines = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
-    show([*lines, "", *lines_of(total, found[-1][1])])
+    table = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
+    show([*table, "", *lines_of(total, found[-1][1])])
 
 
 @budget.command("calibrate")
@@ -240,19 +239,16 @@ def calibrate_command(
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
     quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
-    lines = [
-        line("noise", write_any_noise(found.noise)),
-        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
-        line("kept", f"{quantity} is {between(found.found)}"),
+    facts = [
+        ("noise", write_any_noise(found.noise)),
+        ("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
+        ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:
         said = "breaks it" if found.least else "is not shown to keep it"
-        bound = between(found.found_less)
-        lines.append(
-            line("less", f"{write_any_noise(found.step_less)} {said}: {quantity} is {bound}")
-        )
-    lines.append(line("method", computed_by(found.found)))
-    show([*lines, *(line("assumes", reason) for reason in found.total().assumptions)])
+        less = f"{write_any_noise(found.step_less)} {said}"
+        facts.append(("less", f"{less}: {quantity} is {between(found.found_less)}"))
+    show(lines([*facts, ("method", computed_by(found.found)), *assumed(found.total())]))
 
 
 @budget.command()
@@ -288,19 +284,15 @@ def returning(
             table.append((count, routes(per_user(visit, max_visits=count), at)))
             advance(len(table))
     if as_json:
-        rows = [
-            {
-                "visits": count,
-                "tightest": _tightest(found),
-                "routes": [route.to_json() for route in found],
-            }
-            for count, found in table
+        found = [
+            {"visits": n, "tightest": _tightest(by), "routes": [route.to_json() for route in by]}
+            for n, by in table
         ]
         head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
-        show({**head, "returning": rows, "assumptions": list(one.assumptions)})
+        show({**head, "returning": found, "assumptions": list(one.assumptions)})
         return
-    lines = _table(table, f"epsilon of a user at delta = {delta}")
-    show([*lines, *(line("assumes", reason) for reason in one.assumptions)])
+    rows = _table(table, f"epsilon of a user at delta = {delta}")
+    show([*rows, *lines(assumed(one))])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:
@@ -318,15 +310,15 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
             text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
             row.append(text + ("*" if route.method == best else " "))
         rows.append(row)
-    lines = [f"{title}, rounded up; * is the least", ""]
-    lines += aligned(rows, right=range(1, len(rows[0])))
+    shown = [f"{title}, rounded up; * is the least", ""]
+    shown += aligned(rows, right=range(1, len(rows[0])))
     reasons = {
         f"{route.method}: {route.reason}": None
         for _, found in table
         for route in found
         if route.reason
     }
-    return [*lines, *([""] if reasons else []), *reasons]
+    return [*shown, *([""] if reasons else []), *reasons]
 
 
 def _deltas(least: Fraction, count: int) -> list[Fraction]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from accounting.cli.options import between, exact, whole
-from accounting.cli.releases import SCHEMA, Releases, line, rate_of
+from accounting.cli.releases import SCHEMA, Releases, assumed, lines, rate_of
 from dpcore.command.options import named
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
-from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
-    from accounting.release.curve import OneRelease, PrivacyCurve
-    from accounting.release.real_curve import RealCurve
+    from accounting.release.curve import OneRelease
 
 __all__ = ["most_of"]
 
@@ -42,9 +40,8 @@ def most_of(
     if poisson == "most" and relation is Relation.REPLACE:
         reason = "must be add-remove where the largest rate is looked for"
         raise InvalidParameter("--relation", relation.value, reason)
-    total = Releases(
-        noise=[noise], sensitivity=[sensitivity], poisson=given, relation=relation
-    ).composed()
+    one = Releases(noise=[noise], sensitivity=[sensitivity], poisson=given, relation=relation)
+    ((asked, _),), total = one.described(), one.composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
     with progress_bar("bounds of delta", None), named(**options):
@@ -54,23 +51,23 @@ def most_of(
             what, found = (
                 "rate",
                 largest_rate(
-                    cast("PrivacyCurve | RealCurve", part).noise,  # nobody is sampled in it
+                    asked.noise,
                     rounds=whole("--rounds", rounds, 1),
                     epsilon=at,
                     delta=limit,
-                    sensitivity=read_sensitivity("--sensitivity", sensitivity),
+                    sensitivity=asked.sensitivity,
                 ),
             )
     if as_json:
         head = {"schema": SCHEMA, "looked_for": what, "assumptions": list(total.assumptions)}
         target = {"epsilon": exact(at), "delta": exact(limit)}
         return {**head, "target": target, "noise": noise, **found.to_json()}
-    lines = [
-        line(what, f"at most {exactly(found.value)} keep epsilon = {epsilon}, delta = {delta}"),
-        line("kept", f"delta({epsilon}) is {between(found.found)}"),
+    facts = [
+        (what, f"at most {exactly(found.value)} keep epsilon = {epsilon}, delta = {delta}"),
+        ("kept", f"delta({epsilon}) is {between(found.found)}"),
     ]
     if found.more is not None and found.found_more is not None:
         said = "breaks it" if found.most else "is not shown to keep it"
         at_more = between(found.found_more)
-        lines.append(line("more", f"{exactly(found.more)} {said}: delta({epsilon}) is {at_more}"))
-    return [*lines, *(line("assumes", reason) for reason in total.assumptions)]
+        facts.append(("more", f"{exactly(found.more)} {said}: delta({epsilon}) is {at_more}"))
+    return lines([*facts, *assumed(total)])

@@ -2,15 +2,17 @@ r"""The releases that repeated options spell, read into a composition, and how a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from accounting.cli.options import computed_by, each, whole
 from dpcore.command.options import named, option, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.spelling import read_sensitivity
@@ -27,19 +29,25 @@ __all__ = [
     "SCHEMA",
     "WIDTH",
     "CertificateFile",
+    "Fact",
     "Group",
     "Neighbours",
     "Noises",
     "Releases",
     "Rounds",
     "Sensitivities",
+    "assumed",
     "document",
-    "line",
+    "lines",
     "lines_of",
     "rate_of",
+    "show_answer",
     "told",
     "write_certificate",
 ]
+
+Fact: TypeAlias = tuple[str, str]
+"""A name and its value, a line of an answer in text."""
 
 SCHEMA: Final = "dpcore-budget/1"
 MARGIN: Final = 13
@@ -248,11 +256,28 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
     r"""What was composed, by which method, and what is assumed."""
-    lines = [line("rounds", told(source, count)) for source, count in total.parts]
-    lines.append(line("method", computed_by(found)))
-    return lines + [line("assumes", reason) for reason in total.assumptions]
+    facts = [("rounds", told(source, count)) for source, count in total.parts]
+    facts += [("method", computed_by(found)), *assumed(total)]
+    return lines(facts)
 
 
-def line(name: str, value: str) -> str:
-    r"""One fact."""
-    return fact(name, value, margin=MARGIN)
+def assumed(total: Composition) -> list[Fact]:
+    r"""What is assumed."""
+    return [("assumes", reason) for reason in total.assumptions]
+
+
+def lines(facts: Iterable[Fact]) -> list[str]:
+    r"""A line for each fact."""
+    return [fact(name, value, margin=MARGIN) for name, value in facts]
+
+
+def show_answer(
+    answer: dict[str, Any],
+    facts: Iterable[Fact],
+    total: Composition,
+    found: Bound,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Print the document, or the facts and what they are of."""
+    show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])

@@ -20,8 +20,9 @@ from accounting.cli.releases import (
     CertificateFile,
     Group,
     document,
-    line,
+    lines,
     lines_of,
+    show_answer,
     write_certificate,
 )
 from accounting.errors import NotDerived
@@ -156,26 +157,22 @@ def dpsgd(
         "sampling": sampling.value,
         "means": said,
     }
+    drawn = _CHANCE[sampling].format(rate=run.rate, batches=run.batches)
+    facts = [
+        ("epsilon", f"{between(found)} at delta = {delta}"),
+        ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
+        ("sampling", f"{sampling.value}: {said}"),
+    ]
     if cut is not None:
         derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
+        eta = up(cut.cut_at_all.upper, _DIGITS)
+        facts.append(("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
         return
-    batches = f"{run.rounds} batch{'es' * (run.rounds != 1)}"
-    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
-    lines.append(
-        line(
-            "derived",
-            f"{batches}, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}",
-        )
-    )
-    lines.append(line("sampling", f"{sampling.value}: {said}"))
-    if cut is not None:
-        eta = up(cut.cut_at_all.upper, _DIGITS)
-        lines.append(line("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
-    lines += lines_of(total, found)
-    show([*lines, *([] if command is None else [line("the same", command)])])
+    same = [] if command is None else [("the same", command)]
+    show([*lines(facts), *lines_of(total, found), *lines(same)])
 
 
 @contextmanager
@@ -295,14 +292,15 @@ def check(
     gap: End | None = said - Fraction(found.upper) if code == 0 else None
     if code == 1 and found.lower is not None:
         gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
-    if as_json:
-        answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
-        by = None if gap is None else down(gap, _DIGITS)
-        show({**document(answer, total, found), "verdict": verdict, "by_at_least": by})
-    else:
-        by = "" if gap is None else f", by at least {down(gap, _DIGITS)}"
-        if gap == math.inf:
-            by = ", which is infinite"
-        lines = [line("says", f"{says} at delta = {delta}: {verdict}{by}")]
-        show([*lines, line("epsilon", between(found)), *lines_of(total, found)])
+    by = None if gap is None else down(gap, _DIGITS)
+    told = "" if by is None else f", by at least {by}"
+    if gap == math.inf:
+        told = ", which is infinite"
+    answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    facts = [
+        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
+        ("epsilon", between(found)),
+    ]
+    more = {"verdict": verdict, "by_at_least": by}
+    show_answer(answer | more, facts, total, found, as_json=as_json)
     raise typer.Exit(code)
