@@ -9,9 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation, Sensitivity
-from dpcore.numbers.rounding import exactly
-from dpcore.spelling import write_sensitivity
+from dpcore.mechanism import Relation
 
 if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
@@ -95,16 +93,4 @@ class TrainingRun:
     def command(self, sampling: Sampling, delta: str) -> str:
         r"""The same asked of ``dpcore budget epsilon``."""
         asked, count = self.release(sampling)
-        words = [f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"]
-        if asked.sensitivity != Sensitivity(1):
-            words.append(f"--sensitivity {write_sensitivity(Sensitivity.of(asked.sensitivity))}")
-        if sampling is Sampling.POISSON:
-            words.append(f"--poisson {self.batch}/{self.examples}")
-        elif not asked.scheme.everybody:
-            words.append(f"--scheme {asked.scheme.text}")
-        words.append(f"--rounds {count}")
-        if self.relation is not None:
-            words.append(f"--relation {self.relation.value}")
-        if self.group > 1:
-            words.append(f"--group {self.group}")
-        return " ".join([*words, f"--delta {delta}"])
+        return f"dpcore budget epsilon --noise {asked.text} --rounds {count} --delta {delta}"

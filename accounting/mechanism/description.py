@@ -49,12 +49,13 @@ class Scheme:
     r"""Who takes part in a round. ``name`` is that of text, ``words`` those of JSON by relation.
 
     The relations are those that a bound is proven for, the first one by default; ``why`` explains
-    the missing one.
+    the missing one. ``gaussian``: only for Gaussian noise on the reals.
     """
 
     name: ClassVar[str]
     words: ClassVar[dict[Relation, str]]
     why: ClassVar[str] = ""
+    gaussian: ClassVar[bool] = False
 
     @property
     def everybody(self) -> bool:
@@ -139,6 +140,7 @@ class Allocation(Scheme):
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
     why: ClassVar[str] = "an example in place of another one chooses its own batch"
+    gaussian: ClassVar[bool] = True
 
     rounds: int
     picks: int = 1
@@ -157,6 +159,7 @@ class TruncatedPoisson(Scheme):
         _ADDED: "poisson-truncated",
         _REPLACED: "poisson-truncated",
     }
+    gaussian: ClassVar[bool] = True
 
     rate: Exact = Exact()
     examples: int
@@ -174,6 +177,7 @@ class Shifts(Scheme):
     name: ClassVar[str] = "shifts"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
     why: ClassVar[str] = "one dataset has the noise alone"
+    gaussian: ClassVar[bool] = True
 
     weights: Sequence[RationalLike]
 
@@ -236,6 +240,9 @@ class Description:
         if isinstance(self.scheme, Poisson) and self.replaced and not self.real:
             must = "must be add-remove for samples, unless noise is gaussian or laplace, in floats"
             raise InvalidParameter("relation", scope.relation.value, must)
+        if self.scheme.gaussian and not isinstance(self.noise, Gaussian):
+            must = f"must be gaussian under the scheme {self.scheme.name}: else it is not known"
+            raise InvalidParameter("noise", write_any_noise(self.noise), must)
         self._check_group()
 
     def _check_group(self) -> None:
