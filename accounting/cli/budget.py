@@ -8,27 +8,26 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from accounting.cli.calibrate import calibrate
 from accounting.cli.continual import continual, matrix
-from accounting.cli.most import most_of
-from accounting.cli.options import between, computed_by, counts, exact, whole
+from accounting.cli.options import between, counts, exact, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
     WIDTH,
     CertificateFile,
-    Neighbours,
+    Delta,
     Releases,
     assumed,
     document,
     lines,
     lines_of,
-    rate_of,
     show_answer,
     told,
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
+from dpcore.command.options import AsJson, command_group, named, option, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
@@ -37,7 +36,6 @@ from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
-from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.budget.returning import Route
@@ -68,9 +66,6 @@ budget = command_group(
     no_args_is_help=True,
 )
 
-Delta = Annotated[
-    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
-]
 Relative = Annotated[
     str,
     option("WIDTH", WIDTH, default=...),
@@ -173,84 +168,6 @@ def curve(
     show([*table, "", *lines_of(total, found[-1][1])])
 
 
-@budget.command("calibrate")
-@patiently
-def calibrate_command(
-    *,
-    noise: str = option(
-        "LAW",
-        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
-        default=...,
-    ),
-    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...),
-    delta: Delta = "0",
-    sensitivity: str = option(
-        "D", "How much one person can change the query (1 for a count).", default="1"
-    ),
-    rounds: str = option(
-        "K",
-        "How many times the query is released; the word most finds the largest number.",
-        default="1",
-    ),
-    poisson: str = option(
-        "RATE",
-        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
-        "the largest.",
-        default="100%",
-    ),
-    honest: str = option(
-        "SHARE",
-        "The share of users who do add their noise, e.g. 90%; each then adds more.",
-        default="100%",
-    ),
-    relation: Neighbours = None,
-    as_json: AsJson = False,
-) -> None:
-    r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
-
-    Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
-    """
-    from accounting.budget.calibrate import calibrate
-    from accounting.mechanism.description import write_any_noise
-
-    if "most" in (rounds, poisson):
-        given = (noise, epsilon, delta, sensitivity, rounds, poisson, relation)
-        show(most_of(*given, as_json=as_json))
-        return
-    moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
-    kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
-    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    promised = {"honest_fraction": "--honest", "relation": "--relation"}
-    options = {"epsilon": "--epsilon", "delta": "--delta", **promised, **laws}
-    with progress_bar("sizes of the noise tried", None) as advance, named(**options):
-        found = calibrate(
-            noise=noise,
-            epsilon=target,
-            delta=kept,
-            rounds=count,
-            sensitivity=moves,
-            honest_fraction=share("--honest", honest),
-            rate=rate_of(poisson),
-            relation=relation,
-            watch=advance,
-        )
-    if as_json:
-        show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
-        return
-    quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
-    facts = [
-        ("noise", write_any_noise(found.noise)),
-        ("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
-    ]
-    if found.step_less is not None and found.found_less is not None:
-        said = "breaks it" if found.least else "is not shown to keep it"
-        less = f"{write_any_noise(found.step_less)} {said}"
-        facts.append(("less", f"{less}: {quantity} is {between(found.found_less)}"))
-    show(lines([*facts, ("method", computed_by(found.found)), *assumed(found.total())]))
-
-
 @budget.command()
 @patiently
 def returning(
@@ -334,6 +251,7 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
     return [*found, least]
 
 
+budget.command("calibrate")(calibrate)
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)

@@ -29,6 +29,7 @@ __all__ = [
     "SCHEMA",
     "WIDTH",
     "CertificateFile",
+    "Delta",
     "Fact",
     "Group",
     "Neighbours",
@@ -111,6 +112,9 @@ Schemes = Annotated[
     ),
 ]
 
+Delta = Annotated[
+    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
+]
 CertificateFile = Annotated[
     Path | None,
     option(

@@ -131,7 +131,7 @@ def _noise(dp: Any, asked: Description) -> Any:
 
 
 def _curve(asked: Description) -> Guarantee:
-    return guarantee(replace(asked, scheme=EVERYONE, relation=asked.moved_scope.relation))
+    return guarantee(replace(asked, scheme=EVERYONE, relation=asked.added))
 
 
 def _gaussian(dp: Any, curve: Guarantee) -> Any:

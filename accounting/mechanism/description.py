@@ -8,8 +8,8 @@ write. A new scheme is a class here and a case in ``guarantee``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, cast
 
@@ -60,7 +60,9 @@ class Scheme:
     @property
     def everybody(self) -> bool:
         r"""Whether all units are in every round."""
-        return False
+        if isinstance(self, FixedSize):
+            return self.sample == self.population
+        return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
 
     @property
     def text(self) -> str:
@@ -85,11 +87,6 @@ class Everyone(Scheme):
     name: ClassVar[str] = "everyone"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
 
-    @property
-    def everybody(self) -> bool:
-        r"""Yes."""
-        return True
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson(Scheme):
@@ -106,11 +103,6 @@ class Poisson(Scheme):
     def __post_init__(self) -> None:
         _check_rate(self)
 
-    @property
-    def everybody(self) -> bool:
-        r"""At the rate 1."""
-        return self.rate == 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedSize(Scheme):
@@ -126,11 +118,6 @@ class FixedSize(Scheme):
     def __post_init__(self) -> None:
         make_integers(self, "population")
         make_integers(self, "sample", at_most=self.population)
-
-    @property
-    def everybody(self) -> bool:
-        r"""Where nobody is left out."""
-        return self.sample == self.population
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,33 +217,30 @@ class Description:
                 raise InvalidParameter(name, getattr(self, name), must)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         make_integers(self, "group")
-        usual, *_ = known = self.scheme.words
+        usual, *_ = self.scheme.words
         scope = Scope(unit=self.unit, relation=self.relation or usual)
         object.__setattr__(self, "relation", scope.relation)
         object.__setattr__(self, "unit", scope.unit)
-        if scope.relation not in known:
-            must = f"must be {usual.value}: {self.scheme.why}"
-            raise InvalidParameter("relation", scope.relation.value, must)
-        if isinstance(self.scheme, Poisson) and self.replaced and not self.real:
-            must = "must be add-remove for samples, unless noise is gaussian or laplace, in floats"
-            raise InvalidParameter("relation", scope.relation.value, must)
-        if self.scheme.gaussian and not isinstance(self.noise, Gaussian):
-            must = f"must be gaussian under the scheme {self.scheme.name}: else it is not known"
-            raise InvalidParameter("noise", write_any_noise(self.noise), must)
-        self._check_group()
+        for name, value, must in self._unproven(scope.relation, usual):
+            raise InvalidParameter(name, value, f"must be {must}")
 
-    def _check_group(self) -> None:
-        if self.group == 1 or isinstance(self.scheme, Everyone):
-            return
-        if not isinstance(self.scheme, Poisson):
-            must = f"must be 1: of {self.scheme.name} batches no bound is proven for more"
-            raise InvalidParameter("group", self.group, must)
-        if self.replaced:
-            must = "must be 1 where sampled units are replaced: of more no bound is proven"
-            raise InvalidParameter("group", self.group, must)
-        if not self.scheme.everybody and not isinstance(self.noise, Gaussian):
-            must = "must be 1 for samples, unless the noise is gaussian"
-            raise InvalidParameter("group", self.group, must)
+    def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
+        # What nothing is proven of: the field, its value, and what it must be.
+        scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
+        if relation not in scheme.words:
+            yield "relation", relation.value, f"{usual.value}: {scheme.why}"
+        if isinstance(scheme, Poisson) and self.replaced and not self.real:
+            must = "add-remove for samples, unless noise is gaussian or laplace, in floats"
+            yield "relation", relation.value, must
+        if scheme.gaussian and not gaussian:
+            noise = write_any_noise(self.noise)
+            yield "noise", noise, f"gaussian under the scheme {scheme.name}: else it is not known"
+        if self.group > 1 and not isinstance(scheme, Everyone):
+            if self.replaced or not isinstance(scheme, Poisson):
+                kind = "replaced units of a sample" if self.replaced else f"{scheme.name} batches"
+                yield "group", self.group, f"1: of {kind} no bound is proven for more"
+            elif not scheme.everybody and not gaussian:
+                yield "group", self.group, "1 for samples, unless the noise is gaussian"
 
     @property
     def real(self) -> bool:
@@ -269,27 +253,21 @@ class Description:
         return Scope(unit=self.unit, relation=cast("Relation", self.relation))
 
     @property
-    def replaced(self) -> bool:
-        r"""Whether a unit is replaced by one that may move the query the other way.
-
-        The sensitivity is then that of a unit added, as for all samples but :class:`FixedSize`.
-        """
-        return self.scope != self.moved_scope
+    def added(self) -> Relation:
+        r"""The relation that the sensitivity is of: of samples, a unit is added."""
+        whole = isinstance(self.scheme, (Everyone, FixedSize))
+        return self.scope.relation if whole else _ADDED
 
     @property
-    def moved_scope(self) -> Scope:
-        r"""Between which datasets the sensitivity is one: of samples, a unit is added."""
-        whole = isinstance(self.scheme, (Everyone, FixedSize))
-        return self.scope if whole else Scope(unit=self.unit, relation=_ADDED)
+    def replaced(self) -> bool:
+        r"""Whether a unit may be replaced by one that moves the query the other way, as far."""
+        return self.scope.relation is not self.added
 
     @property
     def unsampled(self) -> Description:
         r"""The same release with everybody in it: a replaced unit then moves the query twice."""
-        times = self.group * (2 if self.replaced else 1)
-        moves = Sensitivity.of(self.sensitivity).times(times)
-        return Description(
-            noise=self.noise, sensitivity=moves, relation=self.relation, unit=self.unit
-        )
+        moves = Sensitivity.of(self.sensitivity).times(self.group * (2 if self.replaced else 1))
+        return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
 
     @property
     def text(self) -> str:
@@ -318,7 +296,7 @@ class Description:
             "claim": REAL_CURVE if self.real else Everyone.words[_REPLACED],
             "noise": self.noise.to_json(),
             "sensitivity": moves.to_json(),
-            "scope": self.moved_scope.to_json(),
+            "scope": replace(self.scope, relation=self.added).to_json(),
         }
         if everyone:
             return curve

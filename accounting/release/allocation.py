@@ -15,7 +15,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.listing import Listing
-from accounting.mechanism.description import Allocation
+from accounting.mechanism.description import Allocation, Scheme
 from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
 from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.release.curve import ByOrder
@@ -57,6 +57,7 @@ class RandomAllocation(ByOrder):
     rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.
     """
 
+    scheme: ClassVar[type[Scheme]] = Allocation
     theorem: ClassVar[str] = (
         "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
         "Shenfeld 2025), and the best order"
@@ -147,11 +148,6 @@ class RandomAllocation(ByOrder):
     def _both(self, found: Enclosure) -> Bound:
         lower = found.lower if found.lower > 0 else None
         return replace(ByOrder._both(self, found), lower=lower)
-
-    @property
-    def scheme(self) -> Allocation:
-        r"""Random rounds of an epoch."""
-        return Allocation(rounds=self.rounds, picks=self.picks)
 
 
 def _between(variance: Fraction, rounds: int, order: Fraction) -> End:

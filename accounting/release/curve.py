@@ -26,7 +26,7 @@ from accounting.claims.guarantee import (
 )
 from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.laws.registry import candidates, worst
-from accounting.mechanism.description import EVERYONE, Description, Poisson, Scheme
+from accounting.mechanism.description import Description, Everyone, Poisson, Scheme
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import Loss, Pair
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
@@ -56,6 +56,7 @@ class OneRelease(Guarantee):
     __slots__ = ()
 
     theorem: ClassVar[str]
+    scheme: ClassVar[type[Scheme]] = Everyone
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -87,21 +88,17 @@ class OneRelease(Guarantee):
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
     @property
-    def scheme(self) -> Scheme:
-        r"""Who takes part."""
-        return EVERYONE
-
-    @property
     def description(self) -> Description | None:
         r"""What was asked, as data; None of correlated noise."""
         curve: Any = getattr(self, "curve", self)
+        given = {each.name: getattr(self, each.name) for each in fields(self.scheme)}
         return Description(
             noise=curve.noise,
             sensitivity=curve.sensitivity,
-            scheme=self.scheme,
+            scheme=self.scheme(**given),
             relation=self.scope.relation,
             unit=self.scope.unit,
-            group=getattr(self, "members", 1) if isinstance(self.scheme, Poisson) else 1,
+            group=getattr(self, "members", 1) if self.scheme is Poisson else 1,
         )
 
     def to_json(self) -> Any:

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from flint import arb
 
 from accounting.loss.real_pair import RealPair
-from accounting.mechanism.description import Poisson, Shifts
+from accounting.mechanism.description import Poisson, Scheme, Shifts
 from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.tabled import Kinds
@@ -99,6 +99,7 @@ class GroupSampled(MixedSample):
     rate outside (0, 1) and a number of members that is not an integer from 1 to 64.
     """
 
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = (
         "the members sampled are binomial, and all in one direction are the worst "
         "(Neyman-Pearson lemma)"
@@ -118,11 +119,6 @@ class GroupSampled(MixedSample):
         return GroupDirection(
             rate=Fraction(self.rate), present=present, members=self.members, variance=variance
         )
-
-    @property
-    def scheme(self) -> Poisson:
-        r"""Each member by itself."""
-        return Poisson(rate=self.rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -146,6 +142,7 @@ class ShiftSampled(MixedSample):
     and weights that are not 2 to 65 numbers >= 0 of the sum 1, the last one > 0.
     """
 
+    scheme: ClassVar[type[Scheme]] = Shifts
     theorem: ClassVar[str] = "a mixture of shifts rises against the noise alone"
 
     curve: RealCurve
@@ -181,8 +178,3 @@ class ShiftSampled(MixedSample):
             variance=variance,
             weights=tuple(rational("weights", each) for each in self.weights),
         )
-
-    @property
-    def scheme(self) -> Shifts:
-        r"""The weights."""
-        return Shifts(weights=self.weights)

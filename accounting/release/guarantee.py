@@ -7,7 +7,7 @@ higher up registers it by :func:`serve`. Nothing here takes an epsilon from its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.guarantee import Guarantee
@@ -18,6 +18,7 @@ from accounting.mechanism.description import (
     Description,
     FixedSize,
     Poisson,
+    Scheme,
     Shifts,
     TruncatedPoisson,
 )
@@ -80,25 +81,27 @@ def _described(asked: Description) -> Guarantee:
     scheme = asked.scheme
     if scheme.everybody:
         return _of_all(asked.unsampled)
-    one = replace(asked, scheme=EVERYONE, relation=asked.moved_scope.relation, group=1)
-    curve: Any = _of_all(one)
-    match scheme:
-        case Poisson(rate=rate) if asked.group > 1:
-            return GroupSampled(curve=curve, rate=rate, members=asked.group)
-        case Poisson(rate=rate) if asked.replaced:
-            return PoissonReplaced(curve=curve, rate=rate)
-        case Poisson(rate=rate):
-            return PoissonSampled(curve=curve, rate=rate)
-        case FixedSize(sample=sample, population=population):
-            return FixedSizeSampled(curve=curve, sample=sample, population=population)
-        case Allocation(rounds=rounds, picks=picks):
-            return RandomAllocation(curve=curve, rounds=rounds, picks=picks)
-        case Shifts(weights=weights):
-            return ShiftSampled(curve=curve, weights=weights)
-        case TruncatedPoisson(rate=rate, examples=examples, most=most):
-            sizes = {"examples": examples, "most": most}
-            return PoissonTruncated(curve=curve, rate=rate, relation=asked.scope.relation, **sizes)
-    raise InvalidParameter("scheme", scheme, "is none that a bound is known for")
+    curve: Any = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+    engine = _ENGINES.get(type(scheme))
+    given = {each.name: getattr(scheme, each.name) for each in fields(scheme)}
+    if isinstance(scheme, Poisson) and asked.group > 1:
+        engine, given["members"] = GroupSampled, asked.group
+    elif isinstance(scheme, Poisson) and asked.replaced:
+        engine = PoissonReplaced
+    elif isinstance(scheme, TruncatedPoisson):
+        given["relation"] = asked.relation
+    if engine is None:
+        raise InvalidParameter("scheme", scheme, "is none that a bound is known for")
+    return engine(curve=curve, **given)
+
+
+_ENGINES: Final[dict[type[Scheme], Callable[..., Guarantee]]] = {
+    Poisson: PoissonSampled,
+    FixedSize: FixedSizeSampled,
+    Allocation: RandomAllocation,
+    Shifts: ShiftSampled,
+    TruncatedPoisson: PoissonTruncated,
+}
 
 
 def _of_all(asked: Description) -> Guarantee:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from flint import arb
 
 from accounting.loss.real_pair import RealPair
-from accounting.mechanism.description import Poisson
+from accounting.mechanism.description import Poisson, Scheme
 from accounting.reals.mixture import Direction
 from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
 from accounting.reals.sampled_gaussian import SampledGaussian
@@ -45,6 +45,7 @@ class PoissonReplaced(RealSample):
     and a rate in (0, 1].
     """
 
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = (
         "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
         "Theorem 2) and the Neyman-Pearson lemma"
@@ -93,11 +94,6 @@ class PoissonReplaced(RealSample):
         if self.rate == 1:
             return self.unsampled.enclose_renyi(order, bits)
         return RealSample.enclose_renyi(self, order, bits)
-
-    @property
-    def scheme(self) -> Poisson:
-        r"""Each unit by itself."""
-        return Poisson(rate=self.rate)
 
     def _largest(self) -> Enclosure:
         return self._law.largest_loss()

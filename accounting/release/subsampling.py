@@ -28,7 +28,7 @@ from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.loss.real_pair import RealPair
-from accounting.mechanism.description import FixedSize, Poisson
+from accounting.mechanism.description import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
@@ -71,6 +71,7 @@ class PoissonSampled(OneRelease):
     in (0, 1].
     """
 
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -172,11 +173,6 @@ class PoissonSampled(OneRelease):
         pair = RealPair.sampled(self.curve.density, self.rate)
         return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
 
-    @property
-    def scheme(self) -> Poisson:
-        r"""Each unit by itself."""
-        return Poisson(rate=self.rate)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FixedSizeSampled(OneRelease):
@@ -194,6 +190,7 @@ class FixedSizeSampled(OneRelease):
     1 <= sample <= population.
     """
 
+    scheme: ClassVar[type[Scheme]] = FixedSize
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -245,11 +242,6 @@ class FixedSizeSampled(OneRelease):
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
         return DottedPair.through(left + right)
-
-    @property
-    def scheme(self) -> FixedSize:
-        r"""A subset of a fixed size."""
-        return FixedSize(sample=self.sample, population=self.population)
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from flint import arb
 
 from accounting.fourier.factor import LossLaw
-from accounting.mechanism.description import TruncatedPoisson
+from accounting.mechanism.description import Scheme, TruncatedPoisson
 from accounting.reals.labelled import LabelledLoss
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.tabled import Kinds
@@ -55,6 +55,7 @@ class PoissonTruncated(RealSample):
     sizes that are not integers from 1 on.
     """
 
+    scheme: ClassVar[type[Scheme]] = TruncatedPoisson
     theorem: ClassVar[str] = (
         "whether the other units fill the batch is told (arXiv 2508.15089, 2025)"
     )
@@ -158,11 +159,6 @@ class PoissonTruncated(RealSample):
         r"""Between the epsilon of :attr:`least` and that of the kinds."""
         upper = RealSample.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
-
-    @property
-    def scheme(self) -> TruncatedPoisson:
-        r"""Samples that are cut."""
-        return TruncatedPoisson(rate=self.rate, examples=self.examples, most=self.most)
 
     def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
         moved = Sensitivity.of(self.curve.sensitivity).times(moves)

@@ -232,7 +232,7 @@ def test_certificates_and_ledgers_take_a_scheme_or_say_what_is_not_proven(
         return
     user = Scope(unit=Unit.USER, relation=asked.scope.relation)
     assert for_user(total, 1).scope == user
-    real = asked.real and asked.scope == asked.moved_scope
+    real = asked.real and not asked.replaced
     if asked.scheme == EVERYONE or (asked.scheme.name == "poisson" and real):
         grouped = compose(guarantee(replace(asked, group=2)))
         assert for_user(total, 2) == replace(grouped, scope=user)
