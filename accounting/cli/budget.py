@@ -18,7 +18,6 @@ from accounting.cli.releases import (
     CertificateFile,
     Delta,
     Releases,
-    assumed,
     document,
     lines,
     lines_of,
@@ -170,30 +169,25 @@ def curve(
 
 @budget.command()
 @patiently
+@with_fields
 def returning(
+    releases: Releases,
     *,
-    noise: str = option(
-        "NOISE", "The noise added at each visit, e.g. skellam:variance=400.", default=...
-    ),
     visits: str = option(
         "LIST", "How many visits a user makes: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
     ),
     delta: Delta = "1e-6",
-    sensitivity: str = option(
-        "D", "How much one visit can change the query (1 for a count).", default="1"
-    ),
-    poisson: str | None = option("RATE", "The chance that a visit is sampled, e.g. 1%."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compare composition theorems for users who return: the epsilon that each gives a user.
+
+    Each visit is one release; --visits takes the place of --rounds.
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
     from accounting.budget.returning import per_user, routes
 
-    rates = None if poisson is None else [poisson]
-    one = Releases(noise=[noise], sensitivity=[sensitivity], poisson=rates).composed()
-    visit = one.parts[0][0]
+    visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
     with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
@@ -206,10 +200,10 @@ def returning(
             for n, by in table
         ]
         head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
-        show({**head, "returning": found, "assumptions": list(one.assumptions)})
+        show({**head, "returning": found, "assumptions": list(assumptions)})
         return
     rows = _table(table, f"epsilon of a user at delta = {delta}")
-    show([*rows, *lines(assumed(one))])
+    show([*rows, *lines(("assumes", reason) for reason in assumptions)])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:

@@ -65,11 +65,10 @@ def certify_command(
     from accounting.budget.returning import per_user
     from accounting.certificates.certificate import certify as made
 
-    total = releases.composed()
-    if visits is not None:
-        if total.rounds != 1:
-            raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")
-        ((visit, _),) = total.parts
+    if visits is None:
+        total = releases.composed()
+    else:
+        visit, _ = releases.visit(visits)
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     asked = [epsilon or [], order or []]
     deltas = delta if delta is not None or any(asked) else ["1e-6"]

@@ -12,8 +12,7 @@ import json
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accounting.checker import Finding, Malformed, Status, Verdict, verify
-from accounting.checker.text.fields import parsed
+from accounting.checker import Finding, Status, Verdict, verify
 from accounting.checker.text.form import SCHEMA
 from dpcore.errors import InvalidParameter
 
@@ -71,11 +70,10 @@ def why_not_a_certificate(text: bytes) -> str | None:
     if len(text) > MOST_TEXT:
         return None
     try:
-        document = json.loads(text)
+        schema = _schema_of(text)
     except (ValueError, RecursionError):
         return "is not a certificate: it is not JSON"
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(schema, str):
+    if schema is None:
         return 'is not a certificate: it names no "schema"'
     if schema == SCHEMA or entry_points(group=GROUP, name=schema):
         return None
@@ -91,14 +89,19 @@ def why_not_a_certificate(text: bytes) -> str | None:
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
 
 
+def _schema_of(text: bytes) -> str | None:
+    document = json.loads(text)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    return schema if isinstance(schema, str) else None
+
+
 def _entry_of(text: bytes) -> EntryPoint | None:
     # None for the schema of this package, and for whatever nobody reads.
     try:
-        document = parsed(text, MOST_TEXT)
-    except Malformed:
+        schema = _schema_of(text)
+    except (ValueError, RecursionError):
         return None
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(schema, str) or schema == SCHEMA:
+    if schema is None or schema == SCHEMA:
         return None
     found = tuple(entry_points(group=GROUP, name=schema))
     if len(found) > 1:

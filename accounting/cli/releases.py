@@ -202,6 +202,14 @@ class Releases:
         with named(**_OPTIONS):
             return compose(*((guarantee(one), rounds) for one, rounds in asked))
 
+    def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
+        r"""The one release that a user makes at each of ``visits``, and what is assumed."""
+        total = self.composed()
+        if total.rounds != 1:
+            reason = "counts the rounds of one release: leave out --rounds, and give one --noise"
+            raise InvalidParameter("--visits", visits, reason)
+        return total.parts[0][0], total.assumptions
+
 
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in ("noise", "scheme", "relation", "group")},

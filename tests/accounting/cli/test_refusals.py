@@ -143,6 +143,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--rounds 1", "--epochs"),
         ("--epochs - --rounds 0", "--rounds"),
     ],
+    "budget returning": [("--rounds 2 --visits 1", "--visits")],
     "budget continual": [("--unit 2/3", "--high")],
     "budget matrix": [
         ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
