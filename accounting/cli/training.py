@@ -187,6 +187,8 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), told) from None
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
+    except RecursionError:
+        raise InvalidParameter("--event", str(event), "nests too deep") from None
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:

@@ -169,6 +169,8 @@ class Shifts(Scheme):
     weights: Sequence[RationalLike]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weights, (list, tuple)):
+            raise InvalidParameter("weights", self.weights, "must be a list of numbers")
         found = tuple(rational("weights", each) for each in self.weights)
         object.__setattr__(self, "weights", found)
 

@@ -39,11 +39,8 @@ def guarantee_from_json(data: Any) -> Guarantee:
     """
     if isinstance(data, list):
         return _composed(data)
-    word = data.get("claim") if isinstance(data, Mapping) else None
-    if isinstance(word, str) and word in _CLAIMS:
-        return claim_from_json(data)
-    if word != "composition":
-        return guarantee(description_from_json(data))
+    if not isinstance(data, Mapping) or data.get("claim") != "composition":
+        return _part(data)
     if not {"claim", "parts", "scope"} <= set(data) <= _FIELDS:
         raise InvalidParameter("composition", dict(data), "has the fields parts, scope, reason")
     reasons = (str(data["reason"]),) if "reason" in data else ()
@@ -60,5 +57,12 @@ def _composed(parts: Any) -> Composition:
     for each in parts if isinstance(parts, list) else [None]:
         if not isinstance(each, Mapping) or set(each) != {"part", "rounds"}:
             raise InvalidParameter("parts", each, "must be a list of objects with part, rounds")
-        listed.append((guarantee_from_json(each["part"]), each["rounds"]))
+        listed.append((_part(each["part"]), each["rounds"]))
     return compose(*listed)
+
+
+def _part(data: Any) -> Guarantee:
+    word = data.get("claim") if isinstance(data, Mapping) else None
+    if isinstance(word, str) and word in _CLAIMS:
+        return claim_from_json(data)
+    return guarantee(description_from_json(data))

@@ -137,6 +137,9 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     for each in (fixed, shuffled):
         assert each["epsilon"]["lower"] is None
         assert each["epsilon"]["upper"] > poisson["epsilon"]["upper"]
+    for each in (poisson, fixed, shuffled):
+        again = command(*each["command"].split()[2:], "--json").json
+        assert again["epsilon"]["upper"] == each["epsilon"]["upper"]
     # Two epochs of Gaussian noise that moves by 2/4: the curve of one of 2 sqrt(2)/4.
     moved = ["--noise", "gaussian:sigma=4", "--sensitivity", "l2-squared=8"]
     once = command("epsilon", *moved, "--delta", "1e-5", "--json").json["epsilon"]
@@ -188,6 +191,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": "a"}', "noise_multiplier"),
         ('{"class_name": "UnsupportedDpEvent"}', "no theorem"),
         ("[" * 100000, "JSON"),
+        ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deep"),
     ],
 )
 def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, what: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounting import NotDerived, certify, compose, guarantee, verify
 from accounting.ledger.rows import for_user
@@ -33,6 +36,7 @@ from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.real_curve import RealCurve
 from accounting.totals.from_json import guarantee_from_json
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
+from dpcore.errors import DpcoreError
 from tests.support.dpcore.mutants import mutated
 
 REPLACE, ADDED = Relation.REPLACE, Relation.ADD_REMOVE
@@ -146,6 +150,30 @@ def test_json_that_describes_nothing_is_refused_by_name(data: Any, argument: str
     with pytest.raises(InvalidParameter) as refused:
         guarantee_from_json(data)
     assert refused.value.argument == argument
+
+
+JUNK = st.sampled_from([None, True, -1, 3, "", "x", "1/2", [], [1], {}, {"a": 1}, "replace"])
+
+
+@given(st.sampled_from(ALL), st.lists(st.tuples(st.integers(0, 30), JUNK), min_size=1, max_size=3))
+def test_damaged_json_is_read_or_refused(
+    asked: Description, damages: list[tuple[int, Any]]
+) -> None:
+    data: Any = [{"part": asked.to_json(), "rounds": 2}]
+    for place, junk in damages:
+        inside = [each for each in nodes(data) if each]
+        node = inside[place % len(inside)]
+        node[[*(node if isinstance(node, dict) else range(len(node)))][place % len(node)]] = junk
+    with suppress(DpcoreError):
+        guarantee_from_json(data)
+
+
+def nodes(data: Any) -> list[Any]:
+    """The objects and lists of a document, the outermost first."""
+    if not isinstance(data, (dict, list)):
+        return []
+    inside = data.values() if isinstance(data, dict) else data
+    return [data, *(node for each in inside for node in nodes(each))]
 
 
 @pytest.mark.parametrize(
