@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import NotDerived, certify, compose, guarantee, verify
+from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
+from accounting.ledger.request import cost
 from accounting.ledger.rows import for_user
 from accounting.mechanism.description import (
     EVERYONE,
@@ -267,6 +268,16 @@ def test_certificates_and_ledgers_take_a_scheme_or_say_what_is_not_proven(
     else:
         with pytest.raises(NotDerived, match="rows"):
             for_user(total, 2)
+
+
+def test_a_ledger_charges_a_description_of_any_scheme() -> None:
+    budget = Approx(9, "1e-5", scope=Scope(unit=Unit.USER, relation=ADDED))
+    for asked in ALL:
+        if asked.scope.relation is ADDED and asked.unit is Unit.CONTRIBUTION:
+            keeper = ApproxFilter(budget=budget, slack="1e-6", charge_delta="1e-9")
+            direct, derived = cost(keeper, asked, 1), cost(keeper, guarantee(asked), 1)
+            assert direct == derived
+            assert direct.price.amounts
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
