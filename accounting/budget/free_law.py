@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from accounting.mechanism.parse import any_noise_from_json
 from accounting.reals.noise import REAL_LAWS, RealNoise
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.spec import pairs_of, read_keys, split_name
-from dpcore.spelling import LAWS, law_meant, parameter_names
+from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names
 
 __all__ = ["FreeLaw", "read_free_law"]
 
@@ -61,7 +60,8 @@ class FreeLaw:
 
         Raises :class:`InvalidParameter` as the law does.
         """
-        return any_noise_from_json({"law": self.law, self.free: str(value), **dict(self.fixed)})
+        data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
+        return noise_from_json(data, REAL_LAWS)
 
 
 def read_free_law(text: str) -> FreeLaw:

@@ -14,7 +14,7 @@ from accounting.budget.free_law import FreeLaw
 from accounting.budget.gaussian_guess import log_mu
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.mechanism.description import EVERYONE, Description, Poisson, write_any_noise
+from accounting.mechanism.description import EVERYONE, Description, Poisson
 from accounting.pairs.shift import heaviest
 from accounting.reals.noise import RealNoise
 from accounting.release.curve import OneRelease
@@ -25,6 +25,7 @@ from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.enclosure import End
+from dpcore.spelling import write_noise
 
 __all__ = ["Promise", "honest_part", "log", "one_round"]
 
@@ -100,7 +101,7 @@ class Promise:
         except NotDerived as error:
             raise NotDerived(
                 f"the least {self.family.law} noise for this promise",
-                f"the search came to {write_any_noise(planned)}, and {error.instead}",
+                f"the search came to {write_noise(planned)}, and {error.instead}",
             ) from error
 
     def _bound(self, noise: Noise | RealNoise) -> Bound:

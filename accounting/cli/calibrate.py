@@ -24,7 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
-from dpcore.spelling import read_sensitivity
+from dpcore.spelling import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
     from accounting.release.curve import OneRelease
@@ -83,7 +83,6 @@ def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
 
 def _noise(wanted: Wanted) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
-    from accounting.mechanism.description import write_any_noise
 
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
     promised = {name: f"--{name}" for name in ("epsilon", "delta", "relation")}
@@ -106,13 +105,13 @@ def _noise(wanted: Wanted) -> _Answer:
     quantity, plural = f"delta({wanted.epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
     promise = f"epsilon = {wanted.epsilon}, delta = {wanted.delta}"
     facts = [
-        ("noise", write_any_noise(found.noise)),
+        ("noise", write_noise(found.noise)),
         ("promise", f"{promise} over {count} round{plural}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:
         said = "breaks it" if found.least else "is not shown to keep it"
-        less = f"{write_any_noise(found.step_less)} {said}"
+        less = f"{write_noise(found.step_less)} {said}"
         facts.append(("less", f"{less}: {quantity} is {between(found.found_less)}"))
     facts += [("method", computed_by(found.found)), *assumed(found.total())]
     return {**found.to_json(), "delta": exact(kept)}, facts

@@ -38,7 +38,6 @@ __all__ = [
     "Scheme",
     "Shifts",
     "TruncatedPoisson",
-    "write_any_noise",
 ]
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
@@ -235,7 +234,7 @@ class Description:
             must = "add-remove for samples, unless noise is gaussian or laplace, in floats"
             yield "relation", relation.value, must
         if scheme.gaussian and not gaussian:
-            noise = write_any_noise(self.noise)
+            noise = write_noise(self.noise)
             yield "noise", noise, f"gaussian under the scheme {scheme.name}: else it is not known"
         if self.group > 1 and not isinstance(scheme, Everyone):
             if self.replaced or not isinstance(scheme, Poisson):
@@ -275,7 +274,7 @@ class Description:
     def text(self) -> str:
         r"""As a command spells it."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
-        words = [f"{write_any_noise(self.noise)} --sensitivity {moves}"]
+        words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
         if isinstance(self.scheme, Poisson):
             words.append(f"--poisson {self.scheme.rate}")
         elif not isinstance(self.scheme, Everyone):
@@ -310,11 +309,6 @@ class Description:
         if isinstance(self.scheme, TruncatedPoisson):
             found["relation"] = self.scope.relation.value
         return {**found, "curve": curve}
-
-
-def write_any_noise(noise: Noise | RealNoise) -> str:
-    r"""A noise on the integers or the reals, as commands spell it."""
-    return noise.written if isinstance(noise, RealNoise) else write_noise(noise)
 
 
 def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:

@@ -15,15 +15,15 @@ from accounting.mechanism.description import (
     Poisson,
     Scheme,
 )
-from accounting.reals.noise import REAL_LAWS, RealNoise, read_real_noise, real_noise_of
+from accounting.reals.noise import REAL_LAWS, RealNoise
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import whole_number
-from dpcore.spec import check_keys, find_name, read_keys, split_name
+from dpcore.spec import find_name, read_keys, split_name
 from dpcore.spelling import noise_from_json, read_noise, sensitivity_from_json
 
-__all__ = ["any_noise_from_json", "description_from_json", "read_any_noise", "read_scheme"]
+__all__ = ["description_from_json", "read_any_noise", "read_scheme"]
 
 _NAMES: Final = {kind.name: kind for kind in SCHEMES}
 _WORDS: Final[dict[str, tuple[type[Scheme], Relation]]] = {
@@ -40,32 +40,11 @@ def read_any_noise(argument: str, text: str) -> Noise | RealNoise:
 
     Raises :class:`InvalidParameter`, naming the argument.
     """
-    real = read_real_noise(argument, text)
-    if real is not None:
-        return real
     try:
-        return read_noise(text)
+        return read_noise(text, REAL_LAWS)
     except InvalidParameter as error:
         what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
-        known = f"start with one of {', '.join(REAL_LAWS)},"
-        raise InvalidParameter(argument, text, what.replace("start with one of", known)) from None
-
-
-def any_noise_from_json(data: Mapping[str, Any]) -> Noise | RealNoise:
-    r"""The inverse of ``to_json`` of either kind of noise.
-
-    >>> any_noise_from_json({"law": "gaussian", "sigma": "2"})
-    Gaussian(sigma=Fraction(2, 1))
-    """
-    if not isinstance(data, Mapping):
-        raise InvalidParameter("noise", data, "must be a JSON object with a law")
-    law = data.get("law")
-    if not isinstance(law, str) or law not in REAL_LAWS:
-        return noise_from_json(data)
-    keys = [each.name for each in fields(REAL_LAWS[law])]
-    given = {key: value for key, value in data.items() if key != "law"}
-    check_keys("noise", str(dict(data)), given, keys, owner=law, needed=keys)
-    return real_noise_of(dict(data))
+        raise InvalidParameter(argument, text, what) from None
 
 
 def read_scheme(argument: str, text: str) -> Scheme:
@@ -127,7 +106,7 @@ def description_from_json(data: object) -> Description:
     group = given.pop("members", 1)
     between = given.pop("relation", scope.relation if inner is data else relation)
     return Description(
-        noise=any_noise_from_json(inner["noise"]),
+        noise=noise_from_json(inner["noise"], REAL_LAWS),
         sensitivity=sensitivity_from_json(inner["sensitivity"]),
         scheme=kind(**given),
         relation=between,
