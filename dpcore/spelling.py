@@ -30,7 +30,7 @@ from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly
 from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
-__all__ = ["LAWS", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
+__all__ = ["LAWS", "NO_MORE", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
 __all__ += ["read_sensitivity", "sensitivity_from_json", "write_noise", "write_sensitivity"]
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
@@ -61,7 +61,7 @@ _LAW_NAMES: Final = MappingProxyType(
     }
 )
 _FARTHEST: Final = 1 << 62
-_NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
+NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
 _T = TypeVar("_T")
 _DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
 _VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
@@ -82,7 +82,7 @@ _PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProx
 def read_noise(text: str) -> Noise: ...
 @overload
 def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
-def read_noise(text: str, more: Mapping[str, type[Any]] = _NO_MORE) -> Any:
+def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""Read a noise from text, such as ``discrete-laplace:scale=10``.
 
     ``more`` are dataclasses by their names, read as the laws here are.
@@ -127,7 +127,7 @@ def write_noise(noise: _Law) -> str:
 def noise_from_json(data: Mapping[str, str]) -> Noise: ...
 @overload
 def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[_T]]) -> Noise | _T: ...
-def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = _NO_MORE) -> Any:
+def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""The inverse of ``Noise.to_json``; ``more`` as for :func:`read_noise`.
 
     >>> noise_from_json({"law": "discrete-laplace", "scale": "10"})

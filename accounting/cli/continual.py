@@ -20,7 +20,7 @@ from accounting.cli.releases import (
     write_certificate,
 )
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
@@ -216,11 +216,10 @@ def _rounds(most: int, apart: int) -> str:
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
-    from accounting.mechanism.parse import read_any_noise
-    from accounting.reals.noise import Gaussian
+    from accounting.reals.noise import REAL_LAWS, Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
-    found = read_any_noise("--noise", spelled)
+    found = read_law("--noise", spelled, REAL_LAWS)
     if not isinstance(found, (Gaussian, DiscreteGaussian)):
         reason = "must be gaussian:... or discrete-gaussian:...: the l2 sensitivity is theirs"
         raise InvalidParameter("--noise", spelled, reason)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from accounting.cli.options import computed_by, each, whole
-from dpcore.command.options import named, option, share
+from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
 from dpcore.command.terminal import show
@@ -165,7 +165,8 @@ class Releases:
         person is added or removed, else replaced.
         """
         from accounting.mechanism.description import EVERYONE, Description, Poisson
-        from accounting.mechanism.parse import read_any_noise, read_scheme
+        from accounting.mechanism.parse import read_scheme
+        from accounting.reals.noise import REAL_LAWS
 
         count = len(self.noise)
         if self.poisson and self.scheme:
@@ -181,7 +182,7 @@ class Releases:
         people = whole("--group", self.group, 1)
         found = []
         for text, move, time, scheme in zip(self.noise, moved, times, schemes, strict=True):
-            noise = read_any_noise("--noise", text)
+            noise = read_law("--noise", text, REAL_LAWS)
             with named(**_OPTIONS):
                 asked = Description(
                     noise=noise,

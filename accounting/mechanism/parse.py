@@ -15,36 +15,20 @@ from accounting.mechanism.description import (
     Poisson,
     Scheme,
 )
-from accounting.reals.noise import REAL_LAWS, RealNoise
+from accounting.reals.noise import REAL_LAWS
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.noise import Noise
 from dpcore.numbers.parameter import whole_number
 from dpcore.spec import find_name, read_keys, split_name
-from dpcore.spelling import noise_from_json, read_noise, sensitivity_from_json
+from dpcore.spelling import noise_from_json, sensitivity_from_json
 
-__all__ = ["description_from_json", "read_any_noise", "read_scheme"]
+__all__ = ["description_from_json", "read_scheme"]
 
 _NAMES: Final = {kind.name: kind for kind in SCHEMES}
 _WORDS: Final[dict[str, tuple[type[Scheme], Relation]]] = {
     word: (kind, relation) for kind in SCHEMES for relation, word in kind.words.items()
 } | {GROUP_SAMPLED: (Poisson, Relation.ADD_REMOVE)}
 _CURVES: Final = ("curve", REAL_CURVE)
-
-
-def read_any_noise(argument: str, text: str) -> Noise | RealNoise:
-    r"""A noise on the integers or the reals, such as ``skellam:variance=400``.
-
-    >>> read_any_noise("--noise", "gaussian:sigma=2")
-    Gaussian(sigma=Fraction(2, 1))
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
-    try:
-        return read_noise(text, REAL_LAWS)
-    except InvalidParameter as error:
-        what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
-        raise InvalidParameter(argument, text, what) from None
 
 
 def read_scheme(argument: str, text: str) -> Scheme:

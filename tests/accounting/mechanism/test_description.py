@@ -27,7 +27,6 @@ from accounting.mechanism.description import (
 )
 from accounting.mechanism.parse import (
     description_from_json,
-    read_any_noise,
     read_scheme,
 )
 from accounting.reals.noise import REAL_LAWS, Gaussian, Laplace
@@ -37,7 +36,7 @@ from accounting.release.real_curve import RealCurve
 from accounting.totals.from_json import guarantee_from_json
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
-from dpcore.spelling import noise_from_json
+from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.mutants import mutated
 
 REPLACE, ADDED = Relation.REPLACE, Relation.ADD_REMOVE
@@ -282,5 +281,5 @@ def test_a_ledger_charges_a_description_of_any_scheme() -> None:
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
 def test_noise_reads_back(asked: Description) -> None:
-    assert read_any_noise("--noise", asked.text.split()[0]) == asked.noise
+    assert read_noise(asked.text.split()[0], REAL_LAWS) == asked.noise
     assert noise_from_json(asked.noise.to_json(), REAL_LAWS) == asked.noise
