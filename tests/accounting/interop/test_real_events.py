@@ -22,16 +22,6 @@ from dpcore.mechanism import Relation, Scope, Sensitivity
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 
-@pytest.fixture
-def dp() -> Any:
-    return pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-
-
-@pytest.fixture
-def events(dp: Any) -> Any:
-    return dp.dp_event
-
-
 def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
     """The commonest event there is: theirs is an upper end, at a grid of 1e-4 a little above."""
     event = events.SelfComposedDpEvent(
