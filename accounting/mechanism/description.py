@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from shlex import quote
 from typing import Any, ClassVar, Final, cast
 
 from accounting.reals.noise import Gaussian, RealNoise
@@ -278,8 +279,8 @@ class Description:
         if isinstance(self.scheme, Poisson):
             words.append(f"--poisson {self.scheme.rate}")
         elif not isinstance(self.scheme, Everyone):
-            words.append(f"--scheme {self.scheme.text}")
-        if self.replaced:
+            words.append(f"--scheme {quote(self.scheme.text)}")
+        if self.relation is not next(iter(self.scheme.words)):
             words.append(f"--relation {self.scope.relation.value}")
         if self.group > 1:
             words.append(f"--group {self.group}")

@@ -76,7 +76,7 @@ def description_from_json(data: object) -> Description:
     kind, relation = _WORDS["curve" if word in _CURVES else word]
     inner = data if word in _CURVES else data.get("curve")
     keys = ("claim", "noise", "sensitivity", "scope")
-    if not isinstance(inner, Mapping) or set(inner) != {*keys}:
+    if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
         raise InvalidParameter("curve", inner, f"has the fields {', '.join(keys)}")
     scope = scope_from_json(inner["scope"])
     given: dict[str, Any] = {}
@@ -86,10 +86,12 @@ def description_from_json(data: object) -> Description:
         names |= {"members"} if word == GROUP_SAMPLED else set()
         names |= {"relation"} if word == "poisson-truncated" else set()
         if set(given) != names:
-            raise InvalidParameter("claim", word, f"has the fields curve, {', '.join(names)}")
+            raise InvalidParameter(
+                "claim", word, f"has the fields curve, {', '.join(sorted(names))}"
+            )
     group = given.pop("members", 1)
     between = given.pop("relation", scope.relation if inner is data else relation)
-    return Description(
+    found = Description(
         noise=noise_from_json(inner["noise"], REAL_LAWS),
         sensitivity=sensitivity_from_json(inner["sensitivity"]),
         scheme=kind(**given),
@@ -97,3 +99,7 @@ def description_from_json(data: object) -> Description:
         unit=scope.unit,
         group=group,
     )
+    if found.added is not scope.relation:
+        must = f"must have the relation {found.added.value!r}: the sensitivity is one of it"
+        raise InvalidParameter("scope", inner["scope"], must)
+    return found

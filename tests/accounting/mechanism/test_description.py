@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from shlex import split
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
+from accounting.cli.releases import Releases
 from accounting.ledger.request import cost
 from accounting.ledger.rows import for_user
 from accounting.mechanism.description import (
@@ -39,7 +41,7 @@ from dpcore.errors import DpcoreError
 from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.mutants import mutated
 
-REPLACE, ADDED = Relation.REPLACE, Relation.ADD_REMOVE
+REPLACE, ADDED, UNIT = Relation.REPLACE, Relation.ADD_REMOVE, Unit.CONTRIBUTION
 NORMAL = Gaussian(sigma=2)
 TRUNCATED = TruncatedPoisson(rate="1/100", examples=1000, most=12)
 ALL = [
@@ -65,6 +67,12 @@ def reads_back(asked: Description, read: Any = description_from_json) -> bool:
 def test_text_json_and_guarantee_read_back(asked: Description) -> None:
     assert reads_back(asked)
     assert read_scheme("--scheme", asked.scheme.text) == asked.scheme
+    words = split(f"--noise {asked.text}")
+    options: Any = {name[2:]: [value] for name, value in zip(words[::2], words[1::2], strict=True)}
+    whole = {name: options.pop(name)[0] for name in ("relation", "group") if name in options}
+    if "relation" in whole:
+        whole["relation"] = Relation(whole["relation"])
+    assert Releases(**options, **whole).described() == [(replace(asked, unit=UNIT), 1)]
     derived = guarantee(asked)
     assert (described(derived), derived.to_json()) == (asked, asked.to_json())
     assert derived.scope == asked.scope
@@ -75,7 +83,8 @@ def test_text_json_and_guarantee_read_back(asked: Description) -> None:
 def test_all_schemes_are_here_and_a_relation_that_is_lost_is_seen() -> None:
     assert {type(asked.scheme) for asked in ALL} == {*SCHEMES}
     forgetful = mutated(description_from_json, "relation=between", "relation=None")
-    assert not all(reads_back(asked, forgetful) for asked in ALL)
+    with pytest.raises(InvalidParameter, match="relation"):
+        assert all(reads_back(asked, forgetful) for asked in ALL)
 
 
 SCOPE = {"unit": "contribution", "relation": "add-remove"}
@@ -135,6 +144,8 @@ SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
         ({**CURVE, "scope": "user"}, "scope"),
         ({**CURVE, "more": 1}, "curve"),
         ({**SAMPLE, "curve": 3}, "curve"),
+        ({**SAMPLE, "curve": {**CURVE, "claim": "pure"}}, "curve"),
+        ({**SAMPLE, "curve": {**CURVE, "scope": {**SCOPE, "relation": "replace"}}}, "scope"),
         ({**SAMPLE, "rate": "2"}, "rate"),
         ({**SAMPLE, "members": 2}, "claim"),
         ({**SAMPLE, "claim": "group-sampled"}, "claim"),
