@@ -16,6 +16,8 @@ from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guara
 from accounting.cli.releases import Releases
 from accounting.ledger.request import cost
 from accounting.ledger.rows import for_user
+from accounting.matrix.patterns import Participation
+from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
 from accounting.mechanism.description import (
     EVERYONE,
     SCHEMES,
@@ -34,6 +36,7 @@ from accounting.mechanism.parse import (
 from accounting.reals.noise import REAL_LAWS, Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.group import GroupSampled, ShiftSampled
+from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from accounting.totals.from_json import guarantee_from_json
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
@@ -78,6 +81,26 @@ def test_text_json_and_guarantee_read_back(asked: Description) -> None:
     assert derived.scope == asked.scope
     total = compose((derived, 3))
     assert guarantee_from_json(json.loads(json.dumps(total.to_json()))) == total
+
+
+STRATEGIES = [
+    Tree(rounds=8),
+    Banded(rounds=8, bands=3),
+    Toeplitz(rounds=8, coefficients=(1, "1/2")),
+    Dense(rounds=2, rows=[[1, 0], ["1/2", 1]]),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.written)
+def test_correlated_noise_reads_back(strategy: Strategy) -> None:
+    taken = Participation(most=2, apart=1)
+    matrix = MatrixMechanism(strategy=strategy, noise=NORMAL, participation=taken)
+    total = compose((guarantee(matrix), 2))
+    data = json.loads(json.dumps(total.to_json()))
+    assert guarantee_from_json(data) == total
+    for name, argument in (("strategy", "strategy"), ("participation", "part"), ("noise", "law")):
+        with pytest.raises(InvalidParameter, match=argument):
+            guarantee_from_json({**data[0]["part"], name: {"strategy": 3, "rounds": 8}})
 
 
 def test_all_schemes_are_here_and_a_relation_that_is_lost_is_seen() -> None:
