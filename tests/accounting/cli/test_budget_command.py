@@ -19,8 +19,7 @@ from accounting.claims.bound import Bound
 from accounting.cli import options as arguments
 from accounting.cli import releases as parts
 from accounting.release.curve import PrivacyCurve
-from dpcore import Sensitivity
-from dpcore.spelling import read_noise, read_sensitivity
+from dpcore.spelling import read_noise
 from tests.accounting.cli.conftest import POINT
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
@@ -164,16 +163,6 @@ def test_groups_are_read_in_order(command: Command) -> None:
     assert shared["rounds"] == 10
 
 
-@pytest.mark.parametrize(
-    ("moves", "said"),
-    [("l1=3", "l1=3"), ("box=1x2", "box=1x2"), ("l2-squared=2", "l2-squared=2"), ("2", "2")],
-)
-def test_sensitivities(command: Command, moves: str, said: str) -> None:
-    answer = command("epsilon", *LAPLACE, "--sensitivity", moves, "--delta", 0)
-    assert answer.code == 0
-    assert f"--sensitivity {said}" in answer.out
-
-
 def test_sampling(command: Command) -> None:
     words = ["--noise", "discrete-gaussian:sigma_squared=4", "--delta", "1e-6", "--json"]
     whole = command("epsilon", *words).json["epsilon"]
@@ -256,4 +245,3 @@ def test_between_says_which_end_is_known() -> None:
     assert told(math.inf, math.inf) == "infinite"
     assert told(Fraction(1), math.inf) == "between 1 and infinity"
     assert told(Fraction(2), Fraction(2)) == "exactly 2"
-    assert read_sensitivity("--sensitivity", "3") == Sensitivity(3)
