@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -61,19 +61,17 @@ class _Stated(Guarantee):
 
     word: ClassVar[str]
     theorem: ClassVar[str]
+    numbers: ClassVar[tuple[str, ...]] = ()
 
     scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
             raise InvalidParameter("scope", self.scope, "must be a Scope")
-        for name in self._numbers():
+        for name in self.numbers:
             argument = name.removeprefix("stated_")
             exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))
             object.__setattr__(self, name, exact)
-
-    def _numbers(self) -> tuple[str, ...]:
-        return tuple(each.name for each in fields(self) if each.name != "scope")
 
     @abstractmethod
     def _epsilon(self, delta: Fraction) -> End:
@@ -96,7 +94,7 @@ class _Stated(Guarantee):
 
     def parameters(self) -> dict[str, Any]:
         r"""The numbers stated, as text."""
-        return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self._numbers()}
+        return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self.numbers}
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
@@ -152,6 +150,7 @@ class Pure(_Response):
     """
 
     word: ClassVar[str] = "pure"
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon",)
 
     stated_epsilon: Exact = Exact()
 
@@ -186,6 +185,7 @@ class ZCdp(_Stated):
 
     word: ClassVar[str] = "zcdp"
     theorem: ClassVar[str] = _ORDERS
+    numbers: ClassVar[tuple[str, ...]] = ("rho",)
 
     rho: Exact = Exact()
 
@@ -221,6 +221,7 @@ class Approx(_Response):
     """
 
     word: ClassVar[str] = "approx"
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon", "stated_delta")
 
     stated_epsilon: Exact = Exact()
     stated_delta: Exact = Exact()
@@ -275,9 +276,6 @@ class Rdp(_Stated):
             raise InvalidParameter("points", self.points, "must hold at least one order")
         object.__setattr__(self, "points", tuple(sorted(exact.items())))
         _Stated.__post_init__(self)
-
-    def _numbers(self) -> tuple[str, ...]:
-        return ()
 
     def _epsilon(self, delta: Fraction) -> End:
         return min(epsilon_at_order(epsilon, a, delta) for a, epsilon in points_of(self))
