@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
     from accounting.errors import NotDerived
     from accounting.ledger import Ledger
+    from accounting.mechanism.description import Description
     from accounting.protocols.box import BinomialBox
     from accounting.protocols.choose import Plan, choose, protocol_guarantee
     from accounting.release.curve import PrivacyCurve
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
     from accounting.theorems.odometer import Odometer
     from accounting.totals.compose import Composition, compose
+    from accounting.totals.from_json import guarantee_from_json
 
 __all__ = [
     "Approx",
@@ -52,6 +54,7 @@ __all__ = [
     "Calibration",
     "Certificate",
     "Composition",
+    "Description",
     "Filter",
     "FixedSizeSampled",
     "Guarantee",
@@ -80,6 +83,7 @@ __all__ = [
     "compose",
     "filter_for",
     "guarantee",
+    "guarantee_from_json",
     "per_user",
     "protocol_guarantee",
     "routes",
@@ -97,6 +101,7 @@ __getattr__ = late_names(
         "Calibration": "budget.calibrate",
         "Certificate": "certificates.certificate",
         "Composition": "totals.compose",
+        "Description": "mechanism.description",
         "Filter": "theorems.filter",
         "FixedSizeSampled": "release.subsampling",
         "Guarantee": "claims.guarantee",
@@ -125,6 +130,7 @@ __getattr__ = late_names(
         "compose": "totals.compose",
         "filter_for": "theorems.filter",
         "guarantee": "release.guarantee",
+        "guarantee_from_json": "totals.from_json",
         "per_user": "budget.returning",
         "protocol_guarantee": "protocols.choose",
         "routes": "budget.returning",

@@ -145,6 +145,11 @@ class Sensitivity:
         factor = count * count if self.norm is Norm.L2_SQUARED else count
         return Sensitivity(factor * self.amount, self.norm)
 
+    def to_json(self) -> dict[str, Any]:
+        r"""Norm and amount; ``spelling.sensitivity_from_json`` reads it back."""
+        amount = list(self.amount) if isinstance(self.amount, tuple) else self.amount
+        return {"norm": self.norm.value, "amount": amount}
+
     def __repr__(self) -> str:
         match self.norm:
             case Norm.ABSOLUTE:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar, overload
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -30,8 +30,8 @@ from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly
 from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
-__all__ = ["LAWS", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
-__all__ += ["read_sensitivity", "write_noise", "write_sensitivity"]
+__all__ = ["LAWS", "NO_MORE", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
+__all__ += ["read_sensitivity", "sensitivity_from_json", "write_noise", "write_sensitivity"]
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {
@@ -61,6 +61,8 @@ _LAW_NAMES: Final = MappingProxyType(
     }
 )
 _FARTHEST: Final = 1 << 62
+NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
+_T = TypeVar("_T")
 _DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
 _VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
 _PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
@@ -76,8 +78,14 @@ _PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProx
 )
 
 
-def read_noise(text: str) -> Noise:
+@overload
+def read_noise(text: str) -> Noise: ...
+@overload
+def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
+def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""Read a noise from text, such as ``discrete-laplace:scale=10``.
+
+    ``more`` are dataclasses by their names, read as the laws here are.
 
     Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
     unknown, given twice or out of range; where the noise that was meant can be told, the error
@@ -92,13 +100,20 @@ def read_noise(text: str) -> Noise:
     """
     text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
     name, rest = split_name(text)
-    law = _law(name, dict(pairs_of(rest)), text)
+    law = _law(name, dict(pairs_of(rest)), text, more)
     wanted = parameter_names(law)
-    hint = partial(_did_you_mean, name)
+    hint = None if name in more else partial(_did_you_mean, name)
     return _made(law, read_keys("noise", text, rest, wanted, owner=name, needed=wanted, hint=hint))
 
 
-def write_noise(noise: Noise) -> str:
+class _Law(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, object]: ...
+
+
+def write_noise(noise: _Law) -> str:
     r"""Write a noise as text that :func:`read_noise` reads back.
 
     >>> write_noise(DiscreteGaussian(sigma_squared="0.25"))
@@ -108,19 +123,25 @@ def write_noise(noise: Noise) -> str:
     return f"{noise.name}:{parameters}"
 
 
-def noise_from_json(data: Mapping[str, str]) -> Noise:
-    r"""The inverse of ``Noise.to_json``.
+@overload
+def noise_from_json(data: Mapping[str, str]) -> Noise: ...
+@overload
+def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[_T]]) -> Noise | _T: ...
+def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_MORE) -> Any:
+    r"""The inverse of ``Noise.to_json``; ``more`` as for :func:`read_noise`.
 
     >>> noise_from_json({"law": "discrete-laplace", "scale": "10"})
     DiscreteLaplace(scale=10)
     """
+    if not isinstance(data, Mapping):
+        raise InvalidParameter("noise", data, "must be an object with a law")
     given = dict(data)
     if "law" not in given:
         raise InvalidParameter("law", given, "is missing")
     name, text = given.pop("law"), str(dict(data))
-    law = _law(name, given, text)
+    law = _law(name, given, text, more)
     wanted = parameter_names(law)
-    hint = partial(_did_you_mean, name)
+    hint = None if name in more else partial(_did_you_mean, name)
     check_keys("noise", text, given, wanted, owner=name, needed=wanted, hint=hint)
     return _made(law, given)
 
@@ -163,7 +184,24 @@ def write_sensitivity(sensitivity: Sensitivity) -> str:
     return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"
 
 
-def parameter_names(law: type[Noise]) -> tuple[str, ...]:
+def sensitivity_from_json(data: object) -> Sensitivity:
+    r"""The inverse of ``Sensitivity.to_json``.
+
+    >>> sensitivity_from_json({"norm": "box", "amount": [1, 2]})
+    Sensitivity.box((1, 2))
+    """
+    if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
+        raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
+    amount = data["amount"]
+    try:
+        norm = Norm(data["norm"])
+    except ValueError:
+        known = ", ".join(each.value for each in Norm)
+        raise InvalidParameter("norm", data["norm"], f"must be one of {known}") from None
+    return Sensitivity(tuple(amount) if isinstance(amount, list) else amount, norm)
+
+
+def parameter_names(law: type[Any]) -> tuple[str, ...]:
     r"""The parameters a law takes, in order.
 
     >>> parameter_names(DiscreteLaplace)
@@ -172,15 +210,18 @@ def parameter_names(law: type[Noise]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(law) if f.init)
 
 
-def _law(name: str, given: Mapping[str, str], text: str) -> type[Noise]:
-    law = LAWS.get(name) if isinstance(name, str) else None
+def _law(
+    name: str, given: Mapping[str, str], text: str, more: Mapping[str, type[Any]]
+) -> type[Any]:
+    laws = {**more, **LAWS}
+    law = laws.get(name) if isinstance(name, str) else None
     if law is None:
-        reason = f"must start with one of {', '.join(LAWS)}{_did_you_mean(name, given)}"
+        reason = f"must start with one of {', '.join(laws)}{_did_you_mean(name, given)}"
         raise InvalidParameter("noise", text, reason)
     return law
 
 
-def _made(law: type[Noise], given: Mapping[str, str]) -> Noise:
+def _made(law: type[Any], given: Mapping[str, str]) -> Any:
     whole = {f.name for f in fields(law) if f.type == "int"}
     return law(
         **{key: whole_number(key, each) if key in whole else each for key, each in given.items()}

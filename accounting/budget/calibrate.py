@@ -100,7 +100,6 @@ class Calibration:
         step = None
         if self.step_less is not None and self.found_less is not None:
             step = {"noise": self.step_less.to_json(), self._quantity: self.found_less.to_json()}
-        moves = one_round(self.noise, self.sensitivity, Fraction(1)).to_json()["sensitivity"]
         return {
             "epsilon": self.epsilon_at_delta().to_json(),
             "delta": str(self.delta),
@@ -108,7 +107,7 @@ class Calibration:
             "method": self.found.method,
             "theorem": self.found.theorem,
             "noise": self.noise.to_json(),
-            "sensitivity": moves,
+            "sensitivity": Sensitivity.of(self.sensitivity).to_json(),
             "honest_fraction": str(self.honest_fraction),
             "target": {"epsilon": str(self.epsilon), "delta": str(self.delta)},
             self._quantity: self.found.to_json(),

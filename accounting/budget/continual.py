@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.budget.calibrate import Calibration, calibrate
-from accounting.budget.promise import written
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -20,6 +19,7 @@ from dpcore.mechanism import Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.spelling import write_noise
 
 __all__ = ["MECHANISMS", "MOST_COMPARED", "CalibratedSum", "calibrate_sum", "compare_sums"]
 
@@ -69,7 +69,7 @@ class CalibratedSum:
     @property
     def noise(self) -> str:
         r"""As commands spell it."""
-        return written(self.setting.noise)
+        return write_noise(self.setting.noise)
 
 
 def _ends(found: Enclosure) -> dict[str, float]:

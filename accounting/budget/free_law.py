@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from accounting.reals.noise import REAL_LAWS, RealNoise, real_noise_of
+from accounting.reals.noise import REAL_LAWS, RealNoise
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.spec import pairs_of, read_keys, split_name
@@ -60,9 +60,8 @@ class FreeLaw:
 
         Raises :class:`InvalidParameter` as the law does.
         """
-        if self.real:
-            return real_noise_of({"law": self.law, self.free: value})
-        return noise_from_json({"law": self.law, self.free: str(value), **dict(self.fixed)})
+        data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
+        return noise_from_json(data, REAL_LAWS)
 
 
 def read_free_law(text: str) -> FreeLaw:

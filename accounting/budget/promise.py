@@ -8,27 +8,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, cast
 
 from accounting.budget.free_law import FreeLaw
 from accounting.budget.gaussian_guess import log_mu
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
+from accounting.mechanism.description import EVERYONE, Description, Poisson
 from accounting.pairs.shift import heaviest
 from accounting.reals.noise import RealNoise
-from accounting.release.curve import OneRelease, PrivacyCurve
-from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.curve import OneRelease
+from accounting.release.guarantee import guarantee
 from accounting.totals.compose import compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.mechanism import Relation, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.enclosure import End
 from dpcore.spelling import write_noise
 
-__all__ = ["Promise", "honest_part", "log", "one_round", "written"]
+__all__ = ["Promise", "honest_part", "log", "one_round"]
 
 _STEP: Final = Fraction(1, 1000)
 _FINE_STEP: Final = Fraction(1, 10**6)
@@ -39,7 +38,6 @@ _LARGE: Final = 10**4
 _LEAST: Final = 1e-12
 _MOST: Final = 1e30
 _NOTHING: Final = -1e5
-_ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 
 
 def one_round(
@@ -53,25 +51,9 @@ def one_round(
     Between neighbours by ``relation``; if it is None, by one added or removed in a sample, else by
     one replaced. Of a sample, the sensitivity is that of one who is added.
     """
-    scope = _ADD_REMOVE if rate != 1 else Scope(relation=relation or Relation.REPLACE)
-    curve = (
-        RealCurve(noise=noise, sensitivity=sensitivity, scope=scope)
-        if isinstance(noise, RealNoise)
-        else PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
-    )
-    if rate == 1:
-        return curve
-    if relation is not Relation.REPLACE:
-        return PoissonSampled(curve=curve, rate=rate)
-    if not isinstance(curve, RealCurve):
-        reason = "must be add-remove for samples with noise on integers: else it is not known"
-        raise InvalidParameter("relation", relation.value, reason)
-    return PoissonReplaced(curve=curve, rate=rate)
-
-
-def written(noise: Noise | RealNoise) -> str:
-    r"""As commands spell it."""
-    return noise.written if isinstance(noise, RealNoise) else write_noise(noise)
+    scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
+    asked = Description(noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation)
+    return cast("OneRelease", guarantee(asked))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +101,7 @@ class Promise:
         except NotDerived as error:
             raise NotDerived(
                 f"the least {self.family.law} noise for this promise",
-                f"the search came to {written(planned)}, and {error.instead}",
+                f"the search came to {write_noise(planned)}, and {error.instead}",
             ) from error
 
     def _bound(self, noise: Noise | RealNoise) -> Bound:

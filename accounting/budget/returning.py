@@ -21,8 +21,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import approx_from_renyi, epsilon_at_order
 from accounting.errors import NotDerived
 from accounting.papers import gaussian_sum_epsilon, skellam_renyi_bound
-from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.curve import PrivacyCurve, described
 from accounting.theorems.composition import advanced_over_splits
 from accounting.theorems.convert import as_approx
 from accounting.theorems.optimal import optimal_epsilon
@@ -143,7 +142,8 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
         except NotDerived:
             return math.inf
 
-    if any(isinstance(source, PoissonSampled) for source, _ in total.parts):
+    asked = [described(source) for source, _ in total.parts]
+    if any(one is not None and not one.scheme.everybody for one in asked):
         # Each order is a sum over a listing of its own.
         return Bound(
             upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),

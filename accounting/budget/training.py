@@ -8,12 +8,12 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.rounding import exactly
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
 
 if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
-    from accounting.release.real_curve import RealCurve
+    from accounting.mechanism.description import Description
 
 __all__ = ["Sampling", "TrainingRun"]
 
@@ -36,7 +36,7 @@ class TrainingRun:
     examples: int
     rounds: int
     epochs: Fraction
-    replaced: bool = False
+    relation: Relation | None = None
     group: int = 1
 
     @property
@@ -49,49 +49,48 @@ class TrainingRun:
         r"""How many batches an epoch has."""
         return self.examples // self.batch
 
-    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
-        r"""What one round (or epoch) releases, and how many there are."""
+    def release(self, sampling: Sampling) -> tuple[Description, int]:
+        r"""What one round (or epoch) releases, and how many there are.
+
+        A replaced example moves the sum of a batch by up to twice the clipping norm.
+
+        Raises :class:`InvalidParameter` for a relation or a group that nothing is proven of.
+        """
+        from accounting.mechanism import description as the
         from accounting.reals.noise import Gaussian
-        from accounting.release.allocation import RandomAllocation
-        from accounting.release.real_curve import RealCurve
-        from accounting.release.subsampling import FixedSizeSampled
 
-        noise = Gaussian(sigma=self.multiplier)
-        if sampling in (Sampling.POISSON, Sampling.ALLOCATED):
-            scope = Scope(relation=Relation.ADD_REMOVE)
-            curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
-            if sampling is Sampling.POISSON:
-                return self._poisson(curve), self.rounds
-            return RandomAllocation(curve=curve, rounds=self.batches), math.ceil(self.epochs)
-        curve = RealCurve(noise=noise, sensitivity=2 * self.group)
-        if sampling is Sampling.SHUFFLED:
-            return curve, math.ceil(self.epochs)
-        sampled = FixedSizeSampled(curve=curve, sample=self.batch, population=self.examples)
-        return (curve if self.rate == 1 else sampled), self.rounds
-
-    def _poisson(self, curve: RealCurve) -> Guarantee:
-        from accounting.release.group import GroupSampled
-        from accounting.release.real_curve import RealCurve
-        from accounting.release.replaced import PoissonReplaced
-        from accounting.release.subsampling import PoissonSampled
-
-        if self.replaced:
-            return PoissonReplaced(curve=curve, rate=self.rate)
-        if self.rate == 1:
-            return RealCurve(noise=curve.noise, sensitivity=self.group, scope=curve.scope)
-        if self.group == 1:
-            return PoissonSampled(curve=curve, rate=self.rate)
-        return GroupSampled(curve=curve, rate=self.rate, members=self.group)
-
-    def command(self, sampling: Sampling, delta: str) -> str | None:
-        r"""The same asked of ``dpcore budget epsilon``, where that can be asked."""
-        group = f" --group {self.group}" if self.group > 1 else ""
-        noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
+        count, moves = self.rounds, 1
+        scheme: the.Scheme = the.EVERYONE
         match sampling:
-            case Sampling.POISSON if not self.replaced:
-                drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
-                return f"{noise} {drawn}{group} --delta {delta}"
+            case Sampling.POISSON:
+                scheme = the.Poisson(rate=self.rate)
+            case Sampling.ALLOCATED:
+                scheme, count = the.Allocation(rounds=self.batches), math.ceil(self.epochs)
+            case Sampling.FIXED:
+                scheme, moves = the.FixedSize(sample=self.batch, population=self.examples), 2
             case Sampling.SHUFFLED:
-                rounds = math.ceil(self.epochs)
-                return f"{noise} --sensitivity 2 --rounds {rounds}{group} --delta {delta}"
-        return None
+                moves, count = 2, math.ceil(self.epochs)
+        if sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
+            must = "must be replace: shuffled batches keep their size"
+            raise InvalidParameter("relation", self.relation.value, must)
+        noise = Gaussian(sigma=self.multiplier)
+        asked = the.Description(
+            noise=noise,
+            sensitivity=moves,
+            scheme=scheme,
+            relation=self.relation,
+            group=self.group,
+        )
+        return asked, count
+
+    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
+        r"""The guarantee of :meth:`release`, and how many there are."""
+        from accounting.release.guarantee import guarantee
+
+        asked, count = self.release(sampling)
+        return guarantee(asked), count
+
+    def command(self, sampling: Sampling, delta: str) -> str:
+        r"""The same asked of ``dpcore budget epsilon``."""
+        asked, count = self.release(sampling)
+        return f"dpcore budget epsilon --noise {asked.text} --rounds {count} --delta {delta}"

@@ -27,13 +27,10 @@ from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
-from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled
+from accounting.mechanism.description import Description, Everyone, Poisson
+from accounting.release.curve import PrivacyCurve, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
-from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
-from accounting.release.subsampling import PoissonSampled
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Sensitivity
@@ -51,7 +48,6 @@ __all__ = ["Certificate", "Disagreement", "Subject", "certify"]
 
 _MOST: Final = 30
 _NARROW: Final = Fraction(1, 1 << 64)
-_KINDS: Final = {PoissonSampled: "poisson", PoissonReplaced: "poisson-replaced"}
 
 
 class Disagreement(DpcoreError):
@@ -285,34 +281,32 @@ def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
 
 def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
     match source:
-        case PoissonSampled() | PoissonReplaced():
-            curve = source.curve
-            if source.rate == 1:
-                everybody = curve if isinstance(source, PoissonSampled) else source.unsampled
-                return _part(everybody, honest, rounds)
-            sampling = {"kind": _KINDS[type(source)], "rate": write_rational(Fraction(source.rate))}
-            return {**_part(curve, honest, rounds), "sampling": sampling}
-        case GroupSampled(curve=curve, rate=rate, members=members):
-            sampling = {"kind": "poisson-group", "rate": write_rational(Fraction(rate))}
-            return {
-                **_part(curve, honest, rounds),
-                "sampling": {**sampling, "members": members},
-            }
-        case PrivacyCurve() | RealCurve():
-            written = source.to_json()
-            return {
-                "noise": {key: str(value) for key, value in written["noise"].items()},
-                "sensitivity": written["sensitivity"],
-                "honest": write_rational(honest),
-                "rounds": rounds,
-            }
         case MatrixCurve():
             return {**_of_matrix(source.mechanism), "rounds": rounds}
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
-    why = "the second path knows no such part: of its samples only an upper bound is known"
-    raise NotDerived(f"a certificate of {source!r}", why)
+    asked = described(source)
+    if asked is None or not isinstance(asked.scheme, (Everyone, Poisson)):
+        why = "the second path knows no such part: of its samples only an upper bound is known"
+        raise NotDerived(f"a certificate of {source!r}", why)
+    everybody = asked.scheme.everybody
+    found = _part_of(asked.unsampled if everybody else asked, honest, rounds)
+    if isinstance(asked.scheme, Poisson) and not everybody:
+        kind = "poisson-replaced" if asked.replaced else "poisson"
+        found["sampling"] = {"kind": kind, "rate": write_rational(asked.scheme.rate)}
+        if asked.group > 1:
+            found["sampling"] |= {"kind": "poisson-group", "members": asked.group}
+    return found
+
+
+def _part_of(asked: Description | MatrixMechanism, honest: Fraction, rounds: int) -> dict[str, Any]:
+    return {
+        "noise": {key: str(value) for key, value in asked.noise.to_json().items()},
+        "sensitivity": Sensitivity.of(asked.sensitivity).to_json(),
+        "honest": write_rational(honest),
+        "rounds": rounds,
+    }
 
 
 def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
@@ -330,10 +324,5 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             raise NotDerived(f"a certificate of the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
-    moves = Sensitivity.of(mechanism.sensitivity)
-    return {
-        "noise": {key: str(value) for key, value in mechanism.noise.to_json().items()},
-        "sensitivity": {"norm": moves.norm.value, "amount": moves.amount},
-        "correlated": {**run, "rounds": rounds, **most},
-        "honest": "1",
-    }
+    found = _part_of(mechanism, Fraction(1), rounds)
+    return {**found, "correlated": {**run, "rounds": rounds, **most}}

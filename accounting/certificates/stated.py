@@ -16,9 +16,9 @@ from accounting.checker.text.form import THEOREMS
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure, ZCdp
 from accounting.errors import NotDerived
+from accounting.mechanism.description import EVERYONE
 from accounting.reals.noise import Gaussian
-from accounting.release.curve import PrivacyCurve
-from accounting.release.real_curve import RealCurve
+from accounting.release.curve import OneRelease, described
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.parameter import write_rational
@@ -114,7 +114,7 @@ def _pure_of(source: Any) -> Fraction | None:
     match source:
         case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon)
-        case PrivacyCurve() | RealCurve():
+        case OneRelease() if (asked := described(source)) and asked.scheme == EVERYONE:
             largest = source.epsilon(0)
             if largest.lower == largest.upper and isinstance(largest.upper, Fraction):
                 return largest.upper
@@ -127,6 +127,8 @@ def _rho_of(source: Any) -> Fraction | None:
             return Fraction(rho)
         case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon) ** 2 / 2
-        case PrivacyCurve(noise=DiscreteGaussian()) | RealCurve(noise=Gaussian()):
+        case OneRelease() if (asked := described(source)) and asked.scheme == EVERYONE:
+            if not isinstance(asked.noise, (DiscreteGaussian, Gaussian)):
+                return None
             return Fraction(source.zcdp().upper)
     return None

@@ -8,8 +8,8 @@ mechanism, theorems turn one into another, and what comes from neither enters on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
@@ -17,6 +17,7 @@ from accounting.claims.words import Approx, Pure, Rdp, ZCdp, points_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import RationalLike
+from dpcore.spec import read_keys
 
 __all__ = [
     "Approx",
@@ -28,7 +29,9 @@ __all__ = [
     "ZCdp",
     "claim_from_json",
     "points_of",
+    "read_claim",
     "said",
+    "scope_from_json",
 ]
 
 
@@ -102,14 +105,9 @@ def said(claim: Word) -> str:
     >>> said(Approx(0, 1)), said(Pure("1/2")), said(ZCdp("0.1"))
     ('epsilon=0,delta=1', 'epsilon=1/2', 'rho=1/10')
     """
-    match claim:
-        case Approx(stated_epsilon=epsilon, stated_delta=delta):
-            return f"epsilon={epsilon},delta={delta}"
-        case Pure(stated_epsilon=epsilon):
-            return f"epsilon={epsilon}"
-        case ZCdp(rho=rho):
-            return f"rho={rho}"
-    return f"Renyi divergences at {len(points_of(claim))} orders"
+    if isinstance(claim, Rdp):
+        return f"Renyi divergences at {len(points_of(claim))} orders"
+    return ",".join(f"{key}={value}" for key, value in claim.parameters().items())
 
 
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
@@ -122,26 +120,56 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
-    words: dict[Any, tuple[type[StatedGuarantee], tuple[str, ...]]] = {
-        "pure": (Pure, ("epsilon", "scope")),
-        "zcdp": (ZCdp, ("rho", "scope")),
-        "approx": (Approx, ("epsilon", "delta", "scope")),
-        "rdp": (Rdp, ("points", "scope")),
-        "assumed": (Assumed, ("guarantee", "reason")),
-    }
     name = data.get("claim")
-    if not isinstance(name, str) or name not in words:
-        raise InvalidParameter("claim", name, f"must be one of {', '.join(words)}")
-    kind, wanted = words[name]
+    kinds: dict[Any, type[StatedGuarantee]] = {
+        kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)
+    }
+    if not isinstance(name, str) or name not in kinds:
+        raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
+    own = sorted(fields(kinds[name]), key=lambda each: each.name == "scope")
+    wanted = [each.name.removeprefix("stated_") for each in own]
     if set(data) != {"claim", *wanted}:
         raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
+    if name == Assumed.word:
+        return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]
-    if kind is Assumed:
-        return Assumed(cast(Word, claim_from_json(given[0])), given[1])
-    return cast("type[Word]", kind)(*given, scope=_scope_from_json(data["scope"]))
+    return cast("type[Word]", kinds[name])(*given, scope=scope_from_json(data["scope"]))
 
 
-def _scope_from_json(data: object) -> Scope:
+def scope_from_json(data: object) -> Scope:
+    r"""The inverse of ``Scope.to_json``.
+
+    >>> scope_from_json(Scope(unit="user").to_json()) == Scope(unit="user")
+    True
+    """
     if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
         raise InvalidParameter("scope", data, "must have the fields unit, relation")
     return Scope(unit=data["unit"], relation=data["relation"])
+
+
+def read_claim(argument: str, text: str, scope: Scope) -> Word:
+    r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
+
+    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
+    Approx(1, '1/1000000')
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    given = read_keys(argument, text, text, ("epsilon", "delta", "rho"), owner="a claim")
+    kind = _BY_KEYS.get(tuple(sorted(given)))
+    if kind is None:
+        must = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+        raise InvalidParameter(argument, text, must)
+    try:
+        return kind(
+            *(given[key] for key in ("rho", "epsilon", "delta") if key in given), scope=scope
+        )
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, error.value, error.reason) from None
+
+
+_BY_KEYS: Final[dict[tuple[str, ...], type[Pure | ZCdp | Approx]]] = {
+    ("epsilon",): Pure,
+    ("delta", "epsilon"): Approx,
+    ("rho",): ZCdp,
+}

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 if TYPE_CHECKING:
     from dpcore.mechanism import Scope
 
-__all__ = ["Guarantee", "at_least_zero", "line_error", "order_above_one", "probability", "width"]
+__all__ = ["Guarantee", "at_least_zero", "golden", "line_error", "order_above_one", "probability"]
+__all__ += ["width"]
 
 _BITS: Final = 192
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
@@ -125,24 +126,40 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
             near[0] = (place, found)
         return found
 
-    known = cache(lambda place: line_error(Fraction(place), delta_at(place), alpha))
+    @cache
+    def known(place: float) -> Fraction:
+        return line_error(Fraction(place), delta_at(place), alpha)
+
     best = max(known(place) for place in _PLACES)
     hills = [
         (low, high)
         for low, here, high in zip((0.0, *_PLACES), _PLACES, (*_PLACES[1:], _FAR), strict=False)
         if known(here) >= max(known(low), known(high)) and known(here) > 0
     ]
-    for start, end in hills:
-        low, high = start, end
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        for _ in range(_STEPS):
-            if known(left) >= known(right):
-                high, right = right, left
-                left = high - _GOLDEN * (high - low)
-            else:
-                low, left = left, right
-                right = low + _GOLDEN * (high - low)
-        best = max(best, known(left), known(right))
+    for low, high in hills:
+        best = max(best, Fraction(-golden(lambda place: -known(place), low, high, _STEPS)))
+    return best
+
+
+def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
+    r"""The least value that a golden-section search finds in ``steps`` steps.
+
+    >>> golden(lambda x: (x - 1) ** 2, 0.0, 3.0, 40) < 1e-12
+    True
+    """
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = value(left), value(right)
+    best = min(at_left, at_right)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = value(right)
+        best = min(best, at_left, at_right)
     return best
 
 

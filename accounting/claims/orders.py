@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, overload
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, probability
+from accounting.claims.guarantee import at_least_zero, golden, probability
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, rational_in
 
@@ -39,7 +39,6 @@ Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
 _BITS: Final = 192
 _KEPT: Final = 66
 _LEAST_BITS: Final = 8192
-_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _STEPS: Final = 40
 _START: Final = 3
 _FARTHEST: Final = 2000
@@ -175,21 +174,7 @@ def _least(value: Callable[[Fraction], End]) -> End:
             if there >= here and not (here == math.inf and step < 0):
                 break
             place, here = place + step, there
-    low, high = place - 1, place + 1
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(_order(left)), value(_order(right))
-    best = min(here, at_left, at_right)
-    for _ in range(_STEPS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(_order(left))
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(_order(right))
-        best = min(best, at_left, at_right)
-    return best
+    return min(here, golden(lambda t: value(_order(t)), place - 1, place + 1, _STEPS))
 
 
 def _order(place: float) -> Fraction:

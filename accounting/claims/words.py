@@ -49,28 +49,29 @@ def _amount(argument: str, value: object) -> Fraction:
     return exact
 
 
-def _check_scope(scope: object) -> None:
-    if not isinstance(scope, Scope):
-        raise InvalidParameter("scope", scope, "must be a Scope")
+def _exact(value: str | dict[str, str]) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_exact(at)}: {_exact(each)}' for at, each in value.items())}}}"
+    return repr(value) if "/" in value else value
 
 
-def _written(word: str, scope: Scope, *arguments: str) -> str:
-    shown = [*arguments] if scope == Scope() else [*arguments, f"scope={scope!r}"]
-    return f"{word}({', '.join(shown)})"
-
-
-def _exact(value: object) -> str:
-    text = str(value)
-    return repr(text) if "/" in text else text
-
-
+@dataclass(frozen=True, slots=True, repr=False)
 class _Stated(Guarantee):
     # What follows from a claim, from above: no lower end is known, nothing says who keeps it.
 
-    __slots__ = ()
-
     word: ClassVar[str]
     theorem: ClassVar[str]
+    numbers: ClassVar[tuple[str, ...]] = ()
+
+    scope: Scope = field(default=Scope(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, Scope):
+            raise InvalidParameter("scope", self.scope, "must be a Scope")
+        for name in self.numbers:
+            argument = name.removeprefix("stated_")
+            exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))
+            object.__setattr__(self, name, exact)
 
     @abstractmethod
     def _epsilon(self, delta: Fraction) -> End:
@@ -91,21 +92,55 @@ class _Stated(Guarantee):
         found = self._upper(self._delta(at), f"a delta from {self!r} at epsilon = {at}")
         return replace(found, upper=min(found.upper, Fraction(1)))
 
+    def parameters(self) -> dict[str, Any]:
+        r"""The numbers stated, as text."""
+        return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self.numbers}
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The claim as text; :func:`claim_from_json` reads it back."""
+        return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
+
+    def __repr__(self) -> str:
+        shown = [_exact(each) for each in self.parameters().values()]
+        shown += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def _upper(self, found: End, wanted: str) -> Bound:
         if not isinstance(found, Fraction):
             raise NotDerived(wanted, f"no theorem gives a finite number; raise delta, or {_DERIVE}")
         return Bound(upper=found, method=self.word, theorem=self.theorem)
 
-    def _line(self, epsilon: Fraction, delta: Fraction, alpha: RationalLike) -> Bound:
+
+class _Response(_Stated):
+    # A claim whose worst pair is randomised response, beside an output that discloses.
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = _WORST
+
+    @property
+    @abstractmethod
+    def _point(self) -> tuple[Fraction, Fraction]:
+        r"""epsilon and delta."""
+
+    def _epsilon(self, delta: Fraction) -> Fraction:
+        return response_epsilon(*self._point, delta)
+
+    def _delta(self, epsilon: Fraction) -> Fraction:
+        return response_delta(*self._point, epsilon)
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
+        del relative
         at = probability("alpha", alpha)
-        least = line_error(epsilon, delta, at)
+        least = line_error(*self._point, at)
         return Bound(
             lower=least, upper=1 - at, method=self.word, theorem=self.theorem, safe="lower"
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Pure(_Stated):
+class Pure(_Response):
     r"""P(M(D) in S) <= e^epsilon P(M(D') in S) for every event S and all neighbours D, D'.
 
     >>> Pure("1/10"), Pure(1).stated_epsilon, Pure(1).delta("1/2")
@@ -115,20 +150,13 @@ class Pure(_Stated):
     """
 
     word: ClassVar[str] = "pure"
-    theorem: ClassVar[str] = _WORST
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon",)
 
     stated_epsilon: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stated_epsilon", _amount("epsilon", self.stated_epsilon))
-        _check_scope(self.scope)
-
-    def _epsilon(self, delta: Fraction) -> Fraction:
-        return response_epsilon(self.stated_epsilon, Fraction(0), delta)
-
-    def _delta(self, epsilon: Fraction) -> Fraction:
-        return response_delta(self.stated_epsilon, Fraction(0), epsilon)
+    @property
+    def _point(self) -> tuple[Fraction, Fraction]:
+        return self.stated_epsilon, Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""D_alpha of randomised response, rounded up."""
@@ -144,19 +172,6 @@ class Pure(_Stated):
         rho = min(epsilon**2 / 2, epsilon)
         return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
 
-    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` that an epsilon-DP pair allows."""
-        del relative
-        return self._line(self.stated_epsilon, Fraction(0), alpha)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        epsilon = str(self.stated_epsilon)
-        return {"claim": self.word, "epsilon": epsilon, "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        return _written("Pure", self.scope, _exact(self.stated_epsilon))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ZCdp(_Stated):
@@ -170,13 +185,9 @@ class ZCdp(_Stated):
 
     word: ClassVar[str] = "zcdp"
     theorem: ClassVar[str] = _ORDERS
+    numbers: ClassVar[tuple[str, ...]] = ("rho",)
 
     rho: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _amount("rho", self.rho))
-        _check_scope(self.scope)
 
     def _epsilon(self, delta: Fraction) -> End:
         rho = self.rho
@@ -198,16 +209,9 @@ class ZCdp(_Stated):
         del relative
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        return {"claim": self.word, "rho": str(self.rho), "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        return _written("ZCdp", self.scope, _exact(self.rho))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Approx(_Stated):
+class Approx(_Response):
     r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every event S, epsilon >= 0.
 
     >>> Approx(1, "1e-6"), Approx(1, "1e-6").stated_delta
@@ -217,45 +221,14 @@ class Approx(_Stated):
     """
 
     word: ClassVar[str] = "approx"
-    theorem: ClassVar[str] = _WORST
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon", "stated_delta")
 
     stated_epsilon: Exact = Exact()
     stated_delta: Exact = Exact()
-    scope: Scope = field(default=Scope(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stated_epsilon", _amount("epsilon", self.stated_epsilon))
-        object.__setattr__(self, "stated_delta", probability("delta", self.stated_delta))
-        _check_scope(self.scope)
-
-    def _epsilon(self, delta: Fraction) -> Fraction:
-        return response_epsilon(*self._point, delta)
-
-    def _delta(self, epsilon: Fraction) -> Fraction:
-        return response_delta(*self._point, epsilon)
-
-    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
-        del relative
-        return self._line(*self._point, alpha)
 
     @property
     def _point(self) -> tuple[Fraction, Fraction]:
         return self.stated_epsilon, self.stated_delta
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        return {
-            "claim": self.word,
-            "epsilon": str(self.stated_epsilon),
-            "delta": str(self.stated_delta),
-            "scope": self.scope.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        return _written(
-            "Approx", self.scope, _exact(self.stated_epsilon), _exact(self.stated_delta)
-        )
 
 
 # Any key: a mapping is invariant in it, and {2: ..., "3/2": ...} mixes types.
@@ -290,7 +263,6 @@ class Rdp(_Stated):
     theorem: ClassVar[str] = _ORDERS
 
     points: RdpPoints
-    scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
         exact: dict[Fraction, Fraction] = {}
@@ -303,7 +275,7 @@ class Rdp(_Stated):
         if not exact:
             raise InvalidParameter("points", self.points, "must hold at least one order")
         object.__setattr__(self, "points", tuple(sorted(exact.items())))
-        _check_scope(self.scope)
+        _Stated.__post_init__(self)
 
     def _epsilon(self, delta: Fraction) -> End:
         return min(epsilon_at_order(epsilon, a, delta) for a, epsilon in points_of(self))
@@ -317,14 +289,9 @@ class Rdp(_Stated):
         found = _between(points_of(self), order_above_one(order))
         return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
-        points = {str(order): str(epsilon) for order, epsilon in _pairs(self.points)}
-        return {"claim": self.word, "points": points, "scope": self.scope.to_json()}
-
-    def __repr__(self) -> str:
-        points = (f"{_exact(order)}: {_exact(epsilon)}" for order, epsilon in _pairs(self.points))
-        return _written("Rdp", self.scope, f"{{{', '.join(points)}}}")
+    def parameters(self) -> dict[str, Any]:
+        r"""The points, as text."""
+        return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
 
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:

@@ -8,25 +8,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from accounting.cli.calibrate import calibrate
 from accounting.cli.continual import continual, matrix
-from accounting.cli.most import most_of
-from accounting.cli.options import between, computed_by, counts, exact, whole
+from accounting.cli.options import between, counts, exact, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
     WIDTH,
     CertificateFile,
-    Neighbours,
+    Delta,
     Releases,
     document,
-    line,
+    lines,
     lines_of,
-    rate_of,
+    show_answer,
     told,
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
+from dpcore.command.options import AsJson, command_group, named, option, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
@@ -35,7 +35,6 @@ from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
-from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.budget.returning import Route
@@ -66,9 +65,6 @@ budget = command_group(
     no_args_is_help=True,
 )
 
-Delta = Annotated[
-    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
-]
 Relative = Annotated[
     str,
     option("WIDTH", WIDTH, default=...),
@@ -95,13 +91,11 @@ def epsilon(
     with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
     write_certificate(certificate, total, at)
-    if as_json:
-        show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
-        return
-    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
+    facts = [("epsilon", f"{between(found)} at delta = {delta}")]
     if found.lower == math.inf:
-        lines.append(line("why", _NO_DELTA if at == 0 else _TOO_SMALL))
-    show([*lines, *lines_of(total, found)])
+        facts.append(("why", _NO_DELTA if at == 0 else _TOO_SMALL))
+    answer = {"epsilon": found.to_json(), "delta": exact(at)}
+    show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command("delta")
@@ -122,10 +116,9 @@ def delta_command(
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
-    if as_json:
-        show(document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
-        return
-    show([line("delta", f"{between(found)} at epsilon = {epsilon}"), *lines_of(total, found)])
+    facts = [("delta", f"{between(found)} at epsilon = {epsilon}")]
+    answer = {"delta": found.to_json(), "epsilon": exact(at)}
+    show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command()
@@ -170,115 +163,31 @@ def curve(
         return
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     shown = [(exactly(at), between(bound)) for at, bound in found]
-    lines = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
-    show([*lines, "", *lines_of(total, found[-1][1])])
-
-
-@budget.command("calibrate")
-@patiently
-def calibrate_command(
-    *,
-    noise: str = option(
-        "LAW",
-        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
-        default=...,
-    ),
-    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...),
-    delta: Delta = "0",
-    sensitivity: str = option(
-        "D", "How much one person can change the query (1 for a count).", default="1"
-    ),
-    rounds: str = option(
-        "K",
-        "How many times the query is released; the word most finds the largest number.",
-        default="1",
-    ),
-    poisson: str = option(
-        "RATE",
-        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
-        "the largest.",
-        default="100%",
-    ),
-    honest: str = option(
-        "SHARE",
-        "The share of users who do add their noise, e.g. 90%; each then adds more.",
-        default="100%",
-    ),
-    relation: Neighbours = None,
-    as_json: AsJson = False,
-) -> None:
-    r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
-
-    Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
-    """
-    from accounting.budget.calibrate import calibrate
-    from accounting.budget.promise import written
-
-    if "most" in (rounds, poisson):
-        given = (noise, epsilon, delta, sensitivity, rounds, poisson, relation)
-        show(most_of(*given, as_json=as_json))
-        return
-    moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
-    kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
-    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    promised = {"honest_fraction": "--honest", "relation": "--relation"}
-    options = {"epsilon": "--epsilon", "delta": "--delta", **promised, **laws}
-    with progress_bar("sizes of the noise tried", None) as advance, named(**options):
-        found = calibrate(
-            noise=noise,
-            epsilon=target,
-            delta=kept,
-            rounds=count,
-            sensitivity=moves,
-            honest_fraction=share("--honest", honest),
-            rate=rate_of(poisson),
-            relation=relation,
-            watch=advance,
-        )
-    if as_json:
-        show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
-        return
-    quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
-    lines = [
-        line("noise", written(found.noise)),
-        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
-        line("kept", f"{quantity} is {between(found.found)}"),
-    ]
-    if found.step_less is not None and found.found_less is not None:
-        said = "breaks it" if found.least else "is not shown to keep it"
-        bound = between(found.found_less)
-        lines.append(line("less", f"{written(found.step_less)} {said}: {quantity} is {bound}"))
-    lines.append(line("method", computed_by(found.found)))
-    show([*lines, *(line("assumes", reason) for reason in found.total().assumptions)])
+    table = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
+    show([*table, "", *lines_of(total, found[-1][1])])
 
 
 @budget.command()
 @patiently
+@with_fields
 def returning(
+    releases: Releases,
     *,
-    noise: str = option(
-        "NOISE", "The noise added at each visit, e.g. skellam:variance=400.", default=...
-    ),
     visits: str = option(
         "LIST", "How many visits a user makes: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
     ),
     delta: Delta = "1e-6",
-    sensitivity: str = option(
-        "D", "How much one visit can change the query (1 for a count).", default="1"
-    ),
-    poisson: str | None = option("RATE", "The chance that a visit is sampled, e.g. 1%."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compare composition theorems for users who return: the epsilon that each gives a user.
+
+    Each visit is one release; --visits takes the place of --rounds.
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
     from accounting.budget.returning import per_user, routes
 
-    rates = None if poisson is None else [poisson]
-    one = Releases(noise=[noise], sensitivity=[sensitivity], poisson=rates).composed()
-    visit = one.parts[0][0]
+    visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
     with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
@@ -286,19 +195,15 @@ def returning(
             table.append((count, routes(per_user(visit, max_visits=count), at)))
             advance(len(table))
     if as_json:
-        rows = [
-            {
-                "visits": count,
-                "tightest": _tightest(found),
-                "routes": [route.to_json() for route in found],
-            }
-            for count, found in table
+        found = [
+            {"visits": n, "tightest": _tightest(by), "routes": [route.to_json() for route in by]}
+            for n, by in table
         ]
         head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
-        show({**head, "returning": rows, "assumptions": list(one.assumptions)})
+        show({**head, "returning": found, "assumptions": list(assumptions)})
         return
-    lines = _table(table, f"epsilon of a user at delta = {delta}")
-    show([*lines, *(line("assumes", reason) for reason in one.assumptions)])
+    rows = _table(table, f"epsilon of a user at delta = {delta}")
+    show([*rows, *lines(("assumes", reason) for reason in assumptions)])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:
@@ -316,15 +221,15 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
             text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
             row.append(text + ("*" if route.method == best else " "))
         rows.append(row)
-    lines = [f"{title}, rounded up; * is the least", ""]
-    lines += aligned(rows, right=range(1, len(rows[0])))
+    shown = [f"{title}, rounded up; * is the least", ""]
+    shown += aligned(rows, right=range(1, len(rows[0])))
     reasons = {
         f"{route.method}: {route.reason}": None
         for _, found in table
         for route in found
         if route.reason
     }
-    return [*lines, *([""] if reasons else []), *reasons]
+    return [*shown, *([""] if reasons else []), *reasons]
 
 
 def _deltas(least: Fraction, count: int) -> list[Fraction]:
@@ -340,6 +245,7 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
     return [*found, least]
 
 
+budget.command("calibrate")(calibrate)
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.options import whole
-from accounting.cli.releases import Noises, Releases, Rounds, Sampled, Sensitivities
+from accounting.cli.releases import Releases
 from dpcore.command.input_file import require_plain
-from dpcore.command.options import AsJson, argument, command_group, named, option
+from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
@@ -39,12 +39,10 @@ verify = command_group("verify")
 
 
 @certify.command()
+@with_fields
 def certify_command(
+    releases: Releases,
     *,
-    noise: Noises,
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
     delta: list[str] | None = option(
         "DELTA", "State epsilon at this delta; repeatable. (default: 1e-6)"
     ),
@@ -67,13 +65,10 @@ def certify_command(
     from accounting.budget.returning import per_user
     from accounting.certificates.certificate import certify as made
 
-    total = Releases(
-        noise=noise, sensitivity=sensitivity, rounds=rounds, poisson=poisson
-    ).composed()
-    if visits is not None:
-        if total.rounds != 1:
-            raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")
-        ((visit, _),) = total.parts
+    if visits is None:
+        total = releases.composed()
+    else:
+        visit, _ = releases.visit(visits)
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     asked = [epsilon or [], order or []]
     deltas = delta if delta is not None or any(asked) else ["1e-6"]

@@ -14,8 +14,9 @@ from accounting.cli.releases import (
     NEIGHBOURS,
     SCHEMA,
     CertificateFile,
+    assumed,
     document,
-    line,
+    lines,
     write_certificate,
 )
 from dpcore.command.input_file import read_text
@@ -96,10 +97,10 @@ def continual(
         rows = [{**row.to_json(), "delta": exact(row.calibration.delta)} for row in found]
         show({**head, "continual": rows})
         return
-    lines = aligned([_COLUMNS, *map(_cells, found)], right=range(2, len(_COLUMNS)))
+    table = aligned([_COLUMNS, *map(_cells, found)], right=range(2, len(_COLUMNS)))
     show(
         [
-            *lines,
+            *table,
             "",
             "error: root mean squared error of the sums after each item; largest: of the worst",
             "items behind: the most items that have come and are not in the sum, nor in its error",
@@ -190,7 +191,7 @@ def matrix(
         roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends]
     size = Enclosure(roots[0].lower, roots[1].upper)
     if as_json:
-        answer: dict[str, Any] = {
+        answer = {
             "epsilon": found.to_json(),
             "delta": exact(at),
             "l2_sensitivity": {"lower": size.lower_float, "upper": size.upper_float},
@@ -199,17 +200,15 @@ def matrix(
         show(document(answer, total, found))
         return
     both = f"between {down(size.lower, _DIGITS)} and {up(size.upper, _DIGITS)}"
-    show(
-        [
-            line("epsilon", f"{between(found)} at delta = {delta}"),
-            line("sensitivity", f"{both} in l2, times {sensitivity}: {moved.how}"),
-            line("strategy", f"{mechanism.strategy.written} over {count} rounds"),
-            line("takes part", _rounds(participation.most, participation.apart)),
-            line("neighbours", _SAID[relation]),
-            line("method", computed_by(found)),
-            *(line("assumes", reason) for reason in total.assumptions),
-        ]
-    )
+    facts = [
+        ("epsilon", f"{between(found)} at delta = {delta}"),
+        ("sensitivity", f"{both} in l2, times {sensitivity}: {moved.how}"),
+        ("strategy", f"{mechanism.strategy.written} over {count} rounds"),
+        ("takes part", _rounds(participation.most, participation.apart)),
+        ("neighbours", _SAID[relation]),
+        ("method", computed_by(found)),
+    ]
+    show(lines([*facts, *assumed(total)]))
 
 
 def _rounds(most: int, apart: int) -> str:
@@ -217,10 +216,10 @@ def _rounds(most: int, apart: int) -> str:
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
-    from accounting.reals.noise import Gaussian, read_real_noise
+    from accounting.reals.noise import REAL_LAWS, Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
-    found = read_real_noise("--noise", spelled) or read_law("--noise", spelled)
+    found = read_law("--noise", spelled, REAL_LAWS)
     if not isinstance(found, (Gaussian, DiscreteGaussian)):
         reason = "must be gaussian:... or discrete-gaussian:...: the l2 sensitivity is theirs"
         raise InvalidParameter("--noise", spelled, reason)

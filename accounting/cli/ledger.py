@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import read_claim, whole
+from accounting.cli.options import whole
 from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option
@@ -79,6 +79,7 @@ def open_command(
 
     Example: dpcore ledger open --db ledger.db --budget rho=1/2
     """
+    from accounting.claims.claim import read_claim
     from accounting.ledger import Ledger
 
     with _said_of_options():
@@ -338,7 +339,7 @@ def _cost(
     reason: str | None,
     relation: Relation,
 ) -> Costly:
-    from accounting.claims.claim import Assumed
+    from accounting.claims.claim import Assumed, read_claim
     from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):

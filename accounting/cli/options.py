@@ -7,16 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from dpcore.command.options import named
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import down, exactly, up
-from dpcore.spec import read_keys
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
-    from accounting.theorems.convert import Word
 
 __all__ = [
     "between",
@@ -24,14 +20,12 @@ __all__ = [
     "counts",
     "each",
     "exact",
-    "read_claim",
     "whole",
 ]
 
 _MOST: Final = 1 << 62
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
-_CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
 
 _T = TypeVar("_T")
 
@@ -86,31 +80,6 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         at = following(at)
     if at != last:
         raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
-
-
-def read_claim(argument: str, text: str, scope: Scope) -> Word:
-    r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
-
-    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
-    Approx(1, '1/1000000')
-    """
-    known = ("epsilon", "delta", "rho")
-    given = read_keys(argument, text, text, known, owner="a claim")
-    with named(epsilon=argument, delta=argument, rho=argument):
-        return _claim(argument, text, given, scope)
-
-
-def _claim(argument: str, text: str, given: dict[str, str], scope: Scope) -> Word:
-    from accounting.claims.claim import Approx, Pure, ZCdp
-
-    match given:
-        case {"epsilon": epsilon, "delta": delta, **rest} if not rest:
-            return Approx(epsilon, delta, scope=scope)
-        case {"epsilon": epsilon, **rest} if not rest:
-            return Pure(epsilon, scope=scope)
-        case {"rho": rho, **rest} if not rest:
-            return ZCdp(rho, scope=scope)
-    raise InvalidParameter(argument, text, _CLAIMS)
 
 
 def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:

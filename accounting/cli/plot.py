@@ -21,6 +21,7 @@ from accounting.claims.bound import Bound
 from dpcore.command.picture import curve_picture
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import exactly
 
 __all__ = ["Training", "draw", "draw_epochs", "over_epochs"]
@@ -95,7 +96,7 @@ def over_epochs(run: TrainingRun, sampling: Sampling, delta: Fraction) -> Traini
             points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _WIDEST)))
             advance(len(points))
     others: dict[str, tuple[tuple[float, float], ...]] = {}
-    plain = sampling is Sampling.POISSON and not run.replaced and run.group == 1
+    plain = sampling is Sampling.POISSON and run.group == 1 and run.relation is not Relation.REPLACE
     if plain and find_spec("dp_accounting"):
         told = accountants_of_dp_accounting(run.multiplier, run.rate, counts, delta)
         epochs = [x for x, _ in points]

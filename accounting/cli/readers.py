@@ -9,16 +9,14 @@ the schema of this one, and two that read the same schema are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, TypeAlias
+from typing import Final
 
-from accounting.checker import Finding, Malformed, Status, Verdict, verify
-from accounting.checker.text.fields import parsed
+from accounting.checker import Finding, Status, Verdict, verify
 from accounting.checker.text.form import SCHEMA
 from dpcore.errors import InvalidParameter
 
-__all__ = ["GROUP", "MOST_TEXT", "Reader", "verdict_of", "why_not_a_certificate"]
+__all__ = ["GROUP", "MOST_TEXT", "verdict_of", "why_not_a_certificate"]
 
 GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
@@ -27,9 +25,6 @@ MOST_TEXT: Final = 1 << 22
 r"""The bytes of the longest certificate of any schema."""
 
 _OURS: Final = "dpcore-"
-
-Reader: TypeAlias = Callable[[bytes], Verdict]
-"""Checks the text of a certificate."""
 
 
 def verdict_of(text: bytes) -> Verdict:
@@ -49,7 +44,12 @@ def verdict_of(text: bytes) -> Verdict:
     entry = _entry_of(text)
     if entry is None:
         return verify(text)
-    reader = _loaded(entry)
+    try:
+        reader: object = entry.load()
+    except Exception as error:
+        raise _broken(entry, f"cannot be imported: {_named(error)}") from error
+    if not callable(reader):
+        raise _broken(entry, "is no function")
     try:
         answer: object = reader(text)
     except Exception as error:
@@ -70,11 +70,10 @@ def why_not_a_certificate(text: bytes) -> str | None:
     if len(text) > MOST_TEXT:
         return None
     try:
-        document = json.loads(text)
+        schema = _schema_of(text)
     except (ValueError, RecursionError):
         return "is not a certificate: it is not JSON"
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(schema, str):
+    if schema is None:
         return 'is not a certificate: it names no "schema"'
     if schema == SCHEMA or entry_points(group=GROUP, name=schema):
         return None
@@ -90,14 +89,19 @@ def why_not_a_certificate(text: bytes) -> str | None:
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
 
 
+def _schema_of(text: bytes) -> str | None:
+    document = json.loads(text)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    return schema if isinstance(schema, str) else None
+
+
 def _entry_of(text: bytes) -> EntryPoint | None:
     # None for the schema of this package, and for whatever nobody reads.
     try:
-        document = parsed(text, MOST_TEXT)
-    except Malformed:
+        schema = _schema_of(text)
+    except (ValueError, RecursionError):
         return None
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(schema, str) or schema == SCHEMA:
+    if schema is None or schema == SCHEMA:
         return None
     found = tuple(entry_points(group=GROUP, name=schema))
     if len(found) > 1:
@@ -105,16 +109,6 @@ def _entry_of(text: bytes) -> EntryPoint | None:
         reason = f"has {len(found)} readers ({both}): leave one installed"
         raise InvalidParameter("schema", schema, reason)
     return found[0] if found else None
-
-
-def _loaded(entry: EntryPoint) -> Reader:
-    try:
-        found: object = entry.load()
-    except Exception as error:
-        raise _broken(entry, f"cannot be imported: {_named(error)}") from error
-    if not callable(found):
-        raise _broken(entry, "is no function")
-    return found
 
 
 def _broken(entry: EntryPoint, what: str) -> InvalidParameter:

@@ -2,23 +2,25 @@ r"""The releases that repeated options spell, read into a composition, and how a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from accounting.cli.options import computed_by, each, whole
 from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
-from dpcore.spelling import read_sensitivity, write_noise, write_sensitivity
+from dpcore.mechanism import Relation
+from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
-    from accounting.release.curve import PrivacyCurve
+    from accounting.mechanism.description import Description, Scheme
     from accounting.totals.compose import Composition
 
 __all__ = [
@@ -27,20 +29,26 @@ __all__ = [
     "SCHEMA",
     "WIDTH",
     "CertificateFile",
+    "Delta",
+    "Fact",
     "Group",
     "Neighbours",
     "Noises",
     "Releases",
     "Rounds",
-    "Sampled",
     "Sensitivities",
+    "assumed",
     "document",
-    "line",
+    "lines",
     "lines_of",
     "rate_of",
+    "show_answer",
     "told",
     "write_certificate",
 ]
+
+Fact: TypeAlias = tuple[str, str]
+"""A name and its value, a line of an answer in text."""
 
 SCHEMA: Final = "dpcore-budget/1"
 MARGIN: Final = 13
@@ -91,7 +99,22 @@ Sampled = Annotated[
         default=...,
     ),
 ]
+Schemes = Annotated[
+    list[str] | None,
+    option(
+        "SCHEME",
+        "Another way to sample: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
+        "random round of an epoch, which is one of --rounds) or "
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples cut to a largest size). "
+        "Once, or once for each --noise.",
+        "--scheme",
+        default=...,
+    ),
+]
 
+Delta = Annotated[
+    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
+]
 CertificateFile = Annotated[
     Path | None,
     option(
@@ -106,7 +129,7 @@ Neighbours = Annotated[
     Relation | None,
     option(
         "WORD",
-        f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
+        f"{NEIGHBOURS} (default: add-remove for samples, replace for fixed sizes and without)",
         "--relation",
         default=...,
         case_sensitive=False,
@@ -131,83 +154,69 @@ class Releases:
     sensitivity: Sensitivities = None
     rounds: Rounds = None
     poisson: Sampled = None
+    scheme: Schemes = None
     relation: Neighbours = None
     group: Group = "1"
 
-    def composed(self) -> Composition:
-        r"""Their composition, between neighbours by ``relation``, ``group`` people at once.
+    def described(self) -> list[tuple[Description, int]]:
+        r"""Each release as data, and its rounds.
 
-        If it is None, by one who is added or removed where people are sampled, else by one who is
-        replaced.
+        If ``relation`` is None, neighbours differ as it is usual for the scheme: in samples a
+        person is added or removed, else replaced.
         """
+        from accounting.mechanism.description import EVERYONE, Description, Poisson
+        from accounting.mechanism.parse import read_scheme
+        from accounting.reals.noise import REAL_LAWS
+
+        count = len(self.noise)
+        if self.poisson and self.scheme:
+            reason = "goes without --poisson: write poisson:rate=1/100"
+            raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
+        moved = each("--sensitivity", self.sensitivity or [], count, "1")
+        times = each("--rounds", self.rounds or [], count, "1")
+        schemes: list[Scheme] = [
+            *(Poisson(rate=rate_of(text)) for text in self.poisson or []),
+            *(read_scheme("--scheme", text) for text in self.scheme or []),
+        ]
+        schemes = each("--poisson" if self.poisson else "--scheme", schemes, count, EVERYONE)
+        people = whole("--group", self.group, 1)
+        found = []
+        for text, move, time, scheme in zip(self.noise, moved, times, schemes, strict=True):
+            noise = read_law("--noise", text, REAL_LAWS)
+            with named(**_OPTIONS):
+                asked = Description(
+                    noise=noise,
+                    sensitivity=read_sensitivity("--sensitivity", move),
+                    scheme=scheme,
+                    relation=self.relation,
+                    group=people,
+                )
+            found.append((asked, whole("--rounds", time, 1)))
+        return found
+
+    def composed(self) -> Composition:
+        r"""Their composition."""
+        from accounting.release.guarantee import guarantee
         from accounting.totals.compose import compose
 
-        count, poisson = len(self.noise), self.poisson or []
-        moved = each("--sensitivity", self.sensitivity or [], count, "1")
-        moves = [read_sensitivity("--sensitivity", text) for text in moved]
-        times = [whole("--rounds", r, 1) for r in each("--rounds", self.rounds or [], count, "1")]
-        rates = [rate_of(p) for p in each("--poisson", poisson, count, "100%")]
-        people = whole("--group", self.group, 1)
-        between = self.relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
-        parts: list[tuple[Guarantee, int]] = []
-        for spelled, move, rate, time in zip(self.noise, moves, rates, times, strict=True):
-            if poisson:
-                part = _sampled(spelled, move, rate, between, people)
-            else:
-                part = _curve(spelled, move.times(people), Scope(relation=between))
-            parts.append((part, time))
-        return compose(*parts)
+        asked = self.described()
+        with named(**_OPTIONS):
+            return compose(*((guarantee(one), rounds) for one, rounds in asked))
+
+    def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
+        r"""The one release that a user makes at each of ``visits``, and what is assumed."""
+        total = self.composed()
+        if total.rounds != 1:
+            reason = "counts the rounds of one release: leave out --rounds, and give one --noise"
+            raise InvalidParameter("--visits", visits, reason)
+        return total.parts[0][0], total.assumptions
 
 
-def _sampled(
-    spelled: str, move: Sensitivity, rate: Fraction, relation: Relation, people: int
-) -> Guarantee:
-    # The sensitivity is that of a person who is added.
-    from accounting.reals.noise import Laplace
-    from accounting.release.group import GroupSampled
-    from accounting.release.real_curve import RealCurve
-    from accounting.release.replaced import PoissonReplaced
-    from accounting.release.subsampling import PoissonSampled
-
-    added = Scope(relation=Relation.ADD_REMOVE)
-    if relation is Relation.REPLACE and people > 1:
-        reason = "must be 1 where sampled people are replaced: of more no bound is proven"
-        raise InvalidParameter("--group", people, reason)
-    if rate == 1 and relation is Relation.ADD_REMOVE:
-        return _curve(spelled, move.times(people), added)
-    part = _curve(spelled, move, added)
-    if relation is Relation.REPLACE:
-        if not isinstance(part, RealCurve):
-            reason = (
-                "must be add-remove with --poisson, unless noise is gaussian or laplace, in floats"
-            )
-            raise InvalidParameter("--relation", relation.value, reason)
-        return PoissonReplaced(curve=part, rate=rate)
-    if people > 1:
-        real = part if isinstance(part, RealCurve) else None
-        if real is None or isinstance(real.noise, Laplace):
-            reason = "must be 1 with --poisson, unless the noise is gaussian"
-            raise InvalidParameter("--group", people, reason)
-        with named(members="--group", noise="--noise", sigma="--noise"):
-            return GroupSampled(curve=real, rate=rate, members=people)
-    return PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
-
-
-def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
-    from accounting.reals.noise import read_real_noise
-    from accounting.release.guarantee import guarantee
-    from accounting.release.real_curve import RealCurve
-
-    real = read_real_noise("--noise", spelled)
-    if real is not None:
-        with named(scale="--noise"):
-            return RealCurve(noise=real, sensitivity=move, scope=scope)
-    try:
-        noise = read_law("--noise", spelled)
-    except InvalidParameter as error:
-        reason = error.reason.replace("start with one of", "start with one of gaussian, laplace,")
-        raise InvalidParameter("--noise", spelled, reason) from None
-    return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
+_OPTIONS: Final = {
+    **{name: f"--{name}" for name in ("noise", "scheme", "relation", "group")},
+    **dict.fromkeys(("sigma", "scale"), "--noise"),
+    "members": "--group",
+}
 
 
 def rate_of(text: str) -> Fraction:
@@ -225,37 +234,14 @@ def rate_of(text: str) -> Fraction:
 def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
-    from accounting.release.allocation import RandomAllocation
-    from accounting.release.curve import PrivacyCurve
-    from accounting.release.group import GroupSampled, ShiftSampled
-    from accounting.release.real_curve import RealCurve
-    from accounting.release.replaced import PoissonReplaced
-    from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+    from accounting.release.curve import described
 
-    match source:
-        case PrivacyCurve() | RealCurve():
-            curve, rate = source, ""
-        case PoissonSampled():
-            curve, rate = source.curve, f" --poisson {source.rate}"
-        case PoissonReplaced():
-            curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
-        case GroupSampled():
-            curve, rate = source.curve, f" --poisson {source.rate} --group {source.members}"
-        case ShiftSampled():
-            curve = source.curve
-            chances = " ".join(str(each) for each in source.weights)
-            rate = f", times 0 to {source.members} with the chances {chances}"
-        case RandomAllocation():
-            curve, rate = source.curve, f", {source.picks} of {source.rounds} rounds at random"
-        case FixedSizeSampled():
-            curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
-        case Pure() | Approx() | ZCdp() | Rdp():
-            return f"{rounds} x a claim of {said(source)}"
-        case _:
-            return f"{rounds} x {source!r}"
-    moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
-    noise = curve.noise.written if isinstance(curve, RealCurve) else write_noise(curve.noise)
-    return f"{rounds} x {noise} --sensitivity {moves}{rate}"
+    asked = described(source)
+    if asked is not None:
+        return f"{rounds} x {asked.text}"
+    if isinstance(source, (Pure, Approx, ZCdp, Rdp)):
+        return f"{rounds} x a claim of {said(source)}"
+    return f"{rounds} x {source!r}"
 
 
 def write_certificate(path: Path | None, total: Composition, delta: Fraction) -> None:
@@ -283,11 +269,28 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
     r"""What was composed, by which method, and what is assumed."""
-    lines = [line("rounds", told(source, count)) for source, count in total.parts]
-    lines.append(line("method", computed_by(found)))
-    return lines + [line("assumes", reason) for reason in total.assumptions]
+    facts = [("rounds", told(source, count)) for source, count in total.parts]
+    facts += [("method", computed_by(found)), *assumed(total)]
+    return lines(facts)
 
 
-def line(name: str, value: str) -> str:
-    r"""One fact."""
-    return fact(name, value, margin=MARGIN)
+def assumed(total: Composition) -> list[Fact]:
+    r"""What is assumed."""
+    return [("assumes", reason) for reason in total.assumptions]
+
+
+def lines(facts: Iterable[Fact]) -> list[str]:
+    r"""A line for each fact."""
+    return [fact(name, value, margin=MARGIN) for name, value in facts]
+
+
+def show_answer(
+    answer: dict[str, Any],
+    facts: Iterable[Fact],
+    total: Composition,
+    found: Bound,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Print the document, or the facts and what they are of."""
+    show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])

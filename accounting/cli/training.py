@@ -20,8 +20,9 @@ from accounting.cli.releases import (
     CertificateFile,
     Group,
     document,
-    line,
+    lines,
     lines_of,
+    show_answer,
     write_certificate,
 )
 from accounting.errors import NotDerived
@@ -38,6 +39,7 @@ from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
+    from accounting.mechanism.description import Description
     from accounting.totals.compose import Composition
     from accounting.totals.truncated import Truncated
 
@@ -118,24 +120,26 @@ def dpsgd(
     from accounting.totals.compose import compose
 
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
-    poisson = sampling is Sampling.POISSON
-    replaced = poisson and relation is Relation.REPLACE
-    run = replace(run, replaced=replaced, group=whole("--group", group, 1))
-    _known(run, sampling, relation, truncate)
+    run = replace(run, relation=relation, group=whole("--group", group, 1))
+    if truncate is not None and sampling is not Sampling.POISSON:
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        raise InvalidParameter("--truncate", truncate, reason)
     for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(name, str(file), reason)
-    said = _REPLACED if run.replaced else _SAID[sampling]
+    replaced = sampling is Sampling.POISSON and relation is Relation.REPLACE
+    said = _REPLACED if replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    with named(members="--group", noise="--noise-multiplier", sigma="--noise-multiplier"):
-        part, count = run.part(sampling)
-    total = compose((part, count))
+    groups, size = dict.fromkeys(("group", "members"), "--group"), "--noise-multiplier"
+    with named(relation="--relation", noise=size, sigma=size, **groups):
+        asked, _ = run.release(sampling)
+        total = compose(run.part(sampling))
     cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative", count="--rounds"):
-        found = total.epsilon(at, relative) if cut is None else _at_random(cut, at, relative)
+        found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
@@ -153,26 +157,22 @@ def dpsgd(
         "sampling": sampling.value,
         "means": said,
     }
+    drawn = _CHANCE[sampling].format(rate=run.rate, batches=run.batches)
+    facts = [
+        ("epsilon", f"{between(found)} at delta = {delta}"),
+        ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
+        ("sampling", f"{sampling.value}: {said}"),
+    ]
     if cut is not None:
         derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
+        eta = up(cut.cut_at_all.upper, _DIGITS)
+        facts.append(("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
         return
-    batches = f"{run.rounds} batch{'es' * (run.rounds != 1)}"
-    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
-    lines.append(
-        line(
-            "derived",
-            f"{batches}, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}",
-        )
-    )
-    lines.append(line("sampling", f"{sampling.value}: {said}"))
-    if cut is not None:
-        eta = up(cut.cut_at_all.upper, _DIGITS)
-        lines.append(line("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
-    lines += lines_of(total, found)
-    show([*lines, *([] if command is None else [line("the same", command)])])
+    same = [] if command is None else [("the same", command)]
+    show([*lines(facts), *lines_of(total, found), *lines(same)])
 
 
 @contextmanager
@@ -187,26 +187,8 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), told) from None
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
-
-
-def _known(
-    run: TrainingRun, sampling: Sampling, relation: Relation | None, truncate: str | None
-) -> None:
-    # What is not known is refused by its option.
-    fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
-    if fixed and relation is Relation.ADD_REMOVE:
-        reason = f"must be replace: {sampling.value} batches keep their size"
-        raise InvalidParameter("--relation", relation.value, reason)
-    if sampling is Sampling.ALLOCATED and relation is Relation.REPLACE:
-        reason = "must be add-remove: an example in place of another one chooses its own batch"
-        raise InvalidParameter("--relation", relation.value, reason)
-    drawn = sampling is Sampling.POISSON
-    if truncate is not None and not drawn:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
-        raise InvalidParameter("--truncate", truncate, reason)
-    if run.group > 1 and (run.replaced or not (drawn or sampling is Sampling.SHUFFLED)):
-        said = "replaced examples of a sample" if drawn else f"{sampling.value} batches"
-        raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
+    except RecursionError:
+        raise InvalidParameter("--event", str(event), "nests too deep") from None
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
@@ -218,18 +200,18 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     return Truncated(total=total, examples=run.examples, most=size)
 
 
-def _at_random(cut: Truncated, delta: Fraction, relative: str) -> Bound:
+def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
     # What holds for any way of cutting, and of one example also what cutting at random costs.
-    from accounting.release.group import GroupSampled
-    from accounting.release.truncated import PoissonTruncated
+    from accounting.mechanism.description import Poisson, TruncatedPoisson
+    from accounting.release.guarantee import guarantee
     from accounting.totals.compose import compose, narrower
 
     found = cut.epsilon(delta, relative)
-    ((part, rounds),) = cut.total.parts
-    if isinstance(part, GroupSampled):
+    if asked.group > 1 or not isinstance(asked.scheme, Poisson):
         return found
-    random = PoissonTruncated.of(part, examples=cut.examples, most=cut.most)
-    return narrower(found, compose((random, rounds)).epsilon(delta, relative))
+    scheme = TruncatedPoisson(rate=asked.scheme.rate, examples=cut.examples, most=cut.most)
+    random = guarantee(replace(asked, scheme=scheme))
+    return narrower(found, compose((random, cut.total.rounds)).epsilon(delta, relative))
 
 
 def _run(
@@ -258,8 +240,6 @@ def _run(
         examples=population,
         rounds=count,
         epochs=spent,
-        replaced=False,
-        group=1,
     )
 
 
@@ -269,7 +249,7 @@ def check(
     event: Path = option(
         "FILE",
         'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
-        '"GaussianDpEvent", "noise_multiplier": 1.1}.',
+        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what --json of another command printed.',
         default=...,
     ),
     delta: str = option("DELTA", "The delta that its epsilon is for.", default=...),
@@ -286,14 +266,22 @@ def check(
     Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 a wrong option.
     """
     from accounting.interop.reading import from_dp_event
-    from accounting.interop.written import event_from_json
+    from accounting.interop.written import document_of, event_from_json
+    from accounting.totals.compose import compose
+    from accounting.totals.from_json import guarantee_from_json
 
     said, at = rational("--says", says), rational("--delta", delta)
     if said < 0:
         raise InvalidParameter("--says", says, "must be >= 0: it is an epsilon")
     text = read_text("--event", event, most=_MOST_TEXT)
     with _of_file(event):
-        total = from_dp_event(event_from_json(text), Scope(relation=relation))
+        parts = document_of(text)
+        if isinstance(parts, dict) and "class_name" not in parts and "parts" in parts:
+            parts = parts["parts"]
+        if isinstance(parts, list) or (isinstance(parts, dict) and "claim" in parts):
+            total = compose(guarantee_from_json(parts))
+        else:
+            total = from_dp_event(event_from_json(text), Scope(relation=relation))
     with named(delta="--delta"):
         found = total.epsilon(at)
     if found.upper <= said:
@@ -306,14 +294,15 @@ def check(
     gap: End | None = said - Fraction(found.upper) if code == 0 else None
     if code == 1 and found.lower is not None:
         gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
-    if as_json:
-        answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
-        by = None if gap is None else down(gap, _DIGITS)
-        show({**document(answer, total, found), "verdict": verdict, "by_at_least": by})
-    else:
-        by = "" if gap is None else f", by at least {down(gap, _DIGITS)}"
-        if gap == math.inf:
-            by = ", which is infinite"
-        lines = [line("says", f"{says} at delta = {delta}: {verdict}{by}")]
-        show([*lines, line("epsilon", between(found)), *lines_of(total, found)])
+    by = None if gap is None else down(gap, _DIGITS)
+    told = "" if by is None else f", by at least {by}"
+    if gap == math.inf:
+        told = ", which is infinite"
+    answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    facts = [
+        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
+        ("epsilon", between(found)),
+    ]
+    more = {"verdict": verdict, "by_at_least": by}
+    show_answer(answer | more, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -21,13 +22,18 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
 from accounting.interop.reading import from_dp_event, refused_part
-from accounting.loss.density import LaplaceDensity
-from accounting.reals.normal_loss import NormalLoss
-from accounting.release.curve import PrivacyCurve
-from accounting.release.matrix import MatrixCurve, MatrixOrders
-from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.release.truncated import PoissonTruncated
+from accounting.mechanism.description import (
+    EVERYONE,
+    Description,
+    Everyone,
+    FixedSize,
+    Poisson,
+    TruncatedPoisson,
+)
+from accounting.reals.noise import Gaussian, Laplace
+from accounting.release.curve import OneRelease, described
+from accounting.release.guarantee import guarantee
+from accounting.release.matrix import MatrixCurve
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -75,57 +81,71 @@ def _event(dp: Any, source: Guarantee) -> Any:
             return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
         case ZCdp(rho=rho):
             return dp.ZCDpEvent(at_least(rho))
-        case PoissonSampled(curve=curve, rate=rate):
-            inner = _integer_event(dp, curve)
-            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), inner)
-        case FixedSizeSampled(curve=curve, sample=sample, population=population):
-            inner = _integer_event(dp, curve)
-            return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
-        case PoissonTruncated():
-            return _truncated_event(dp, source)
-        case RealCurve() | MatrixCurve():
-            return _real_event(dp, source)
-        case PrivacyCurve() if _one_laplace(source):
-            return _integer_event(dp, source)
-        case PrivacyCurve() | MatrixOrders():
-            found = source.zcdp().upper
-            if not isinstance(found, Fraction):
-                raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
-            return dp.ZCDpEvent(at_least(found))
+        case MatrixCurve():
+            return _gaussian(dp, source)
+    asked = described(source)
+    drawn = None if asked is None else _described(dp, source, asked)
+    if drawn is not None:
+        return drawn
+    if isinstance(source, OneRelease) and (asked is None or asked.scheme == EVERYONE):
+        found = source.zcdp().upper
+        if not isinstance(found, Fraction):
+            raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
+        return dp.ZCDpEvent(at_least(found))
     raise _no_event(repr(source), "version 0.6 has none for such a claim")
 
 
-def _one_laplace(curve: PrivacyCurve) -> bool:
-    norm = Sensitivity.of(curve.sensitivity).norm
-    return isinstance(curve.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
+def _described(dp: Any, source: Guarantee, asked: Description) -> Any:
+    # None where there is no event of its own.
+    match asked.scheme:
+        case Everyone() if asked.real or _one_laplace(asked):
+            return _noise(dp, asked)
+        case Poisson(rate=rate) if asked.group == 1 and not asked.replaced:
+            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), _noise(dp, asked))
+        case FixedSize(sample=sample, population=population):
+            inner = _noise(dp, asked)
+            return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
+        case TruncatedPoisson() as cut:
+            return _truncated(dp, source, asked, cut)
+    return None
 
 
-def _integer_event(dp: Any, curve: PrivacyCurve | RealCurve) -> Any:
-    if isinstance(curve, RealCurve):
-        return _real_event(dp, curve)
-    if not isinstance(curve.noise, DiscreteLaplace) or not _one_laplace(curve):
-        raise _no_event(repr(curve), "sampling of noise that has no event of its own")
-    parameter = at_least(1 / Fraction(curve.noise.scale))
-    return dp.DiscreteLaplaceDpEvent(parameter, Sensitivity.of(curve.sensitivity).amount)
+def _one_laplace(asked: Description) -> bool:
+    norm = Sensitivity.of(asked.sensitivity).norm
+    return isinstance(asked.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
 
 
-def _real_event(dp: Any, curve: RealCurve | MatrixCurve) -> Any:
-    # A larger loss is a smaller multiplier: rounded so that the event promises no more.
-    loss = curve.loss()
-    if isinstance(loss, NormalLoss):
-        return dp.GaussianDpEvent(round_down(_root(1 / loss.variance)))
-    assert isinstance(curve, RealCurve) and isinstance(curve.density, LaplaceDensity)  # noqa: S101, PT018
-    return dp.LaplaceDpEvent(round_down(1 / curve.density.spread))
+def _noise(dp: Any, asked: Description) -> Any:
+    # The noise of everybody. A larger loss is a smaller multiplier: rounded so that the event
+    # promises no more.
+    moves = Sensitivity.of(asked.sensitivity)
+    match asked.noise:
+        case DiscreteLaplace(scale=scale) if _one_laplace(asked):
+            return dp.DiscreteLaplaceDpEvent(at_least(1 / Fraction(scale)), moves.amount)
+        case Laplace():
+            loss = Fraction(_curve(asked).pure().upper)
+            return dp.LaplaceDpEvent(round_down(1 / loss))
+        case Gaussian():
+            return _gaussian(dp, _curve(asked))
+    raise _no_event(asked.text, "sampling of noise that has no event of its own")
 
 
-def _truncated_event(dp: Any, source: PoissonTruncated) -> Any:
-    if source.relation is Relation.REPLACE:
+def _curve(asked: Description) -> Guarantee:
+    return guarantee(replace(asked, scheme=EVERYONE, relation=asked.added))
+
+
+def _gaussian(dp: Any, curve: Guarantee) -> Any:
+    return dp.GaussianDpEvent(round_down(_root(1 / (2 * Fraction(curve.zcdp().upper)))))
+
+
+def _truncated(dp: Any, source: Guarantee, asked: Description, cut: TruncatedPoisson) -> Any:
+    if asked.replaced:
         raise _no_event(repr(source), "an event is read under ADD_OR_REMOVE_ONE")
-    if rational("rate", float(source.rate)) != source.rate:
+    if rational("rate", float(cut.rate)) != cut.rate:
         raise _no_event(repr(source), "its rate is no float, and more of it need not cost more")
-    inner = _real_event(dp, source.curve)
+    inner = _noise(dp, asked)
     return dp.TruncatedSubsampledGaussianDpEvent(
-        source.examples, float(source.rate), source.most, inner.noise_multiplier
+        cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
     )
 
 

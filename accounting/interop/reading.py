@@ -3,6 +3,7 @@ r"""What an event of dp-accounting says, as a guarantee of ours. Proofs: docs/pr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Final
@@ -10,19 +11,25 @@ from typing import Any, Final
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.interop.distributions import library
-from accounting.reals.noise import Gaussian, Laplace
-from accounting.reals.normal_loss import NormalLoss
-from accounting.release.curve import PrivacyCurve
-from accounting.release.group import MOST_MEMBERS, ShiftSampled
-from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.release.truncated import PoissonTruncated
+from accounting.interop.written import Event, event_of
+from accounting.mechanism.description import (
+    EVERYONE,
+    Description,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+)
+from accounting.reals.noise import Gaussian, Laplace, RealNoise
+from accounting.release.curve import described
+from accounting.release.group import MOST_MEMBERS
+from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
@@ -42,6 +49,7 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     r"""What an event of dp-accounting says, as a composition of ours under ``scope``.
 
+    ``event`` is one of the library, or of :func:`event_from_json`, which needs no library.
     An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
     of one record, so replacing a record moves a sum by twice as much. Discrete Laplace events are
     exact curves, sampled ones amplified curves, randomised response is pure. Gaussian and Laplace
@@ -52,68 +60,80 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
     that no guarantee of ours states.
     """
-    dp = library("dp_accounting.dp_event")
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, "must be a Scope")
-    return _read(dp, event, scope)
+    return _read(event_of(event), scope)
 
 
-def _read(dp: Any, event: Any, scope: Scope) -> Composition:
-    if not isinstance(event, dp.DpEvent):
-        raise InvalidParameter("event", event, "must be a DpEvent of dp_accounting")
-    match event:
-        case dp.SelfComposedDpEvent():
+def _read(event: Event, scope: Scope) -> Composition:
+    match event.class_name:
+        case "SelfComposedDpEvent":
             count = integer("count", event.count, at_least=0)
-            inner = _read(dp, event.event, scope)
+            inner = _read(event.event, scope)
             return compose((inner, count)) if count else compose(Pure(0, scope=scope))
-        case dp.ComposedDpEvent():
-            parts = [_read(dp, each, scope) for each in event.events]
+        case "ComposedDpEvent":
+            parts = [_read(each, scope) for each in event.events]
             return compose(*parts) if parts else compose(Pure(0, scope=scope))
-        case dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
-            return compose(_sampled(dp, event, scope))
-    return compose(_single(dp, event, scope))
+        case "PoissonSampledDpEvent" | "SampledWithoutReplacementDpEvent":
+            return compose(_sampled(event, scope))
+    return compose(_single(event, scope))
 
 
-def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
+def _single(event: Event, scope: Scope) -> Guarantee:
     # How far one record can move a sum whose terms are bounded by 1.
     moves = 2 if scope.relation is Relation.REPLACE else 1
-    match event:
-        case dp.MixtureOfGaussiansDpEvent() if scope.relation is Relation.ADD_REMOVE:
+    match event.class_name:
+        case "MixtureOfGaussiansDpEvent" if scope.relation is Relation.ADD_REMOVE:
             return _mixture(event, scope)
-        case dp.NoOpDpEvent():
+        case "NoOpDpEvent":
             return Pure(0, scope=scope)
-        case dp.NonPrivateDpEvent() | dp.DiscreteLaplaceDpEvent(noise_parameter=0):
+        case "NonPrivateDpEvent":
             return Approx(0, 1, scope=scope)
-        case dp.DiscreteLaplaceDpEvent():
-            parameter = _positive("noise_parameter", event.noise_parameter)
-            return PrivacyCurve(
-                noise=DiscreteLaplace(scale=1 / parameter),
-                sensitivity=Sensitivity.l1(moves * integer("sensitivity", event.sensitivity)),
-                scope=scope,
-            )
-        case dp.RandomizedResponseDpEvent():
+        case "DiscreteLaplaceDpEvent" | "GaussianDpEvent" | "LaplaceDpEvent":
+            return _noisy(event, moves, scope)
+        case "RandomizedResponseDpEvent":
             return _response(event, scope)
-        case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
-            return _real(dp, event, moves, scope)
-        case dp.TruncatedSubsampledGaussianDpEvent():
+        case "TruncatedSubsampledGaussianDpEvent":
             return _truncated(event, scope)
-        case dp.SingleEpochTreeAggregationDpEvent() if scope.relation is Relation.REPLACE:
+        case "SingleEpochTreeAggregationDpEvent" if scope.relation is Relation.REPLACE:
             return _tree(event, moves, scope)
-        case dp.ZCDpEvent():
+        case "ZCDpEvent":
             return Assumed(_concentrated(event, scope), f"claimed by the event {event!r}")
     raise NotDerived(f"a guarantee from {event!r}", "no claim of ours states it")
 
 
-def _real(dp: Any, event: Any, moves: int, scope: Scope) -> Guarantee:
-    if event.noise_multiplier == 0:
+def _noisy(event: Event, moves: int, scope: Scope) -> Guarantee:
+    whole = event.class_name == "DiscreteLaplaceDpEvent"
+    name = "noise_parameter" if whole else "noise_multiplier"
+    if getattr(event, name) == 0:
         return Approx(0, 1, scope=scope)
-    size = _positive("noise_multiplier", event.noise_multiplier)
-    gaussian = isinstance(event, dp.GaussianDpEvent)
+    size = _positive(name, getattr(event, name))
+    if whole:
+        moved = Sensitivity.l1(moves * integer("sensitivity", event.sensitivity))
+        return _release(DiscreteLaplace(scale=1 / size), moved, scope)
+    gaussian = event.class_name == "GaussianDpEvent"
     noise = Gaussian(sigma=size) if gaussian else Laplace(scale=size)
-    return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+    return _release(noise, moves, scope)
 
 
-def _truncated(event: Any, scope: Scope) -> Guarantee:
+def _release(
+    noise: Noise | RealNoise,
+    sensitivity: Sensitivity | int,
+    scope: Scope,
+    scheme: Scheme = EVERYONE,
+) -> Guarantee:
+    return guarantee(
+        Description(
+            noise=noise,
+            sensitivity=sensitivity,
+            scheme=scheme,
+            relation=scope.relation,
+            unit=scope.unit,
+        )
+    )
+
+
+def _truncated(event: Event, scope: Scope) -> Guarantee:
     rate = rational_in("sampling_probability", event.sampling_probability, "[0, 1]")
     examples = integer("dataset_size", event.dataset_size, at_least=0)
     most = integer("truncated_batch_size", event.truncated_batch_size, at_least=0)
@@ -122,17 +142,11 @@ def _truncated(event: Any, scope: Scope) -> Guarantee:
     if event.noise_multiplier == 0:
         return Approx(0, 1, scope=scope)
     noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
-    added = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE)
-    return PoissonTruncated(
-        curve=RealCurve(noise=noise, sensitivity=1, scope=added),
-        rate=rate,
-        examples=examples,
-        most=most,
-        relation=scope.relation,
-    )
+    scheme = TruncatedPoisson(rate=rate, examples=examples, most=most)
+    return _release(noise, 1, scope, scheme)
 
 
-def _mixture(event: Any, scope: Scope) -> Guarantee:
+def _mixture(event: Event, scope: Scope) -> Guarantee:
     # Shifts on a common grid; what the chances lack is of the largest one, which costs no less.
     shifts = [rational("sensitivities", each) for each in event.sensitivities]
     chances = [rational_in("sampling_probs", each, "[0, 1]") for each in event.sampling_probs]
@@ -160,13 +174,11 @@ def _mixture(event: Any, scope: Scope) -> Guarantee:
             f"a guarantee from {event!r}", f"its shifts are on a grid of more than {MOST_MEMBERS}"
         )
     sigma = _positive("standard_deviation", event.standard_deviation)
-    curve = RealCurve(noise=Gaussian(sigma=sigma / step), sensitivity=1, scope=scope)
-    return ShiftSampled(
-        curve=curve, weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)]
-    )
+    scheme = Shifts(weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)])
+    return _release(Gaussian(sigma=sigma / step), 1, scope, scheme)
 
 
-def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
+def _tree(event: Event, moves: int, scope: Scope) -> Guarantee:
     # A record is in one leaf of one tree, so in the sums of as many nodes as the tree has levels.
     counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
     steps = [integer("step_counts", count, at_least=0) for count in counts]
@@ -174,17 +186,17 @@ def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
         raise InvalidParameter("step_counts", event.step_counts, "must hold at least one step")
     noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
     moved = Sensitivity.l2_squared(max(steps).bit_length() * moves**2)
-    return RealCurve(noise=noise, sensitivity=moved, scope=scope)
+    return _release(noise, moved, scope)
 
 
-def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
+def _concentrated(event: Event, scope: Scope) -> ZCdp | Rdp:
     rho, xi = rational("rho", event.rho), rational("xi", event.xi)
     if xi == 0:
         return ZCdp(rho, scope=scope)
     return Rdp([(order, xi + rho * order) for order in _ORDERS], scope=scope)
 
 
-def _response(event: Any, scope: Scope) -> Guarantee:
+def _response(event: Event, scope: Scope) -> Guarantee:
     # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
@@ -199,11 +211,11 @@ def _response(event: Any, scope: Scope) -> Guarantee:
     return Pure(Fraction(loss.upper), scope=scope)
 
 
-def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
-    poisson = isinstance(event, dp.PoissonSampledDpEvent)
+def _sampled(event: Event, scope: Scope) -> Guarantee:
+    poisson = event.class_name == "PoissonSampledDpEvent"
     # Whether a unit is in a Poisson sample is a question of its own, whatever the relation.
     alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
-    inner = _read(dp, event.event, alone)
+    inner = _read(event.event, alone)
     if poisson:
         rate = rational_in("sampling_probability", event.sampling_probability, "[0, 1]")
     else:
@@ -215,37 +227,33 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
     if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
         # Whoever is sampled is seen.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
-    curve = _one_round(inner)
-    if curve is None:
+    asked = _one_round(inner)
+    if asked is None:
         raise NotDerived(
             f"a guarantee from {event!r}",
             "one round of one noise is sampled, or several of Gaussian noise",
         )
-    if poisson and scope.relation is Relation.REPLACE:
-        if not isinstance(curve, RealCurve):
-            raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
-        return PoissonReplaced(curve=curve, rate=rate)
-    if poisson:
-        return PoissonSampled(curve=curve, rate=rate)
-    return FixedSizeSampled(curve=curve, sample=sample, population=population)
+    if poisson and scope.relation is Relation.REPLACE and not asked.real:
+        raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
+    scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
+    return guarantee(replace(asked, scheme=scheme, relation=scope.relation))
 
 
-def _one_round(inner: Composition) -> PrivacyCurve | RealCurve | None:
+def _one_round(inner: Composition) -> Description | None:
     # What is sampled at once: one release, or Gaussian noise of any number of vectors, which is
-    # Gaussian noise of one: the D^2/sigma^2 add.
-    parts = inner.parts
-    first = parts[0][0]
-    if len(parts) == 1 and parts[0][1] == 1 and isinstance(first, (PrivacyCurve, RealCurve)):
+    # Gaussian noise of one: the D^2/sigma^2 = 2 rho add.
+    asked = [(described(part), part, rounds) for part, rounds in inner.parts]
+    first, _, times = asked[0]
+    if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in asked):
+        return None
+    if len(asked) == 1 and times == 1:
         return first
-    total = Fraction(0)
-    for part, rounds in parts:
-        loss = part.loss() if isinstance(part, RealCurve) else None
-        if not isinstance(loss, NormalLoss):
-            return None
-        total += rounds * loss.variance
+    if not all(one is not None and isinstance(one.noise, Gaussian) for one, _, _ in asked):
+        return None
+    total = Fraction(sum(2 * rounds * Fraction(part.zcdp().upper) for _, part, rounds in asked))
     # N/M = N M/M^2.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
-    return RealCurve(noise=Gaussian(sigma=total.denominator), sensitivity=moved, scope=inner.scope)
+    return replace(first, noise=Gaussian(sigma=total.denominator), sensitivity=moved)
 
 
 def _positive(argument: str, value: object) -> Fraction:
@@ -254,19 +262,14 @@ def _positive(argument: str, value: object) -> Fraction:
 
 def refused_part(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
     r"""The first part of an event that is not accounted for, and why; None where there is none."""
-    dp = library("dp_accounting.dp_event")
-    match event:
-        case dp.SelfComposedDpEvent():
-            return refused_part(event.event, scope) or _refusal(event, scope)
-        case dp.ComposedDpEvent():
-            found = (refused_part(each, scope) for each in event.events)
-            return next(filter(None, found), None)
-    return _refusal(event, scope)
-
-
-def _refusal(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
+    plain = event_of(event)
+    inner = event.events if plain.class_name == "ComposedDpEvent" else []
+    inner = [event.event] if plain.class_name == "SelfComposedDpEvent" else inner
+    for each in inner:
+        if (found := refused_part(each, scope)) is not None:
+            return found
     try:
-        from_dp_event(event, scope)
+        _read(plain, scope)
     except DpcoreError as refusal:
         return event, refusal
     return None

@@ -1,52 +1,102 @@
-r"""Events of dp-accounting as JSON, both ways: each a name and its fields, events inside events.
+r"""Events of dp-accounting as plain data and as JSON; reading JSON does not need the library.
 
-``{"event": "GaussianDpEvent", "noise_multiplier": 1.1}``; the field of an inner event keeps its own
-name, ``event``, so there the name of the outer one is written ``class_name``, as in the library's
-own named tuples.
+``{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}``, as in the library's named tuples.
+The name may also stand under ``event`` where no inner event does, and lack its end ``DpEvent``.
 """
 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 from accounting.interop.distributions import library
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = ["event_from_json", "event_to_json"]
+__all__ = ["Event", "document_of", "event_from_json", "event_of", "event_to_json"]
 
 _NAMES: Final = ("class_name", "name", "type", "event")
 _SUFFIX: Final = "DpEvent"
 _DEEPEST: Final = 32
 _ARGUMENT: Final = "event"
+_EVENTS: Final[dict[str, tuple[str, ...]]] = {
+    "ComposedDpEvent": ("events",),
+    "DiscreteLaplaceDpEvent": ("noise_parameter", "sensitivity"),
+    "GaussianDpEvent": ("noise_multiplier",),
+    "LaplaceDpEvent": ("noise_multiplier",),
+    "MixtureOfGaussiansDpEvent": ("standard_deviation", "sensitivities", "sampling_probs"),
+    "NoOpDpEvent": (),
+    "NonPrivateDpEvent": (),
+    "PoissonSampledDpEvent": ("sampling_probability", "event"),
+    "RandomizedResponseDpEvent": ("noise_parameter", "num_buckets"),
+    "RepeatAndSelectDpEvent": ("event", "mean", "shape"),
+    "SampledWithReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
+    "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
+    "SelfComposedDpEvent": ("event", "count"),
+    "SingleEpochTreeAggregationDpEvent": ("noise_multiplier", "step_counts"),
+    "TruncatedSubsampledGaussianDpEvent": (
+        *("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
+    ),
+    "UnsupportedDpEvent": (),
+    "ZCDpEvent": ("rho", "xi"),
+}
+_DEFAULTS: Final = {"ZCDpEvent": {"xi": 0.0}}
 
 
-def event_to_json(event: Any) -> dict[str, Any]:
-    r"""The fields of an event under its ``class_name``: what :func:`event_from_json` reads."""
+class Event(SimpleNamespace):
+    r"""An event: its ``class_name`` and its fields, with events inside."""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if k != "class_name")
+        return f"{self.class_name}({given})"
+
+
+def event_of(event: Any) -> Event:
+    r"""An event of dp-accounting as plain data.
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    if isinstance(event, Event):
+        return event
     dp = library("dp_accounting.dp_event")
     if not isinstance(event, dp.DpEvent):
         raise InvalidParameter(_ARGUMENT, event, "must be a DpEvent of dp_accounting")
-    fields = {each.name: _plain(dp, getattr(event, each.name)) for each in _fields(type(event))}
-    return {"class_name": type(event).__name__, **fields}
+    names = [each.name for each in getattr(type(event), "__attrs_attrs__", ())]
+    fields = {name: _each(getattr(event, name), event_of, dp.DpEvent) for name in names}
+    return Event(class_name=type(event).__name__, **fields)
 
 
-def event_from_json(text: str) -> Any:
+def event_to_json(event: Any) -> dict[str, Any]:
+    r"""The fields of an event under its ``class_name``: what :func:`event_from_json` reads.
+
+    >>> event_to_json(event_from_json('{"event": "Gaussian", "noise_multiplier": 1.1}'))
+    {'class_name': 'GaussianDpEvent', 'noise_multiplier': 1.1}
+    """
+    fields = vars(event_of(event)).items()
+    return {name: _each(value, event_to_json, Event) for name, value in fields}
+
+
+def event_from_json(text: str) -> Event:
     r"""The event that a JSON document spells.
 
     Raises :class:`InvalidParameter` for text that is no JSON, names no event, or lacks a field of
     one or has another.
     """
+    return _event(document_of(text), 0)
+
+
+def document_of(text: str) -> Any:
+    r"""What a JSON document holds; :class:`InvalidParameter` for one that is none."""
     try:
-        document = json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refused)
     except RecursionError:
         raise InvalidParameter(_ARGUMENT, "...", "must be a JSON document: too deep") from None
     except ValueError as error:
         raise InvalidParameter(_ARGUMENT, "...", f"must be a JSON document: {error}") from None
-    return _event(library("dp_accounting.dp_event"), document, 0)
 
 
-def _event(dp: Any, document: Any, depth: int) -> Any:
+def _event(document: Any, depth: int) -> Event:
     if not isinstance(document, dict):
         raise InvalidParameter(_ARGUMENT, document, "must be an object with a class_name")
     if depth > _DEEPEST:
@@ -56,37 +106,30 @@ def _event(dp: Any, document: Any, depth: int) -> Any:
     if said is None:
         raise InvalidParameter(_ARGUMENT, document, 'must name an event: "class_name": "..."')
     name = given.pop(said)
-    kind = getattr(dp, name if name.endswith(_SUFFIX) else name + _SUFFIX, None)
-    if not (isinstance(kind, type) and issubclass(kind, dp.DpEvent)) or kind is dp.DpEvent:
-        known_names = sorted(each.__name__ for each in dp.DpEvent.__subclasses__())
-        hint = did_you_mean(name, [*known_names, *(n.removesuffix(_SUFFIX) for n in known_names)])
-        must = f"must be the name of an event of dp_accounting: {', '.join(known_names)}"
+    full = name if name.endswith(_SUFFIX) else name + _SUFFIX
+    if full not in _EVENTS:
+        hint = did_you_mean(name, [*_EVENTS, *(each.removesuffix(_SUFFIX) for each in _EVENTS)])
+        must = f"must be the name of an event of dp_accounting: {', '.join(_EVENTS)}"
         raise InvalidParameter(_ARGUMENT, name, hint + must)
-    known = {each.name for each in _fields(kind)}
-    other = sorted(set(given) - known)
+    known, takes = _EVENTS[full], ", ".join(sorted(_EVENTS[full]))
+    given = {**_DEFAULTS.get(full, {}), **given}
+    other = sorted(set(given) - {*known})
     if other:
-        fields = ", ".join(sorted(known)) or "no fields"
-        raise InvalidParameter(_ARGUMENT, ", ".join(other), f"{name} takes {fields}")
-    try:
-        return kind(**{key: _value(dp, value, depth) for key, value in given.items()})
-    except TypeError:
-        raise InvalidParameter(_ARGUMENT, name, f"needs {', '.join(sorted(known))}") from None
+        must = f"{name} takes {takes or 'no fields'}"
+        raise InvalidParameter(_ARGUMENT, ", ".join(other), must)
+    if set(given) != {*known}:
+        raise InvalidParameter(_ARGUMENT, name, f"needs {takes}")
+    fields = {key: _each(given[key], lambda inner: _event(inner, depth + 1), dict) for key in known}
+    return Event(class_name=full, **fields)
 
 
-def _value(dp: Any, value: Any, depth: int) -> Any:
-    if isinstance(value, dict):
-        return _event(dp, value, depth + 1)
-    return [_value(dp, each, depth) for each in value] if isinstance(value, list) else value
-
-
-def _plain(dp: Any, value: Any) -> Any:
-    if isinstance(value, dp.DpEvent):
-        return event_to_json(value)
-    return [_plain(dp, each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _fields(kind: type) -> Any:
-    return getattr(kind, "__attrs_attrs__", ())
+def _each(value: Any, convert: Any, kind: type) -> Any:
+    # Events within fields, and in lists of them.
+    if isinstance(value, kind):
+        return convert(value)
+    if isinstance(value, (list, tuple)):
+        return [_each(one, convert, kind) for one in value]
+    return value
 
 
 def _refused(constant: str) -> NoReturn:

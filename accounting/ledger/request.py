@@ -18,18 +18,20 @@ from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.rows import Priced, for_user
+from accounting.mechanism.description import Description
+from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp, points_of
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
-from accounting.totals.compose import Composition
+from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.enclosure import End
 
 __all__ = ["Asked", "Cost", "Costly", "Request", "asked", "cost"]
 
-Costly: TypeAlias = Guarantee
-"""What a charge may be of: one guarantee, or several that are released together."""
+Costly: TypeAlias = Guarantee | Description
+"""What a charge may be of: one guarantee or description, or several released together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,13 @@ def asked(request: Request, cost_each: Cost) -> Asked:
 
 def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) -> Cost:
     r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch."""
+    if isinstance(guarantee, Description):
+        guarantee = derived(guarantee)
+    if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
+        guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):
         raise InvalidParameter(
-            "guarantee", guarantee, "must be a claim, a PrivacyCurve or a Composition"
+            "guarantee", guarantee, "must be a claim, a release or a Composition"
         )
     scope = keeper.budget.scope
     if guarantee.scope.relation is not scope.relation:

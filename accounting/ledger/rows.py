@@ -5,6 +5,7 @@ Group privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -12,14 +13,11 @@ from typing import Any, Final, TypeAlias
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
-from accounting.reals.noise import Gaussian
-from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled
-from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.curve import PrivacyCurve, described
+from accounting.release.guarantee import guarantee as guarantee_of
 from accounting.totals.compose import Composition
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity, Unit
+from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer
 
@@ -76,11 +74,11 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
         source = replace(source, scope=scope)
     if k == 1:
         return source
+    asked = described(source)
+    if asked is not None:
+        with suppress(InvalidParameter):  # of a group of this scheme nothing is proven
+            return guarantee_of(replace(asked, group=k * asked.group))
     match source:
-        case PrivacyCurve() | RealCurve():
-            return replace(source, sensitivity=Sensitivity.of(source.sensitivity).times(k))
-        case PoissonSampled(curve=RealCurve(noise=Gaussian()) as curve, rate=rate) if rate < 1:
-            return GroupSampled(curve=curve, rate=rate, members=k)
         case Pure():
             return replace(source, stated_epsilon=k * source.stated_epsilon)
         case ZCdp():

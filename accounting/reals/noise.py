@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, make_positive, write_rational
-from dpcore.spec import read_keys, split_name
+from dpcore.spelling import write_noise
 
-__all__ = ["REAL_LAWS", "Gaussian", "Laplace", "RealNoise", "read_real_noise", "real_noise_of"]
+__all__ = ["REAL_LAWS", "Gaussian", "Laplace", "RealNoise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +33,10 @@ class RealNoise(ABC):
         return {each.name: write_rational(getattr(self, each.name)) for each in fields(self)}
 
     @property
-    def written(self) -> str:
-        r"""As :func:`read_real_noise` reads it.
-
-        >>> Gaussian(sigma="1.1").written
-        'gaussian:sigma=11/10'
-        """
-        return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.parameters.items())}"
-
-    @property
     def assumption(self) -> str:
         r"""What is believed of code that adds this noise in floats."""
         return (
-            f"noise added in floats is taken to follow {self.written} exactly; "
+            f"noise added in floats is taken to follow {write_noise(self)} exactly; "
             f"{self.released_by} can be drawn and released without that assumption"
         )
 
@@ -88,7 +78,7 @@ class Gaussian(RealNoise):
 class Laplace(RealNoise):
     r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. For accounting only.
 
-    >>> Laplace(scale=2).written
+    >>> write_noise(Laplace(scale=2))
     'laplace:scale=2'
 
     Raises :class:`InvalidParameter` for a scale that is not > 0.
@@ -112,33 +102,3 @@ REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(
     {"gaussian": Gaussian, "laplace": Laplace}
 )
 r"""The laws by their names."""
-
-
-def read_real_noise(argument: str, text: str) -> RealNoise | None:
-    r"""``gaussian:sigma=1.1`` or ``laplace:scale=2``; None for a law of another name.
-
-    >>> read_real_noise("--noise", "laplace:scale=1/2")
-    Laplace(scale=Fraction(1, 2))
-
-    Raises :class:`InvalidParameter`, naming the argument, for parameters that are missing, unknown
-    or out of range.
-    """
-    name, rest = split_name(text)
-    if name not in REAL_LAWS:
-        return None
-    keys = tuple(each.name for each in fields(REAL_LAWS[name]))
-    given = read_keys(argument, text, rest, keys, owner=name, needed=keys)
-    try:
-        return real_noise_of({"law": name, **given})
-    except InvalidParameter as error:
-        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
-
-
-def real_noise_of(data: dict[str, Any]) -> RealNoise:
-    r"""The inverse of ``RealNoise.to_json``.
-
-    >>> real_noise_of({"law": "gaussian", "sigma": "2"})
-    Gaussian(sigma=Fraction(2, 1))
-    """
-    given = dict(data)
-    return REAL_LAWS[given.pop("law")](**given)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
+from accounting.mechanism.description import Allocation, Scheme
 from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
 from accounting.release.curve import ByOrder
 from accounting.release.real_curve import RealCurve
@@ -55,7 +56,7 @@ class RandomAllocation(ByOrder):
     rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.
     """
 
-    word: ClassVar[str] = "random-allocation"
+    scheme: ClassVar[type[Scheme]] = Allocation
     theorem: ClassVar[str] = (
         "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
         "Shenfeld 2025), and the best order"
@@ -146,19 +147,6 @@ class RandomAllocation(ByOrder):
     def _both(self, found: Enclosure) -> Bound:
         lower = found.lower if found.lower > 0 else None
         return replace(ByOrder._both(self, found), lower=lower)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The rounds, the picks and the curve, as text."""
-        return {
-            "claim": self.word,
-            "rounds": self.rounds,
-            "picks": self.picks,
-            "curve": self.curve.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        given = f"rounds={self.rounds}, picks={self.picks}"
-        return f"RandomAllocation(curve={self.curve!r}, {given})"
 
 
 def _between(variance: Fraction, rounds: int, order: Fraction) -> End:

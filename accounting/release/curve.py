@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, cast
@@ -26,14 +26,15 @@ from accounting.claims.guarantee import (
 )
 from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.laws.registry import candidates, worst
+from accounting.mechanism.description import Description, Everyone, Poisson, Scheme
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import Loss, Pair
-from dpcore.mechanism import Mechanism, Scope, Sensitivity
+from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["NO_RENYI", "ByOrder", "OneRelease", "PrivacyCurve", "bits_of"]
+__all__ = ["NO_RENYI", "ByOrder", "OneRelease", "PrivacyCurve", "bits_of", "described"]
 
 NO_RENYI: Final = (
     "Renyi divergences of such samples have no proven bounds here; use epsilon(delta) or "
@@ -55,6 +56,7 @@ class OneRelease(Guarantee):
     __slots__ = ()
 
     theorem: ClassVar[str]
+    scheme: ClassVar[type[Scheme]] = Everyone
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -85,8 +87,40 @@ class OneRelease(Guarantee):
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
+    @property
+    def description(self) -> Description | None:
+        r"""What was asked, as data; None of correlated noise."""
+        curve: Any = getattr(self, "curve", self)
+        given = {each.name: getattr(self, each.name) for each in fields(self.scheme)}
+        return Description(
+            noise=curve.noise,
+            sensitivity=curve.sensitivity,
+            scheme=self.scheme(**given),
+            relation=self.scope.relation,
+            unit=self.scope.unit,
+            group=getattr(self, "members", 1) if self.scheme is Poisson else 1,
+        )
+
+    def to_json(self) -> Any:
+        r"""The description, as text."""
+        found = self.description
+        return None if found is None else found.to_json()
+
+    def __repr__(self) -> str:
+        given = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        shown = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
+
+
+def _exact(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_exact, value))}]"
+    if isinstance(value, Relation):
+        return repr(value.value)
+    return repr(str(value)) if isinstance(value, Fraction) else repr(value)
 
 
 class ByOrder(OneRelease):
@@ -131,6 +165,11 @@ class ByOrder(OneRelease):
             Bound(upper=found.upper, method="renyi", theorem=self.theorem),
             assumptions=self.assumptions,
         )
+
+
+def described(source: Guarantee) -> Description | None:
+    r"""What was asked of a release, as data; None for claims, and for correlated noise."""
+    return source.description if isinstance(source, OneRelease) else None
 
 
 def bits_of(relative: RationalLike | None) -> int:
@@ -253,29 +292,12 @@ class PrivacyCurve(OneRelease):
         r"""The same, to a relative width of 2^-bits."""
         return _loss(worst(self.noise, self._moves).zcdp, _checked(bits))
 
-    def to_json(self) -> dict[str, Any]:
-        r"""What the curve is of, as text: noise, sensitivity and scope."""
-        amount = self._moves.amount
-        return {
-            "claim": "curve",
-            "noise": self.noise.to_json(),
-            "sensitivity": {
-                "norm": self._moves.norm.value,
-                "amount": list(amount) if isinstance(amount, tuple) else amount,
-            },
-            "scope": self.scope.to_json(),
-        }
-
     @property
     def _moves(self) -> Sensitivity:
         return Sensitivity.of(self.sensitivity)
 
     def _pairs(self) -> tuple[Pair, ...]:
         return candidates(self.noise, self._moves)
-
-    def __repr__(self) -> str:
-        scope = "" if self.scope == Scope() else f", scope={self.scope!r}"
-        return f"PrivacyCurve(noise={self.noise!r}, sensitivity={self.sensitivity!r}{scope})"
 
 
 def _shown(pair: Pair) -> Loss:

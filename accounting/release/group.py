@@ -11,9 +11,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
+from accounting.mechanism.description import Poisson, Scheme, Shifts
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
@@ -78,7 +79,7 @@ class GroupSampled(MixedSample):
     rate outside (0, 1) and a number of members that is not an integer from 1 to 64.
     """
 
-    word: ClassVar[str] = "group-sampled"
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = (
         "the members sampled are binomial, and all in one direction are the worst "
         "(Neyman-Pearson lemma)"
@@ -98,19 +99,6 @@ class GroupSampled(MixedSample):
         r"""Binomial: each member is sampled by itself."""
         k, rate = self.members, Fraction(self.rate)
         return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The members, the rate and the curve, as text."""
-        return {
-            "claim": self.word,
-            "members": self.members,
-            "rate": str(self.rate),
-            "curve": self.curve.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        given = f"rate={str(self.rate)!r}, members={self.members}"
-        return f"GroupSampled(curve={self.curve!r}, {given})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -134,7 +122,7 @@ class ShiftSampled(MixedSample):
     and weights that are not 2 to 65 numbers >= 0 of the sum 1, the last one > 0.
     """
 
-    word: ClassVar[str] = "shift-sampled"
+    scheme: ClassVar[type[Scheme]] = Shifts
     theorem: ClassVar[str] = "a mixture of shifts rises against the noise alone"
 
     curve: RealCurve
@@ -165,11 +153,3 @@ class ShiftSampled(MixedSample):
     def chances(self) -> tuple[Fraction, ...]:
         r"""As they are given."""
         return tuple(rational("weights", each) for each in self.weights)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The weights and the curve, as text."""
-        weights = [str(each) for each in self.weights]
-        return {"claim": self.word, "weights": weights, "curve": self.curve.to_json()}
-
-    def __repr__(self) -> str:
-        return f"ShiftSampled(curve={self.curve!r}, weights={[str(w) for w in self.weights]!r})"

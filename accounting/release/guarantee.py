@@ -1,18 +1,36 @@
-r"""What a mechanism guarantees, derived from its noise, sensitivity and scope.
+r"""What a mechanism or a description guarantees, derived from its noise, sensitivity and scheme.
 
-Mostly a :class:`PrivacyCurve`; a law with an engine of its own higher up registers it by
-:func:`serve`. Nothing here takes an epsilon from its caller.
+The one place that chooses an engine by the kind of a release; a law with an engine of its own
+higher up registers it by :func:`serve`. Nothing here takes an epsilon from its caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from dataclasses import fields, replace
+from typing import Any, Final, TypeAlias
 
 from accounting.claims.guarantee import Guarantee
 from accounting.laws.registry import worst
+from accounting.mechanism.description import (
+    EVERYONE,
+    Allocation,
+    Description,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+)
+from accounting.reals.noise import RealNoise
+from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import PrivacyCurve
+from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
+from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.truncated import PoissonTruncated
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -26,8 +44,10 @@ Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
-def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism) -> Guarantee:
+def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism | Description) -> Guarantee:
     r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
+
+    A :class:`Description` adds noise on the reals, a sampling scheme and a group.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -36,6 +56,8 @@ def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism) -> Guarante
     Raises :class:`NotDerived` for a law whose worst shift no theorem gives: what is believed of it
     can be written as :class:`Assumed`, with a reason.
     """
+    if isinstance(mechanism, Description):
+        return _described(mechanism)
     if isinstance(mechanism, MatrixMechanism):
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
@@ -53,6 +75,39 @@ def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism) -> Guarante
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )
+
+
+def _described(asked: Description) -> Guarantee:
+    scheme = asked.scheme
+    if scheme.everybody:
+        return _of_all(asked.unsampled)
+    curve: Any = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+    engine = _ENGINES.get(type(scheme))
+    given = {each.name: getattr(scheme, each.name) for each in fields(scheme)}
+    if isinstance(scheme, Poisson) and asked.group > 1:
+        engine, given["members"] = GroupSampled, asked.group
+    elif isinstance(scheme, Poisson) and asked.replaced:
+        engine = PoissonReplaced
+    elif isinstance(scheme, TruncatedPoisson):
+        given["relation"] = asked.relation
+    if engine is None:
+        raise InvalidParameter("scheme", scheme, "is none that a bound is known for")
+    return engine(curve=curve, **given)
+
+
+_ENGINES: Final[dict[type[Scheme], Callable[..., Guarantee]]] = {
+    Poisson: PoissonSampled,
+    FixedSize: FixedSizeSampled,
+    Allocation: RandomAllocation,
+    Shifts: ShiftSampled,
+    TruncatedPoisson: PoissonTruncated,
+}
+
+
+def _of_all(asked: Description) -> Guarantee:
+    if isinstance(asked.noise, RealNoise):
+        return RealCurve(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope)
+    return guarantee(Mechanism(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope))
 
 
 def serve(noise: type[Noise], derive: Derive) -> None:

@@ -110,12 +110,11 @@ class MatrixMechanism:
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
-        moves = Sensitivity.of(self.sensitivity)
         return {
             "strategy": self.strategy.to_json(),
             "participation": {"most": self.participation.most, "apart": self.participation.apart},
             "noise": self.noise.to_json(),
-            "sensitivity": {"norm": moves.norm.value, "amount": moves.amount},
+            "sensitivity": Sensitivity.of(self.sensitivity).to_json(),
             "scope": self.scope.to_json(),
         }
 
@@ -136,6 +135,11 @@ class MatrixCurve(OneRelease):
     def scope(self) -> Scope:
         r"""That of the mechanism."""
         return self.mechanism.scope
+
+    @property
+    def description(self) -> None:
+        r"""None: the mechanism is its own description."""
+        return None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -203,6 +207,11 @@ class MatrixOrders(ByOrder):
     def scope(self) -> Scope:
         r"""That of the mechanism."""
         return self.mechanism.scope
+
+    @property
+    def description(self) -> None:
+        r"""None: the mechanism is its own description."""
+        return None
 
     def most_renyi(self, order: Fraction) -> End:
         r"""alpha D^2/2 sigma^2."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
@@ -164,17 +164,6 @@ class RealCurve(OneRelease):
         del relative
         return self._both(supremum_over_orders(self._laplace_renyi, self._spread()))
 
-    def to_json(self) -> dict[str, Any]:
-        r"""Noise, sensitivity and scope, as text."""
-        moves = Sensitivity.of(self.sensitivity)
-        amount = list(moves.amount) if isinstance(moves.amount, tuple) else moves.amount
-        return {
-            "claim": "real-curve",
-            "noise": self.noise.to_json(),
-            "sensitivity": {"norm": moves.norm.value, "amount": amount},
-            "scope": self.scope.to_json(),
-        }
-
     def _both(self, found: Enclosure) -> Bound:
         return replace(
             Bound.of(found, "exact", _THEOREMS[type(self.noise)]), assumptions=self.assumptions
@@ -204,10 +193,6 @@ class RealCurve(OneRelease):
         above, below = (excess * spread).exp(), (-ball(order) * spread).exp()
         whole = (ball(order) * above + excess * below) / ball(2 * order - 1)
         return whole.log() / excess
-
-    def __repr__(self) -> str:
-        scope = "" if self.scope == Scope() else f", scope={self.scope!r}"
-        return f"RealCurve(noise={self.noise!r}, sensitivity={self.sensitivity!r}{scope})"
 
 
 class RealSample(OneRelease):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
+from accounting.mechanism.description import Poisson, Scheme
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
@@ -38,7 +39,7 @@ class PoissonReplaced(RealSample):
     and a rate in (0, 1].
     """
 
-    word: ClassVar[str] = "poisson-replaced"
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = (
         "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
         "Theorem 2) and the Neyman-Pearson lemma"
@@ -82,10 +83,6 @@ class PoissonReplaced(RealSample):
             return self.unsampled.enclose_renyi(order, bits)
         return RealSample.enclose_renyi(self, order, bits)
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate and the curve, as text."""
-        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
-
     def _largest(self) -> Enclosure:
         return self.kinds()[0][1].largest_loss()
 
@@ -94,6 +91,3 @@ class PoissonReplaced(RealSample):
         r"""What everybody costs: a unit replaced moves the query by 2D. Sampling costs no more."""
         twice = Sensitivity.of(self.curve.sensitivity).times(2)
         return RealCurve(noise=self.curve.noise, sensitivity=twice, scope=self.scope)
-
-    def __repr__(self) -> str:
-        return f"PoissonReplaced(curve={self.curve!r}, rate={str(self.rate)!r})"

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from flint import arb
 
@@ -30,6 +30,7 @@ from accounting.laws.registry import candidates
 from accounting.loss.density import IntegerNormalDensity
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
+from accounting.mechanism.description import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
@@ -73,7 +74,7 @@ class PoissonSampled(OneRelease):
     in (0, 1].
     """
 
-    word: ClassVar[str] = "poisson-sampled"
+    scheme: ClassVar[type[Scheme]] = Poisson
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -160,13 +161,6 @@ class PoissonSampled(OneRelease):
         assert isinstance(self.curve, PrivacyCurve)  # noqa: S101  # the same
         return self.pairs() if _is_listed(_candidates(self.curve)) else ()
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate and the curve, as text."""
-        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
-
-    def __repr__(self) -> str:
-        return f"PoissonSampled(curve={self.curve!r}, rate={str(self.rate)!r})"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FixedSizeSampled(OneRelease):
@@ -184,7 +178,7 @@ class FixedSizeSampled(OneRelease):
     1 <= sample <= population.
     """
 
-    word: ClassVar[str] = "fixed-size-sampled"
+    scheme: ClassVar[type[Scheme]] = FixedSize
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
@@ -236,19 +230,6 @@ class FixedSizeSampled(OneRelease):
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
         return DottedPair.through(left + right)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The sizes and the curve, as text."""
-        return {
-            "claim": self.word,
-            "sample": self.sample,
-            "population": self.population,
-            "curve": self.curve.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        sizes = f"sample={self.sample}, population={self.population}"
-        return f"FixedSizeSampled(curve={self.curve!r}, {sizes})"
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:

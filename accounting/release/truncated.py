@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from accounting.claims.guarantee import Guarantee
 from accounting.loss.real_pair import Kinds, RealPair
+from accounting.mechanism.description import Scheme, TruncatedPoisson
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
@@ -50,7 +50,7 @@ class PoissonTruncated(RealSample):
     sizes that are not integers from 1 on.
     """
 
-    word: ClassVar[str] = "poisson-truncated"
+    scheme: ClassVar[type[Scheme]] = TruncatedPoisson
     theorem: ClassVar[str] = (
         "whether the other units fill the batch is told (arXiv 2508.15089, 2025)"
     )
@@ -60,22 +60,6 @@ class PoissonTruncated(RealSample):
     examples: int
     most: int
     relation: Relation = field(default=Relation.ADD_REMOVE)
-
-    @classmethod
-    def of(cls, sampled: Guarantee, *, examples: int, most: int) -> PoissonTruncated:
-        r"""The same samples, cut to ``most`` of ``examples``.
-
-        Raises :class:`InvalidParameter` for anything but a Poisson sample of one unit.
-        """
-        if not isinstance(sampled, (PoissonSampled, PoissonReplaced)):
-            raise InvalidParameter("sampled", sampled, "must be a Poisson sample of one unit")
-        return cls(
-            curve=sampled.curve,  # type: ignore[arg-type]  # of integer noise it is refused
-            rate=sampled.rate,
-            examples=examples,
-            most=most,
-            relation=sampled.scope.relation,
-        )
 
     def __post_init__(self) -> None:
         self._check(below=False, why="the sensitivity is that of one unit added")
@@ -156,17 +140,6 @@ class PoissonTruncated(RealSample):
         r"""Between the epsilon of :attr:`least` and that of the kinds."""
         upper = RealSample.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The rate, the sizes, the relation and the curve, as text."""
-        return {
-            "claim": self.word,
-            "rate": str(self.rate),
-            "examples": self.examples,
-            "most": self.most,
-            "relation": self.relation.value,
-            "curve": self.curve.to_json(),
-        }
 
     def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
         kind = PoissonReplaced if self.relation is Relation.REPLACE else PoissonSampled

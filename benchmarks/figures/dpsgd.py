@@ -38,7 +38,6 @@ def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
                 examples=_EXAMPLES,
                 rounds=rounds,
                 epochs=Fraction(epochs),
-                replaced=False,
             ),
             Sampling.POISSON,
             Fraction(_DELTA),

@@ -7,12 +7,12 @@ computed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, overload
 
 import typer
 
@@ -20,10 +20,12 @@ from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.spelling import read_noise
+from dpcore.spelling import NO_MORE, read_noise
 
 __all__ = ["AsJson", "argument", "command_group", "named", "option", "read_jobs", "read_law"]
 __all__ += ["share", "with_fields"]
+
+_T = TypeVar("_T")
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
@@ -121,8 +123,14 @@ def read_jobs(text: str) -> int:
         raise InvalidParameter("--jobs", text, error.reason) from None
 
 
-def read_law(argument: str, text: str) -> Noise:
+@overload
+def read_law(argument: str, text: str) -> Noise: ...
+@overload
+def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
+def read_law(argument: str, text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""A noise such as ``skellam:variance=400``; errors name the option.
+
+    ``more`` are laws beside those of :class:`Noise`, by their names.
 
     >>> read_law("--noise", "skellam:variance=0")
     Traceback (most recent call last):
@@ -130,7 +138,7 @@ def read_law(argument: str, text: str) -> Noise:
     dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
     """
     try:
-        return read_noise(text)
+        return read_noise(text, more)
     except InvalidParameter as error:
         what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
         raise InvalidParameter(argument, text, what) from None

@@ -72,7 +72,8 @@ _MORE: Final = {
     "--group": ("1", "2"),
     "--json": (),
 }
-_SAMPLED: Final = {**_MORE, "--poisson": ("1%", "1/2")}
+_SCHEMES: Final = ("poisson:rate=1/9", "fixed-size:sample=2,population=9", "allocated:rounds=9")
+_SAMPLED: Final = {**_MORE, "--poisson": ("1%", "1/2"), "--scheme": _SCHEMES}
 _PROTOCOL: Final = {"--instance": INSTANCES, "--users": ("12",), "--epsilon": ("1", "1/2")}
 _PROTOCOL_MORE: Final = {
     "--delta": ("1e-6",),

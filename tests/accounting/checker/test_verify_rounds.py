@@ -25,7 +25,7 @@ from accounting.checker.text import reading
 from accounting.errors import NotDerived
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
-from accounting.reals.noise import REAL_LAWS, real_noise_of
+from accounting.reals.noise import REAL_LAWS
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
@@ -35,7 +35,7 @@ from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.spelling import read_noise
+from dpcore.spelling import noise_from_json, read_noise
 from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
 from tests.support.accounting.shown import Shown
 
@@ -220,7 +220,7 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
             strategy = Toeplitz(rounds=4, coefficients=("1", "1/2", "1/4"))
             source: Any = MatrixCurve(
                 mechanism=MatrixMechanism(
-                    noise=real_noise_of(values),  # type: ignore[arg-type]  # refused by value
+                    noise=noise_from_json(values, REAL_LAWS),  # type: ignore[arg-type]  # refused by value
                     sensitivity=sensitivity,
                     strategy=strategy,
                     participation=Participation(most=2, apart=2),
@@ -229,7 +229,8 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
             )
         elif values["law"] in REAL_LAWS:
             inner = sampled if scheme == "poisson-replaced" else scope
-            source = RealCurve(noise=real_noise_of(values), sensitivity=sensitivity, scope=inner)
+            noise: Any = noise_from_json(values, REAL_LAWS)
+            source = RealCurve(noise=noise, sensitivity=sensitivity, scope=inner)
         else:
             name = values.pop("law")
             law = read_noise(f"{name}:{','.join(f'{k}={v}' for k, v in values.items())}")

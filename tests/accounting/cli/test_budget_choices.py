@@ -10,6 +10,7 @@ import pytest
 
 import accounting.cli.budget as commands
 from accounting.claims.bound import Bound
+from accounting.cli import calibrate
 from accounting.cli import options as arguments
 from dpcore import InvalidParameter
 from dpcore.spelling import noise_from_json, read_noise
@@ -138,7 +139,7 @@ def test_a_calibration_shows_what_it_tries(
         assert (label, total) == ("sizes of the noise tried", None)
         yield seen.append
 
-    monkeypatch.setattr(commands, "progress_bar", bar)
+    monkeypatch.setattr(calibrate, "progress_bar", bar)
     samples = ["--poisson", "256/60000", "--rounds", "14062", "--delta", "1e-5"]
     answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--epsilon", "0.1")
     assert answer.code == 0

@@ -39,24 +39,3 @@ def test_the_table(command: Command) -> None:
     variance = 1 / (2 * math.sinh(1 / 20) ** 2)
     assert float(lines[1].split()[5]) == pytest.approx(math.sqrt(9 * variance), rel=1e-3)
     assert lines[2].split()[-1] == "488"
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--horizon", "0", "--epsilon", "1"], "--horizon"),
-        (["--horizon", "1e9", "--epsilon", "1"], "--horizon"),
-        (["--horizon", "1.5", "--epsilon", "1"], "--horizon"),
-        (["--horizon", "4", "--epsilon", "0"], "--epsilon"),
-        (["--horizon", "4", "--epsilon", "1", "--delta", "1"], "--delta"),
-        (["--horizon", "4", "--epsilon", "1", "--high", "0"], "--high"),
-        (["--horizon", "4", "--epsilon", "1", "--unit", "2/3"], "--high"),
-        (["--horizon", "4", "--epsilon", "1", "--relation", "swap"], "--relation"),
-        (["--epsilon", "1"], "--horizon"),
-    ],
-)
-def test_a_bad_option_is_named_in_one_line(command: Command, words: list[str], named: str) -> None:
-    answer = command("continual", *words)
-    assert answer.code == 2
-    assert named in answer.err
-    assert answer.out == ""

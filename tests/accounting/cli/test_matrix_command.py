@@ -41,33 +41,6 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--strategy", "binary"], "--strategy"),
-        (["--strategy", "banded"], "--strategy"),
-        (["--strategy", "banded:bands=99"], "--strategy"),
-        (["--strategy", "toeplitz:c=1 nan"], "--strategy"),
-        (["--strategy", "file:no-such-file.json"], "--strategy"),
-        (
-            ["--strategy", "square-root", "--noise", "discrete-gaussian:sigma_squared=4"],
-            "--strategy",
-        ),
-        (["--noise", "laplace:scale=1"], "--noise"),
-        (["--participations", "0"], "--participations"),
-        (["--apart", "1.5"], "--apart"),
-        (["--rounds", "1e9"], "--rounds"),
-        (["--delta", "2"], "--delta"),
-        (["--sensitivity", "l1=2"], "--sensitivity"),
-    ],
-)
-def test_bad_options_are_named(command: Command, words: list[str], named: str) -> None:
-    given = {"--strategy": "tree", "--rounds": "8", "--noise": "gaussian:sigma=4"}
-    given |= {"--delta": "1e-6"} | dict(zip(words[::2], words[1::2], strict=True))
-    answer = command("matrix", *(word for pair in given.items() for word in pair))
-    assert (answer.code, named in answer.err) == (2, True)
-
-
-@pytest.mark.parametrize(
     "rows", ["{}", "[[1, 0]]", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]", "["]
 )
 def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> None:

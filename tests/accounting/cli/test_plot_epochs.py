@@ -24,7 +24,6 @@ RUN = TrainingRun(
     examples=1000,
     rounds=500,
     epochs=Fraction(10),
-    replaced=False,
 )
 
 
@@ -75,9 +74,7 @@ def test_what_is_drawn_of_a_run() -> None:
 
 def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda name: None)
-    short = TrainingRun(
-        multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1), replaced=False
-    )
+    short = TrainingRun(multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1))
     line = over_epochs(short, Sampling.SHUFFLED, Fraction("1e-5"))
     assert (line.others, len(line.points)) == ({}, 2)
 

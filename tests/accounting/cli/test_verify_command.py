@@ -366,28 +366,20 @@ def test_a_text_without_end_is_not_read_to_the_end(
     assert "FILE = /dev/zero: is not a plain file" in by_name.err
 
 
-def test_a_name_that_no_file_can_have_is_refused(
-    command: Verify, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a\0b", "not a valid file name"), ("nowhere.json", "nowhere.json"), ("pipe", "plain file")],
+)
+def test_a_name_of_no_plain_file_is_refused_at_once(
+    command: Verify,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    reason: str,
 ) -> None:
-    answer = typed(capsys, "verify", "a\0b")
-    assert answer.code == 2
-    assert "not a valid file name" in answer.err
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name here")
-def test_a_pipe_with_a_name_is_refused_and_not_waited_for(
-    command: Verify, tmp_path: Path, capsys: Any
-) -> None:
-    place = tmp_path / "pipe"
-    os.mkfifo(place)  # nobody writes to it: to open it would wait for ever
-    answer = typed(capsys, "verify", place)
-    assert (answer.code, answer.out) == (2, "")
-    assert f"FILE = {place}: is not a plain file" in answer.err
-
-
-def test_a_file_that_is_not_there_is_refused_by_name(
-    command: Verify, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer = typed(capsys, "verify", "nowhere.json")
-    assert answer.code == 2
-    assert "nowhere.json" in answer.err
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")  # nobody writes to it: to open it would wait for ever
+    monkeypatch.chdir(tmp_path)
+    answer = typed(capsys, "verify", name)
+    assert (answer.code, answer.out, reason in answer.err) == (2, "", True)

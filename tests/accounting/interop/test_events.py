@@ -46,16 +46,6 @@ LAWS: list[tuple[Noise, int]] = [
 EPSILONS = (0.0, 1e-4, 0.05, 0.05 + 2**-40, 0.1, 1 / 3, 1.0)
 
 
-@pytest.fixture
-def dp() -> Any:
-    return pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-
-
-@pytest.fixture
-def events(dp: Any) -> Any:
-    return dp.dp_event
-
-
 def curve(noise: Noise, shift: int = 1, scope: Scope = ADD_REMOVE) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=shift, scope=scope)
 

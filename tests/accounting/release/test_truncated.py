@@ -162,5 +162,3 @@ def test_bad_input_is_refused() -> None:
     for bad in refused:
         with pytest.raises(InvalidParameter):
             PoissonTruncated(**{**good, **bad})
-    with pytest.raises(InvalidParameter, match="sampled"):
-        PoissonTruncated.of(CURVE, examples=100, most=10)

@@ -1,0 +1,161 @@
+r"""``dpcore budget calibrate``: the least noise, the most rounds or the largest sampling rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from accounting.cli.options import between, computed_by, exact, whole
+from accounting.cli.releases import (
+    SCHEMA,
+    Delta,
+    Fact,
+    Neighbours,
+    Releases,
+    assumed,
+    lines,
+    rate_of,
+)
+from dpcore.command.options import AsJson, named, option, share, with_fields
+from dpcore.command.patience import patiently
+from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import exactly
+from dpcore.spelling import read_sensitivity, write_noise
+
+if TYPE_CHECKING:
+    from accounting.release.curve import OneRelease
+
+__all__ = ["calibrate"]
+
+_MOST: Final = "most"
+_Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
+# The document and the lines.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    r"""A promise and what is known of the releases that keep it, as it was written."""
+
+    noise: str = option(
+        "LAW",
+        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
+        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
+        default=...,
+    )
+    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...)
+    delta: Delta = "0"
+    sensitivity: str = option(
+        "D", "How much one person can change the query (1 for a count).", default="1"
+    )
+    rounds: str = option(
+        "K",
+        "How many times the query is released; the word most finds the largest number.",
+        default="1",
+    )
+    poisson: str = option(
+        "RATE",
+        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
+        "the largest.",
+        default="100%",
+    )
+    honest: str = option(
+        "SHARE",
+        "The share of users who do add their noise, e.g. 90%; each then adds more.",
+        default="100%",
+    )
+    relation: Neighbours = None
+
+
+@patiently
+@with_fields
+def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
+    r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
+
+    Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
+    """
+    document, facts = (_most if _MOST in (wanted.rounds, wanted.poisson) else _noise)(wanted)
+    show({"schema": SCHEMA, **document} if as_json else lines(facts))
+
+
+def _noise(wanted: Wanted) -> _Answer:
+    from accounting.budget.calibrate import calibrate as least_noise
+
+    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
+    promised = {name: f"--{name}" for name in ("epsilon", "delta", "relation")}
+    count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
+    with (
+        progress_bar("sizes of the noise tried", None) as advance,
+        named(honest_fraction="--honest", **promised, **laws),
+    ):
+        found = least_noise(
+            noise=wanted.noise,
+            epsilon=rational("--epsilon", wanted.epsilon),
+            delta=kept,
+            rounds=count,
+            sensitivity=read_sensitivity("--sensitivity", wanted.sensitivity),
+            honest_fraction=share("--honest", wanted.honest),
+            rate=rate_of(wanted.poisson),
+            relation=wanted.relation,
+            watch=advance,
+        )
+    quantity, plural = f"delta({wanted.epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
+    promise = f"epsilon = {wanted.epsilon}, delta = {wanted.delta}"
+    facts = [
+        ("noise", write_noise(found.noise)),
+        ("promise", f"{promise} over {count} round{plural}"),
+        ("kept", f"{quantity} is {between(found.found)}"),
+    ]
+    if found.step_less is not None and found.found_less is not None:
+        said = "breaks it" if found.least else "is not shown to keep it"
+        less = f"{write_noise(found.step_less)} {said}"
+        facts.append(("less", f"{less}: {quantity} is {between(found.found_less)}"))
+    facts += [("method", computed_by(found.found)), *assumed(found.total())]
+    return {**found.to_json(), "delta": exact(kept)}, facts
+
+
+def _most(wanted: Wanted) -> _Answer:
+    from accounting.budget.most import largest_rate, most_rounds
+
+    if wanted.rounds == wanted.poisson:
+        reason = "must be a rate: --rounds is looked for"
+        raise InvalidParameter("--poisson", wanted.poisson, reason)
+    at, limit = rational("--epsilon", wanted.epsilon), rational("--delta", wanted.delta)
+    rate = None if wanted.poisson == _MOST or rate_of(wanted.poisson) == 1 else [wanted.poisson]
+    if wanted.poisson == _MOST and wanted.relation is Relation.REPLACE:
+        reason = "must be add-remove where the largest rate is looked for"
+        raise InvalidParameter("--relation", wanted.relation.value, reason)
+    one = Releases(
+        noise=[wanted.noise],
+        sensitivity=[wanted.sensitivity],
+        poisson=rate,
+        relation=wanted.relation,
+    )
+    ((asked, _),), total = one.described(), one.composed()
+    part = cast("OneRelease", total.parts[0][0])  # one release is composed
+    what = "rounds" if wanted.rounds == _MOST else "rate"
+    options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
+    with progress_bar("bounds of delta", None), named(**options):
+        if what == "rounds":
+            found = most_rounds(part, epsilon=at, delta=limit)
+        else:
+            count, moves = whole("--rounds", wanted.rounds, 1), asked.sensitivity
+            found = largest_rate(
+                asked.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
+            )
+    quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
+    facts = [
+        (what, f"at most {exactly(found.value)} keep {promise} = {wanted.delta}"),
+        ("kept", f"{quantity} is {between(found.found)}"),
+    ]
+    if found.more is not None and found.found_more is not None:
+        said = "breaks it" if found.most else "is not shown to keep it"
+        more = f"{exactly(found.more)} {said}"
+        facts.append(("more", f"{more}: {quantity} is {between(found.found_more)}"))
+    head = {"looked_for": what, "assumptions": list(total.assumptions)}
+    target = {"epsilon": exact(at), "delta": exact(limit)}
+    document = {**head, "target": target, "noise": wanted.noise, **found.to_json()}
+    return document, [*facts, *assumed(total)]

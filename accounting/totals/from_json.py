@@ -1,0 +1,101 @@
+r"""Any guarantee from the JSON that ``to_json`` of a guarantee, a composition or a charge wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from accounting.claims.claim import (
+    Approx,
+    Assumed,
+    Pure,
+    Rdp,
+    ZCdp,
+    claim_from_json,
+    scope_from_json,
+)
+from accounting.claims.guarantee import Guarantee
+from accounting.matrix.patterns import Participation
+from accounting.matrix.strategy import Dense, Strategy, read_strategy
+from accounting.mechanism.parse import description_from_json
+from accounting.reals.noise import REAL_LAWS
+from accounting.release.guarantee import guarantee
+from accounting.release.matrix import MatrixMechanism
+from accounting.totals.compose import Composition, compose
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import text
+from dpcore.spelling import noise_from_json, sensitivity_from_json
+
+__all__ = ["guarantee_from_json"]
+
+_CLAIMS: Final = {kind.word for kind in (Pure, ZCdp, Rdp, Approx, Assumed)}
+_MECHANISM: Final = ("noise", "sensitivity", "scope")
+
+
+def guarantee_from_json(data: Any) -> Guarantee:
+    r"""What JSON describes: a claim, a release, or a list of parts with their rounds.
+
+    >>> total = compose((Pure("1/10"), 3))
+    >>> guarantee_from_json(total.to_json()) == total
+    True
+
+    Raises :class:`InvalidParameter` for an unknown word, fields missing or left over, and values
+    out of range; :class:`NotDerived` as :func:`guarantee` does.
+    """
+    if isinstance(data, list):
+        return _composed(data)
+    if not isinstance(data, Mapping) or data.get("claim") != "composition":
+        return _part(data)
+    reason = ("reason",) if "reason" in data else ()
+    _check_fields("composition", data, "claim", "parts", "scope", *reason)
+    reasons = (str(data["reason"]),) if "reason" in data else ()
+    found = _composed(data["parts"])
+    return replace(
+        found,
+        scope=scope_from_json(data["scope"]),
+        assumptions=tuple(dict.fromkeys((*found.assumptions, *reasons))),
+    )
+
+
+def _composed(parts: Any) -> Composition:
+    listed = []
+    given: list[Any] = parts if isinstance(parts, list) else [None]
+    for each in given:
+        _check_fields("parts", each, "part", "rounds")
+        listed.append((_part(each["part"]), each["rounds"]))
+    return compose(*listed)
+
+
+def _part(data: Any) -> Guarantee:
+    word = data.get("claim") if isinstance(data, Mapping) else None
+    if isinstance(word, str) and word in _CLAIMS:
+        return claim_from_json(data)
+    return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
+
+
+def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
+    _check_fields("matrix", data, "claim", "strategy", "participation", *_MECHANISM)
+    of: Any = data["strategy"]
+    taken: Any = data["participation"]
+    _check_fields("participation", taken, "most", "apart")
+    if isinstance(of, Mapping) and "rows" in of:
+        _check_fields("strategy", of, "strategy", "rounds", "rows")
+        strategy: Strategy = Dense(rounds=of["rounds"], rows=of["rows"])
+    else:
+        _check_fields("strategy", of, "strategy", "rounds")
+        name = text("strategy", of["strategy"], "must be the name of a strategy")
+        strategy = read_strategy("strategy", name, of["rounds"])
+    noise: Any = noise_from_json(data["noise"], REAL_LAWS)
+    return MatrixMechanism(
+        strategy=strategy,
+        participation=Participation(**taken),
+        noise=noise,
+        sensitivity=sensitivity_from_json(data["sensitivity"]),
+        scope=scope_from_json(data["scope"]),
+    )
+
+
+def _check_fields(argument: str, data: Any, *names: str) -> None:
+    if not isinstance(data, Mapping) or set(data) != {*names}:
+        raise InvalidParameter(argument, data, f"must have the fields {', '.join(names)}")
