@@ -34,11 +34,12 @@ from audit.catalogue import Entry, Layer
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
 from audit.wording.as_json import json_ends, json_number, json_text
-from audit.wording.lines import out_of
+from audit.wording.formats import Case, Outcome
+from audit.wording.result import out_of
 from dpcore.command.table import aligned
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["SCHEMA", "bench_lines", "bench_text"]
+__all__ = ["SCHEMA", "bench_cases", "bench_lines", "bench_text"]
 
 SCHEMA: Final = "dpcore-bench/1"
 
@@ -103,6 +104,31 @@ def _result(result: Result) -> dict[str, Any]:
         "resolution": result.resolution if math.isfinite(result.resolution) else None,
         "seconds": round(result.seconds, 3),
     }
+
+
+def bench_cases(bench: Bench) -> Iterator[Case]:
+    r"""Each entry and each twin, and whether too many twins were refuted, for a test report."""
+    for row in bench.rows:
+        for result, right, role in (
+            (row.broken, row.caught, "caught"),
+            (row.twin, row.sampled or not row.twin.refuted, "not refuted"),
+        ):
+            answered: Outcome = "passed" if right else "failed"
+            yield Case(
+                target=result.name,
+                name=f"{row.entry.name}: {role}",
+                rule="dpcore-bench",
+                outcome="error" if result.refuted is None else answered,
+                message=result.error or f"{result.name} against {result.claim}",
+                seconds=result.seconds,
+            )
+    yield Case(
+        target="dpcore audit bench",
+        name="twins refuted by chance",
+        rule="dpcore-bench",
+        outcome="passed" if bench.chance >= LEAST_CHANCE else "failed",
+        message=f"{bench.twins_refuted} of {len(bench.twins)} correct twins are refuted",
+    )
 
 
 def bench_lines(bench: Bench, left_out: Sequence[Entry] = ()) -> list[str]:

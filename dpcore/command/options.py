@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import wraps
 from typing import Annotated, Any
@@ -22,12 +23,42 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import read_noise
 
-__all__ = ["AsJson", "argument", "command_group", "named", "option", "read_jobs", "read_law"]
+__all__ = [
+    "AsFormat",
+    "AsJson",
+    "Format",
+    "argument",
+    "command_group",
+    "named",
+    "option",
+    "read_jobs",
+    "read_law",
+]
 __all__ += ["share", "with_fields"]
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
 ]
+
+
+class Format(StrEnum):
+    r"""What a command prints: lines, one document, or what a CI server reads."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    SARIF = "sarif"
+
+
+AsFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="Print text, json (a document), junit (a test report) or sarif (a log).",
+    ),
+]
+r"""``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:
