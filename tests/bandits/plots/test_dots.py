@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from bandits.plots import dots
-from bandits.plots.dots import Dots, draw_dots
-from bandits.plots.plots import ERROR_NOTE, draw_panels
+from bandits.plots import plots
+from bandits.plots.plots import ERROR_NOTE, Dots, draw_dots, draw_panels
 from dpcore.errors import InvalidParameter
 
 MARKS = ("epsilon = 0.1", "epsilon = 1")
@@ -47,7 +46,7 @@ def test_marks_stand_at_their_values(x_scale: Any) -> None:
 
 
 def test_no_two_marks_share_shape_and_fill() -> None:
-    assert len({shape for shape, _ in dots._SHAPES}) == len(dots._SHAPES)
+    assert len({shape for shape, _ in plots._SHAPES}) == len(plots._SHAPES)
 
 
 def test_a_bar_below_zero_ends_at_the_edge_of_a_logarithmic_axis() -> None:

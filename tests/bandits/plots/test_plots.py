@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,13 @@ def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     draw(path, two(), title="easy, epsilon = 0.5 & more")
     text = path.read_text(encoding="utf-8")
-    for word in ("dist-dp-se", ">se<", "round t", "regret per round, Reg(t)/t", "0.5 &amp; more"):
+    for word in (
+        ">0.00221 dist-dp-se<",
+        ">0.0011 se<",
+        "round t",
+        "regret per round, Reg(t)/t",
+        "0.5 &amp; more",
+    ):
         assert word in text
     assert "1e4" in text
     assert "mathdefault" not in text
@@ -97,10 +101,10 @@ def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Pat
     draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert f">{plots.ERROR_NOTE}<" in text
-    assert f">{two()[0].y[-1]:.3g}<" in text
+    assert ">at the end<" in text
     bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
     draw(tmp_path / "c.svg", [bound], title="")
-    assert ">2.255<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
+    assert ">2.255 se<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
     note = f"{plots.ERROR_NOTE} over 20 instances"
     draw_panels(tmp_path / "b.svg", [Panel(title="", curves=two())], title="", note=note)
     assert f">{note}<" in (tmp_path / "b.svg").read_text(encoding="utf-8")
@@ -131,16 +135,7 @@ def test_more_names_than_looks_are_drawn_all_the_same(tmp_path: Path) -> None:
     curves = [line(f"name {i}", 0.1 + i / 100) for i in range(14)]
     draw(tmp_path / "many.svg", curves, title="")
     text = (tmp_path / "many.svg").read_text(encoding="utf-8")
-    assert all(f"name {i}<" in text for i in range(14))
-
-
-def test_names_do_not_cover_each_other() -> None:
-    def overlap(spread: Callable[[list[float], float], list[float]]) -> bool:
-        places = sorted(spread([0.5, 0.5, 0.52, 0.1, 0.12, 0.9], 0.1))
-        return any(b - a < 0.1 - 1e-9 for a, b in pairwise(places))
-
-    assert not overlap(plots.spread)
-    assert overlap(mutated(plots.spread, "while len(blocks) > 1", "while len(blocks) > 99"))
+    assert all(f" name {i}<" in text for i in range(14))
 
 
 def test_a_band_that_reaches_zero_is_cut(tmp_path: Path) -> None:
