@@ -80,8 +80,8 @@ class AuditReport(AuditRecord):
     def summary(self) -> Sequence[tuple[str, object]]:
         from audit.report.sections import pairs
 
-        rows = (*pairs(self), *self.datasets(), *self.how())
-        return [row for row in rows if row[0] not in {"pairs", "search", "repeat"}]
+        own = [*self.datasets(), *self.how()]
+        return [*pairs(self), *(row for row in own if row[0] not in {"pair", "search", "repeat"})]
 
     def key_sections(self) -> Iterator[Section]:
         from audit.report.sections import witness

@@ -1,8 +1,9 @@
 r"""A result: a frozen dataclass whose fields say what they mean, and all that follows from them.
 
 A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
-From these follow the JSON document, its schema, the lines on a terminal, the card of a notebook and
-the HTML page.
+From these follow the JSON document and its schema; from the sentences of :meth:`Result.told`, the
+sections and the cases follow the lines on a terminal, the card of a notebook, the HTML page, JUnit
+and SARIF.
 """
 
 from __future__ import annotations
@@ -41,47 +42,36 @@ _Getter = TypeVar("_Getter", bound=Callable[[Any], Any])
 class _Fact:
     about: str
     write: Callable[[Any], Any]
-    kind: str = ""
-    name: str = ""
-    label: str = ""
-    show: Callable[[Any], str] = str
-    before: str = ""
+    kind: str
+    name: str
+    before: str
 
 
-def fact(
-    about: str,
-    *,
-    write: Callable[[Any], Any] | None = None,
-    kind: str = "",
-    name: str = "",
-    label: str = "",
-    show: Callable[[Any], str] = str,
-    **default: Any,
-) -> Any:
+def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
     r"""A field of a result: what it is ``about``, one line of the schema.
 
     ``write`` makes its JSON value, by default :func:`plain`; ``kind`` is the type of that, where it
-    is not the field's, and ``name`` its key. With a ``label`` it is a row of the text, as ``show``
-    formats it; None is no row.
+    is not the field's, and ``name`` its key.
     """
-    kind = kind or ("Any" if write is not None else "")
-    own = _Fact(
-        about=about, write=write or plain, kind=kind, name=name, label=label, show=show
-    )  # fmt: skip
-    return field(metadata={"fact": own}, **default)
+    return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
 
-def computed(about: str, *, before: str = "", **given: Any) -> Callable[[_Getter], _Getter]:
-    r"""Mark the getter of a property as a key of the document, which stands ``before`` another.
-
-    What is ``given`` is as for :func:`fact`.
-    """
+def computed(
+    about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
+) -> Callable[[_Getter], _Getter]:
+    r"""Mark the getter of a property as a key of the document, which stands ``before`` another."""
 
     def marked(getter: _Getter) -> _Getter:
-        getter.fact = _Fact(about=about, before=before, **{"write": plain, **given})  # type: ignore[attr-defined]  # read by _facts
+        getter.fact = _read(about, name, kind, write, before)  # type: ignore[attr-defined]  # read by _facts
         return getter
 
     return marked
+
+
+def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
+    # The type of what ``write`` makes is not that of the field.
+    kind = kind or ("Any" if write else "")
+    return _Fact(about=about, write=write or plain, kind=kind, name=name, before=before)
 
 
 @cache
@@ -90,7 +80,7 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
     # every field.
     declared = any("fact" in each.metadata for each in fields(kind))
     found = [
-        (each.name, each.metadata.get("fact", _Fact(about="", write=plain)), str(each.type))
+        (each.name, each.metadata.get("fact", _read("")), str(each.type))
         for each in fields(kind)
         if "fact" in each.metadata or not declared
     ]
@@ -177,12 +167,6 @@ class Result(ABC):
     def warnings(self) -> tuple[str, ...]:
         r"""What a reader has to know before the numbers."""
         return ()
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        r"""The facts that have a label, by that; None is left out."""
-        for name, own, _ in _facts(type(self)):
-            if own.label and (value := getattr(self, name)) is not None:
-                yield own.label, own.show(value)
 
     def summary(self) -> Sequence[tuple[str, object]]:
         r"""The rows of the page."""

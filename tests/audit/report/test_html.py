@@ -52,6 +52,8 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words
     assert re.search(r"(NOT )?REFUTED|PROVEN|FAILED", words)
     assert words.index(VERDICTS[name]) < words.index("Claim")
+    names = re.findall(r"<dt>(.*?)</dt>", shown_of(name).partition("</dl>")[0])
+    assert len(set(names)) == len(names), "a row is shown twice"
     assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
 
 
