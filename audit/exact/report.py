@@ -184,6 +184,10 @@ class ExactReport(Result):
             return "undecided"
         return "proven" if len(found) == 1 else "not_refuted"
 
+    @property
+    def subject(self) -> str:
+        return f"{self.p.spelling} against {self.q.spelling}"
+
     def told(self) -> Told:
         word, about = "", ""
         if self.verdict is not None:

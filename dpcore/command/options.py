@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,18 +23,8 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import read_noise
 
-__all__ = [
-    "AsFormat",
-    "AsJson",
-    "Format",
-    "argument",
-    "command_group",
-    "named",
-    "option",
-    "read_jobs",
-    "read_law",
-]
-__all__ += ["share", "with_fields"]
+__all__ = ["FORMAT_HELP", "AsFormat", "AsJson", "Format", "argument", "command_group", "named"]
+__all__ += ["option", "read_jobs", "read_law", "share", "with_fields"]
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
@@ -50,14 +40,9 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-AsFormat = Annotated[
-    Format,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help="Print text, json (a document), junit (a test report) or sarif (a log).",
-    ),
-]
+FORMAT_HELP: Final = "Print text, json (a document), junit (a test report) or sarif (a log)."
+
+AsFormat = Annotated[Format, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)]
 r"""``--format``; ``--json`` is the same as ``--format json``."""
 
 
