@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Final
 
@@ -33,9 +32,9 @@ from audit.bench.bench import LEAST_CHANCE, Bench, BenchRow, Result
 from audit.catalogue import Entry, Layer
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
-from audit.wording.as_json import json_ends, json_number, json_text
+from audit.wording.as_json import json_text
 from audit.wording.formats import Case, Outcome
-from audit.wording.result import out_of
+from audit.wording.result import out_of, plain
 from dpcore.command.table import aligned
 from dpcore.numbers.rounding import down, up
 
@@ -89,7 +88,7 @@ def _row(row: BenchRow) -> dict[str, Any]:
         "name": row.entry.name,
         "claim": row.broken.claim,
         "layer": row.entry.layer.value,
-        "true_epsilon": json_ends(row.entry.true_epsilon),
+        "true_epsilon": plain(row.entry.true_epsilon),
         "caught": row.caught,
         "broken": _result(row.broken),
         "twin": _result(row.twin),
@@ -97,10 +96,8 @@ def _row(row: BenchRow) -> dict[str, Any]:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    lower = result.epsilon_lower
     return {
-        **asdict(result),
-        "epsilon_lower": None if lower is None else json_number(lower),
+        **plain(result),
         "resolution": result.resolution if math.isfinite(result.resolution) else None,
         "seconds": round(result.seconds, 3),
     }

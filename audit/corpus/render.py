@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from audit.corpus.entry import Entry, Side
 from audit.corpus.judge import Judged, Result
-from audit.wording.as_json import json_number, json_text
+from audit.wording.as_json import json_text
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import aligned as named_rows
+from audit.wording.result import plain
 from dpcore.command.table import aligned
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down
@@ -161,13 +162,7 @@ def _row(row: Judged) -> dict[str, Any]:
 
 
 def _result(result: Result, side: Side) -> dict[str, Any]:
-    lower = result.epsilon_lower
-    return {
-        "requires": side.requires,
-        **asdict(result),
-        "epsilon_lower": None if lower is None else json_number(lower),
-        "seconds": round(result.seconds, 2),
-    }
+    return {"requires": side.requires, **plain(result), "seconds": round(result.seconds, 2)}
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -178,10 +173,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "relation": entry.relation.value,
         "claimed_by": by,
         "true": dict([entry.true]),
-        "broken": _side(entry.broken),
-        "twin": None if entry.twin is None else _side(entry.twin),
+        "broken": plain(entry.broken),
+        "twin": plain(entry.twin),
     }
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {**asdict(side), "seen": json_number(side.seen)}

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.as_json import json_ends
-from audit.wording.result import Result, Told, between, computed, fact
+from audit.wording.result import Result, Told, between, computed, fact, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
@@ -46,20 +45,9 @@ def _law(law: WrittenLaw) -> dict[str, Any]:
     }
 
 
-def _at(at: Order) -> str:
-    return "inf" if isinstance(at, float) else write_rational(at)
-
-
-def _ends(value: Enclosure | None) -> list[float | str] | None:
-    return None if value is None else json_ends(value)
-
-
 def _ways(point: Point) -> dict[str, Any]:
-    return {
-        "worse": _ends(point.worse),
-        "p_against_q": _ends(point.p_against_q),
-        "q_against_p": _ends(point.q_against_p),
-    }
+    names = ("worse", "p_against_q", "q_against_p")
+    return {name: plain(getattr(point, name)) for name in names}
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
@@ -81,8 +69,8 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
         "claim": str(decision.claim),
         "event": event.words,
         "direction": decision.direction,
-        "probability_p": _ends(in_p),
-        "probability_q": _ends(in_q),
+        "probability_p": plain(in_p),
+        "probability_q": plain(in_q),
     }
 
 
@@ -196,7 +184,7 @@ class ExactReport(Result):
 
     def _of(self, quantity: str, at: str) -> list[dict[str, Any]]:
         found = [point for point in self.points if point.quantity == quantity]
-        return [{at: _at(point.at), **_ways(point)} for point in found]
+        return [{at: plain(point.at), **_ways(point)} for point in found]
 
 
 def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
