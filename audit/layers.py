@@ -29,6 +29,7 @@ from audit.runs.plan import Plan
 from audit.search.neighbours import doubts
 from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued, KnownLaw, Target
+from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
@@ -268,7 +269,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
         kind="not-its-law",
         severity="error",
         statement=f"what is drawn does not have the law {write_noise(fitted.law)}",
-        witness={} if fitted.witness is None else fitted.witness.to_json(),
+        witness={} if fitted.witness is None else plain(fitted.witness),
     )
     return _without_proof(replace(report, findings=(*report.findings, found)))
 

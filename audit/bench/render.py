@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Final
 
@@ -33,12 +32,13 @@ from audit.bench.bench import LEAST_CHANCE, Bench, BenchRow, Result
 from audit.catalogue import Entry, Layer
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
-from audit.wording.as_json import json_ends, json_number, json_text
-from audit.wording.lines import out_of
+from audit.wording.as_json import json_text
+from audit.wording.formats import Case, Outcome
+from audit.wording.result import out_of, plain
 from dpcore.command.table import aligned
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["SCHEMA", "bench_lines", "bench_text"]
+__all__ = ["SCHEMA", "bench_cases", "bench_lines", "bench_text"]
 
 SCHEMA: Final = "dpcore-bench/1"
 
@@ -88,7 +88,7 @@ def _row(row: BenchRow) -> dict[str, Any]:
         "name": row.entry.name,
         "claim": row.broken.claim,
         "layer": row.entry.layer.value,
-        "true_epsilon": json_ends(row.entry.true_epsilon),
+        "true_epsilon": plain(row.entry.true_epsilon),
         "caught": row.caught,
         "broken": _result(row.broken),
         "twin": _result(row.twin),
@@ -96,13 +96,36 @@ def _row(row: BenchRow) -> dict[str, Any]:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    lower = result.epsilon_lower
     return {
-        **asdict(result),
-        "epsilon_lower": None if lower is None else json_number(lower),
+        **plain(result),
         "resolution": result.resolution if math.isfinite(result.resolution) else None,
         "seconds": round(result.seconds, 3),
     }
+
+
+def bench_cases(bench: Bench) -> Iterator[Case]:
+    r"""Each entry and each twin, and whether too many twins were refuted, for a test report."""
+    for row in bench.rows:
+        for result, right, role in (
+            (row.broken, row.caught, "caught"),
+            (row.twin, row.sampled or not row.twin.refuted, "not refuted"),
+        ):
+            answered: Outcome = "passed" if right else "failed"
+            yield Case(
+                target=result.name,
+                name=f"{row.entry.name}: {role}",
+                rule="dpcore-bench",
+                outcome="error" if result.refuted is None else answered,
+                message=result.error or f"{result.name} against {result.claim}",
+                seconds=result.seconds,
+            )
+    yield Case(
+        target="dpcore audit bench",
+        name="twins refuted by chance",
+        rule="dpcore-bench",
+        outcome="passed" if bench.chance >= LEAST_CHANCE else "failed",
+        message=f"{bench.twins_refuted} of {len(bench.twins)} correct twins are refuted",
+    )
 
 
 def bench_lines(bench: Bench, left_out: Sequence[Entry] = ()) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcore.command.options import argument, named, option
+from dpcore.command.options import FORMAT_HELP, Format, argument, named, option
 
 if TYPE_CHECKING:
     from audit.apart.room import Room
@@ -114,6 +114,7 @@ class Asked:
     )
     output: Path | None = _result("FILE", "Also write the JSON report to a file.", "-o", "--output")
     as_json: bool = _result("", "Print one JSON document instead of text.", "--json", default=False)
+    form: Format = _result("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT)
 
     @property
     def bound_to_layers(self) -> dict[str, object]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, option
+from audit.wording.formats import format_of, formatted
+from dpcore.command.options import AsFormat, AsJson, Format, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
@@ -34,6 +35,7 @@ def bench_command(
     seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Test the auditor: it must catch every broken mechanism and refute no correct twin.
 
@@ -48,8 +50,9 @@ def bench_command(
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.bench.bench import bench
-    from audit.bench.render import bench_lines, bench_text
+    from audit.bench.render import bench_cases, bench_lines, bench_text
     from audit.cli.options import read_seed
     from audit.evidence.verdict import versions
     from dpcore.command.output_file import check_writable, write_whole
@@ -63,7 +66,9 @@ def bench_command(
     # The file first: it is there even if standard output fails.
     if output is not None:
         write_whole("--output", output, text)
-    leave(text if as_json else page(bench_lines(found, left_out)), 0 if found.passed else 1)
+    lines = page(bench_lines(found, left_out))
+    shown = formatted(printed, text=lines, document=text, cases=bench_cases(found))
+    leave(shown, 0 if found.passed else 1)
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, named, option
+from audit.wording.formats import format_of
+from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.terminal import page, say
 
@@ -47,6 +48,7 @@ def canaries_command(
     seed: str = option("N", "The seed that puts equal scores in order.", default="0"),
     html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Audit one training run by its canaries: does it keep the claim?
 
@@ -57,6 +59,7 @@ def canaries_command(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.claims.levels import level
     from audit.cli.options import read_seed
     from audit.training.canaries import canaries
@@ -87,8 +90,7 @@ def canaries_command(
             seed=read_seed(seed),
         )
     if html is not None:
-        from audit.training.canary_page import page as as_page
-
-        write_whole("--html", html, as_page(report, command=shlex.join(["dpcore", *sys.argv[1:]])))
+        command = shlex.join(["dpcore", *sys.argv[1:]])
+        write_whole("--html", html, report.to_html(command=command))
     say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
-    leave(report.to_text() if as_json else page(report.told().lines()), report.exit_code)
+    leave(report.to_format(printed, text=page(report.told().lines())), report.exit_code)

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, command_group, named, option, read_jobs
+from audit.wording.formats import format_of, formatted
+from dpcore.command.options import (
+    AsFormat,
+    AsJson,
+    Format,
+    argument,
+    command_group,
+    named,
+    option,
+    read_jobs,
+)
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
@@ -63,6 +73,7 @@ def run(
     seed: str = option("N", "Seed: the same seed gives the same coins.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Install the pinned packages and audit them: failures must be refuted, twins must not.
 
@@ -72,11 +83,12 @@ def run(
 
     Exit code: 0 all judged as they should be, 1 otherwise, 2 usage, 3 an environment failed.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.cli.options import read_seed
     from audit.corpus.entry import entries, find
     from audit.corpus.environment import cache_folder
     from audit.corpus.judge import judge, steps
-    from audit.corpus.render import results_lines, results_text
+    from audit.corpus.render import judged_cases, results_lines, results_text
     from audit.evidence.verdict import versions
     from dpcore.command.output_file import check_writable, write_whole
     from dpcore.command.progress import progress_bar
@@ -106,4 +118,5 @@ def run(
     wrong = any(not row.right and not row.missing for row in judged)
     missing = any(row.missing for row in judged)
     code = _MISJUDGED if wrong else _MISSING if missing else 0
-    leave(text if as_json else page(results_lines(judged)), code)
+    lines = page(results_lines(judged))
+    leave(formatted(printed, text=lines, document=text, cases=judged_cases(judged)), code)

@@ -3,7 +3,8 @@ r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside."""
 from __future__ import annotations
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, named, option
+from audit.wording.formats import format_of
+from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.command.patience import endlessly
 from dpcore.command.terminal import page
 
@@ -40,6 +41,7 @@ def dpsgd_command(
     seed: str | None = option("N", "Repeat an audit exactly: the seed that its report shows."),
     timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Audit a training step: does it sample, clip, add noise and divide as stated?
 
@@ -47,6 +49,7 @@ def dpsgd_command(
 
     Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_seconds, read_seed
     from dpcore.numbers.parameter import whole_number
@@ -78,7 +81,7 @@ def dpsgd_command(
             timeout=seconds,
             target=step,
         )
-        return report.to_text() if as_json else page(report.told().lines()), report.exit_code
+        return report.to_format(printed, text=page(report.told().lines())), report.exit_code
 
     names = ("records", "rate", "clip", "sampling", "alpha")
     options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}

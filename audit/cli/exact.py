@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, option
+from audit.wording.formats import format_of
+from dpcore.command.options import AsFormat, AsJson, Format, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.parameter import rational, rational_in
@@ -52,6 +53,7 @@ def exact(
     ),
     plot: Path | None = option("FILE", "Draw delta over epsilon to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Compute the privacy loss between two known output laws P and Q, by proof.
 
@@ -61,6 +63,7 @@ def exact(
     claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close to the true one for the
     highest precision (never with two files).
     """
+    printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim
     from audit.evidence.verdict import versions
     from audit.exact.points import decide
@@ -89,7 +92,7 @@ def exact(
 
         drawn = curve_points(one.law, other.law)
         draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
-    leave(report.to_text() if as_json else page(report.told().lines()), report.exit_code)
+    leave(report.to_format(printed, text=page(report.told().lines())), report.exit_code)
 
 
 def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:

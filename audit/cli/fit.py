@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.command.options import AsJson, argument, named, option
+from audit.wording.formats import format_of
+from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def fit(
     seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
     timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Test a sampler: does TARGET draw from the law?
 
@@ -43,6 +45,7 @@ def fit(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_runs, read_seconds, read_seed
     from audit.errors import TargetFailed
@@ -72,7 +75,7 @@ def fit(
         if error is not None:
             report = replace(report, error=TargetFailed(target, error[0], run=error[1]))
         report = replace(report, target=target)
-        return report.warnings, _written(report, as_json=as_json), report.exit_code, error
+        return report.warnings, _written(report, printed), report.exit_code, error
 
     with named(target="TARGET", sampler="TARGET"):
         warnings, text, code, error = done_apart(target, there, timeout=seconds)
@@ -96,9 +99,6 @@ def _sampler(spelling: str) -> Any:
     return load(spelling)
 
 
-def _written(report: FitReport, *, as_json: bool) -> str:
-    if as_json:
-        return report.to_text()
-    if report.error is None or report.runs:
-        return page(report.told().lines())
-    return ""
+def _written(report: FitReport, form: str) -> str:
+    drawn = report.error is None or report.runs
+    return report.to_format(form, text=page(report.told().lines()) if drawn else "")

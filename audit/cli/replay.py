@@ -3,7 +3,8 @@ r"""``dpcore audit replay``: one tape for both datasets, and every draw at its e
 from __future__ import annotations
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, argument, named, option
+from audit.wording.formats import format_of
+from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.command.terminal import page
 from dpcore.numbers.parameter import whole_number
 
@@ -38,6 +39,7 @@ def replay_command(
         "", "Accept a target that draws nothing, on purpose.", "--allow-constant", default=False
     ),
     as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Replay TARGET on both datasets with the same random draws, and with draws at their extremes.
 
@@ -46,6 +48,7 @@ def replay_command(
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
+    printed = format_of(form, as_json=as_json)
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_pairs, read_seconds, read_seed
 
@@ -73,7 +76,7 @@ def replay_command(
             deadline=until,
             allow_constant=allow_constant,
         )
-        text = report.to_text() if as_json else page(report.lines())
+        text = report.to_format(printed, text=page(report.lines()))
         return text, report.exit_code
 
     with named(target="TARGET", sensitivity="--sensitivity", norm="--norm"):

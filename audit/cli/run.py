@@ -12,6 +12,7 @@ import typer
 
 from audit.cli.asked import Asked, planned
 from audit.cli.written import Written, check_files
+from audit.wording.formats import format_of
 from dpcore.command.options import named, with_fields
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
@@ -42,16 +43,17 @@ def run(asked: Asked) -> None:
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
     4 nothing measured, or less than --resolution asks for.
     """
+    form = format_of(asked.form, as_json=asked.as_json)
     try:
-        written = _audited(asked)
+        written = _audited(asked, form)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    written.publish(as_json=asked.as_json, output=asked.output, html=asked.html)
+    written.publish(form=form, output=asked.output, html=asked.html)
     raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _audited(asked: Asked) -> Written:
+def _audited(asked: Asked, form: str) -> Written:
     from audit.apart.room import Room
     from audit.cli import options as read
     from audit.layers import examine
@@ -71,7 +73,7 @@ def _audited(asked: Asked) -> Written:
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
         with progress_bar("runs", plan.runs) as progress, _drawn_on(asked.scheduler):
             report = examine(subject, plan, wanted, progress=progress)
-        return Written.of(report, html=asked.html)
+        return Written.of(report, html=asked.html, form=form)
 
 
 @contextmanager

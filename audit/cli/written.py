@@ -53,15 +53,15 @@ def check_files(**files: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    r"""The report as JSON, as lines and as a page, made before anything is printed."""
+    r"""The report as JSON, as it is printed and as a page, made before anything is printed."""
 
     report: AuditReport
     text: str
-    table: str
+    shown: str
     page: str | InvalidParameter
 
     @classmethod
-    def of(cls, report: AuditReport, *, html: Path | None) -> Written:
+    def of(cls, report: AuditReport, *, html: Path | None, form: str) -> Written:
         r"""Make all views first: an output's own code may print while its report is written."""
         from audit.report.render import show
 
@@ -70,15 +70,14 @@ class Written:
             show(report.told(), table)
         page: str | InvalidParameter = ""
         if html is not None:
-            from audit.report import html as pages
-
             try:
-                page = pages.page(report, command=shlex.join(["dpcore", *sys.argv[1:]]))
+                page = report.to_html(command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
-        return cls(report=report, text=report.to_text(), table=table.getvalue(), page=page)
+        shown = report.to_format(form, text=table.getvalue())
+        return cls(report=report, text=report.to_text(), shown=shown, page=page)
 
-    def publish(self, *, as_json: bool, output: Path | None, html: Path | None) -> None:
+    def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
         r"""Write the files, then standard output, and raise last: one failure stops no other."""
         unwritten: InvalidParameter | None = None
         for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
@@ -92,14 +91,12 @@ class Written:
         for warning in self.report.warnings:
             say([f"warning: {warning}"], sys.stderr)
         sys.stderr.flush()
-        if as_json:
-            sys.stdout.write(self.text)
-        elif sys.stdout.isatty() and self.table:
+        if form == "text" and sys.stdout.isatty() and self.shown:
             from audit.report.render import show
 
             show(self.report.told(), sys.stdout)
         else:
-            sys.stdout.write(self.table)
+            sys.stdout.write(self.shown)
         sys.stdout.flush()
         if unwritten is not None:
             raise unwritten

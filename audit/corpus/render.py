@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from audit.corpus.entry import Entry, Side
 from audit.corpus.judge import Judged, Result
-from audit.wording import lines
-from audit.wording.as_json import json_number, json_text
+from audit.wording.as_json import json_text
+from audit.wording.formats import Case, Outcome
+from audit.wording.result import aligned as named_rows
+from audit.wording.result import plain
 from dpcore.command.table import aligned
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down
 
 __all__ = ["SCHEMA", "listed", "results_lines", "results_text", "shown_lines"]
-__all__ += ["entries_text"]
+__all__ += ["entries_text", "judged_cases"]
 
 SCHEMA: Final = "dpcore-corpus/1"
 
@@ -61,7 +63,7 @@ def shown_lines(entry: Entry) -> list[str]:
         facts.append(("twin", f"{entry.twin.known}{installs}"))
     title = f"{entry.name}: {entry.package} {entry.version}"
     code = textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()
-    return [title, *lines.aligned(facts, _WIDTH), "  code", *code]
+    return [title, *named_rows(facts, _WIDTH), "  code", *code]
 
 
 def results_lines(judged: Sequence[Judged]) -> list[str]:
@@ -92,6 +94,21 @@ def results_lines(judged: Sequence[Judged]) -> list[str]:
     if missing:
         last += f"; {missing} could not be installed"
     return [*told, last]
+
+
+def judged_cases(judged: Sequence[Judged]) -> Iterator[Case]:
+    r"""Each failure and each twin, for a test report."""
+    for row in judged:
+        for role, result in zip(("failure", "twin"), row.results, strict=False):
+            answered: Outcome = "passed" if result.right else "failed"
+            yield Case(
+                target=f"{row.entry.package} {row.entry.version}",
+                name=f"{row.entry.name}: {role}",
+                rule="dpcore-corpus",
+                outcome="error" if result.verdict is None else answered,
+                message=result.error or f"{_verdict(result)} on {row.broken.claim}",
+                seconds=result.seconds,
+            )
 
 
 def results_text(judged: Sequence[Judged], versions: dict[str, str]) -> str:
@@ -145,13 +162,7 @@ def _row(row: Judged) -> dict[str, Any]:
 
 
 def _result(result: Result, side: Side) -> dict[str, Any]:
-    lower = result.epsilon_lower
-    return {
-        "requires": side.requires,
-        **asdict(result),
-        "epsilon_lower": None if lower is None else json_number(lower),
-        "seconds": round(result.seconds, 2),
-    }
+    return {"requires": side.requires, **plain(result), "seconds": round(result.seconds, 2)}
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -162,10 +173,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "relation": entry.relation.value,
         "claimed_by": by,
         "true": dict([entry.true]),
-        "broken": _side(entry.broken),
-        "twin": None if entry.twin is None else _side(entry.twin),
+        "broken": plain(entry.broken),
+        "twin": plain(entry.twin),
     }
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {**asdict(side), "seen": json_number(side.seen)}

@@ -1,42 +1,20 @@
-r"""The report on two known laws: a frozen record, its sentences and its JSON.
+r"""The report on two known laws: a frozen record whose fields say what they mean.
 
-JSON, schema ``dpcore-exact/1``. Every key is always there; null where it does not apply. [lower,
-upper] are floats rounded outwards, "inf" for infinity: proven bounds of one real number.
-
-    schema     "dpcore-exact/1"
-    p, q       {"law": as it was written, "outputs": how many of a file have mass, null for a noise,
-               "divided_by": the exact sum that --normalise divided the masses by, as text}
-    delta      [{"epsilon": exact, as text, ...}], the smallest delta at each epsilon
-    epsilon    [{"delta": exact, as text, ...}], the smallest epsilon at each delta
-    renyi      [{"order": exact, as text, or "inf", ...}], the Renyi divergence of each order
-               Each of the three has "worse", the larger of the two directions, "p_against_q" (as in
-               P(S) <= e^epsilon Q(S) + delta) and "q_against_p": [lower, upper]. A direction is
-               null where it is proven never to exceed the other.
-    verdict    "proven", "refuted" or "undecided"; "not_refuted" of a claimed curve, of which single
-               points were proven; null without a claim
-    claim      the claim as text
-    points     [{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the
-               claimed epsilon and delta; null where epsilon jumps at that delta and precision does
-               not tell}], one for each claimed point
-    witness    {"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a
-               refuted point, where an event is named
-    notes      a list of sentences
-    versions   {"dpcore", "python", "numpy"}
+``docs/schemas/dpcore-exact-1.json`` is the schema that follows from it. [lower, upper] are floats
+rounded outwards, "inf" for infinity: proven bounds of one real number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.as_json import json_ends
-from audit.wording.lines import Told, between
-from audit.wording.report import Report
+from audit.wording.result import Result, Told, between, computed, fact, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
@@ -58,75 +36,6 @@ _VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
 _DIGITS: Final = 13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactReport(Report):
-    r"""What was proven of two laws; see the module.
-
-    ``claim`` is the claim as text, ``decisions`` one for each of its points.
-
-    >>> from audit.exact.law_file import read_law
-    >>> p, q = (read_law(name, f"discrete-laplace:scale=1@{i}") for i, name in enumerate("PQ"))
-    >>> ExactReport(p=p, q=q).exit_code
-    0
-    """
-
-    p: WrittenLaw
-    q: WrittenLaw
-    points: tuple[Point, ...] = ()
-    claim: str | None = None
-    decisions: tuple[Decision, ...] = ()
-    notes: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> ExactVerdict | None:
-        r"""Of the claim as a whole: refuted where one of its points is."""
-        found = [decision.verdict for decision in self.decisions]
-        if not found:
-            return None
-        if "refuted" in found:
-            return "refuted"
-        if "undecided" in found:
-            return "undecided"
-        return "proven" if len(found) == 1 else "not_refuted"
-
-    @property
-    def exit_code(self) -> int:
-        r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
-        return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
-
-    @property
-    def broken(self) -> Decision | None:
-        r"""The refuted point that is shown: one with an event, where there is one."""
-        refuted = [d for d in self.decisions if d.verdict == "refuted"]
-        return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "p": _law(self.p),
-            "q": _law(self.q),
-            "delta": [{"epsilon": _at(x.at), **_ways(x)} for x in self._of("delta")],
-            "epsilon": [{"delta": _at(x.at), **_ways(x)} for x in self._of("epsilon")],
-            "renyi": [{"order": _at(x.at), **_ways(x)} for x in self._of("renyi")],
-            "verdict": self.verdict,
-            "claim": self.claim,
-            "points": [_decision(decision) for decision in self.decisions],
-            "witness": None if self.broken is None else _witness(self.broken),
-            "notes": list(self.notes),
-            "versions": self.versions,
-        }
-
-    def told(self) -> Told:
-        word, about = "", ""
-        if self.verdict is not None:
-            word, about, _ = _VERDICTS[self.verdict]
-        return Told(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
-
-    def _of(self, quantity: str) -> list[Point]:
-        return [point for point in self.points if point.quantity == quantity]
-
-
 def _law(law: WrittenLaw) -> dict[str, Any]:
     outputs = law.outputs
     return {
@@ -136,20 +45,9 @@ def _law(law: WrittenLaw) -> dict[str, Any]:
     }
 
 
-def _at(at: Order) -> str:
-    return "inf" if isinstance(at, float) else write_rational(at)
-
-
-def _ends(value: Enclosure | None) -> list[float | str] | None:
-    return None if value is None else json_ends(value)
-
-
 def _ways(point: Point) -> dict[str, Any]:
-    return {
-        "worse": _ends(point.worse),
-        "p_against_q": _ends(point.p_against_q),
-        "q_against_p": _ends(point.q_against_p),
-    }
+    names = ("worse", "p_against_q", "q_against_p")
+    return {name: plain(getattr(point, name)) for name in names}
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
@@ -162,18 +60,131 @@ def _decision(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _witness(decision: Decision) -> dict[str, Any] | None:
-    event = decision.event
-    if event is None:
+def _witness(decision: Decision | None) -> dict[str, Any] | None:
+    event = None if decision is None else decision.event
+    if decision is None or event is None:
         return None
     in_p, in_q = (event.p, event.q) if decision.direction == "p_against_q" else (event.q, event.p)
     return {
         "claim": str(decision.claim),
         "event": event.words,
         "direction": decision.direction,
-        "probability_p": _ends(in_p),
-        "probability_q": _ends(in_q),
+        "probability_p": plain(in_p),
+        "probability_q": plain(in_q),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactReport(Result):
+    r"""What was proven of two laws; see the module.
+
+    ``claim`` is the claim as text, ``decisions`` one for each of its points.
+
+    >>> from audit.exact.law_file import read_law
+    >>> p, q = (read_law(name, f"discrete-laplace:scale=1@{i}") for i, name in enumerate("PQ"))
+    >>> ExactReport(p=p, q=q).exit_code
+    0
+    """
+
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    p: WrittenLaw = fact(
+        '{"law": as it was written, "outputs": how many of a file have mass, null for a noise, '
+        '"divided_by": the exact sum that --normalise divided the masses by, as text}',
+        write=_law,
+        kind="dict",
+    )
+    q: WrittenLaw = fact("the same of the other law", write=_law, kind="dict")
+    points: tuple[Point, ...] = ()
+    claim: str | None = fact("as text", default=None)
+    decisions: tuple[Decision, ...] = fact(
+        '[{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the claimed '
+        "epsilon and delta; null where epsilon jumps at that delta and precision does not tell}], "
+        "one for each claimed point",
+        write=lambda found: list(map(_decision, found)),
+        kind="list",
+        name="points",
+        default=(),
+    )
+    notes: tuple[str, ...] = fact("a list of sentences", default=())
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
+        return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
+
+    @property
+    @computed(
+        '{"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a refuted '
+        "point, where an event is named",
+        write=_witness,
+        kind="dict | None",
+        name="witness",
+        before="notes",
+    )
+    def broken(self) -> Decision | None:
+        r"""The refuted point that is shown: one with an event, where there is one."""
+        refuted = [d for d in self.decisions if d.verdict == "refuted"]
+        return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
+
+    @property
+    @computed(
+        'the smallest delta at each: [{"epsilon": exact, as text, ...}]. Each of the three has '
+        '"worse", the larger of the two directions, "p_against_q" (as in P(S) <= e^epsilon Q(S) + '
+        'delta) and "q_against_p": [lower, upper]. A direction is null where it is proven never to '
+        "exceed the other",
+        before="claim",
+    )
+    def delta(self) -> list[dict[str, Any]]:
+        r"""The smallest delta at each epsilon that was asked for."""
+        return self._of("delta", "epsilon")
+
+    @property
+    @computed('the smallest epsilon at each: [{"delta": exact, as text, ...}]', before="claim")
+    def epsilon(self) -> list[dict[str, Any]]:
+        r"""The smallest epsilon at each delta that was asked for."""
+        return self._of("epsilon", "delta")
+
+    @property
+    @computed(
+        'the Renyi divergence of each: [{"order": exact, as text, or "inf", ...}]', before="claim"
+    )
+    def renyi(self) -> list[dict[str, Any]]:
+        r"""The Renyi divergence of each order that was asked for."""
+        return self._of("renyi", "order")
+
+    @property
+    @computed(
+        '"not_refuted" of a claimed curve, of which single points were proven; null without a '
+        "claim",
+        kind="Literal['proven', 'refuted', 'undecided', 'not_refuted'] | None",
+        before="claim",
+    )
+    def verdict(self) -> ExactVerdict | None:
+        r"""Of the claim as a whole: refuted where one of its points is."""
+        found = [decision.verdict for decision in self.decisions]
+        if not found:
+            return None
+        if "refuted" in found:
+            return "refuted"
+        if "undecided" in found:
+            return "undecided"
+        return "proven" if len(found) == 1 else "not_refuted"
+
+    @property
+    def subject(self) -> str:
+        return f"{self.p.spelling} against {self.q.spelling}"
+
+    def told(self) -> Told:
+        word, about = "", ""
+        if self.verdict is not None:
+            word, about, _ = _VERDICTS[self.verdict]
+        return Told(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
+
+    def _of(self, quantity: str, at: str) -> list[dict[str, Any]]:
+        found = [point for point in self.points if point.quantity == quantity]
+        return [{at: plain(point.at), **_ways(point)} for point in found]
 
 
 def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:

@@ -1,41 +1,19 @@
-r"""The report of a fit: a frozen record, its sentences and its JSON.
+r"""The report of a fit: a frozen record whose fields say what they mean, and its sentences.
 
-JSON, schema ``dpcore-fit/1``. Every key is always there; null where it does not apply.
-
-    schema       "dpcore-fit/1"
-    target       what was fitted
-    law          the claimed law as text, e.g. "discrete-laplace:scale=1"
-    verdict      "refuted" or "not_refuted"; null when the target failed
-    alpha        the false-alarm level
-    p_value      of the law, for a number of draws fixed beforehand
-    e_value      of the law, for --sequential: the largest wealth so far; "inf" where a value of
-                 probability 0 was drawn
-    runs         draws tested
-    stopped      why no more were drawn
-    witness      {"event", "count", "expected": [least, most], "probability": [lower, upper]}
-    resolution   a mean distance from the mean that is off by this fraction would be refuted in
-                 about 95 of 100 fits; null where no such statement is made
-    evidence     {name of a test: its own p-value, or its share of the wealth at the last draw}
-    method, proves
-    seed         repeats the fit
-    error        {"reason", "run"} when the target failed
-    warnings     a list of sentences
-    versions     {"dpcore", "python", "numpy"}
+``docs/schemas/dpcore-fit-1.json`` is the schema that follows from it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.levels import evidence, level_upper
 from audit.claims.verdicts import VERDICTS
 from audit.errors import TargetFailed
-from audit.wording.as_json import json_number
-from audit.wording.lines import Told, out_of
-from audit.wording.report import Report
+from audit.wording.result import Result, Told, computed, fact, out_of
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
@@ -66,28 +44,20 @@ class FitWitness:
     e-value of the report counts, not this interval.
     """
 
-    event: str
-    count: int
+    event: str = fact("what was counted")
+    count: int = fact("draws in it")
     draws: int
-    expected: tuple[int, int]
-    probability: tuple[float, float]
+    expected: tuple[int, int] = fact("[least, most]")
+    probability: tuple[float, float] = fact("[lower, upper]")
 
     def __str__(self) -> str:
         low, high = self.expected
         usual = f"{low:,} to {high:,}" if low < high else f"{low:,}"
         return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "event": self.event,
-            "count": self.count,
-            "expected": list(self.expected),
-            "probability": list(self.probability),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitReport(Report):
+class FitReport(Result):
     r"""The report of a fit: does the sampler draw from the claimed law?
 
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -98,50 +68,61 @@ class FitReport(Report):
     ('discrete-laplace:scale=1', 1)
     """
 
-    target: str
-    law: Noise
-    verdict: FitVerdict | None
-    alpha: RationalLike
-    runs: int
-    stopped: str = "as many as planned"
-    p_value: float | None = None
-    e_value: float | None = None
-    witness: FitWitness | None = None
-    resolution: float = math.inf
-    evidence: dict[str, float] = field(default_factory=dict)
-    method: tuple[str, str] = FIXED
-    seed: int | None = None
-    error: TargetFailed | None = None
-    warnings: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    target: str = fact("what was fitted")
+    law: Noise = fact(
+        'the claimed law as text, e.g. "discrete-laplace:scale=1"', write=write_noise, kind="str"
+    )
+    verdict: FitVerdict | None = fact(
+        "null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
+    )
+    alpha: RationalLike = fact("the false-alarm level", write=level_upper, kind="float")
+    p_value: float | None = fact("of the law, for a number of draws fixed beforehand", default=None)
+    e_value: float | None = fact(
+        'of the law, for --sequential: the largest wealth so far; "inf" where a value of '
+        "probability 0 was drawn",
+        default=None,
+    )
+    runs: int = fact("draws tested")
+    stopped: str = fact("why no more were drawn", default="as many as planned")
+    witness: FitWitness | None = fact(
+        '{"event", "count", "expected": [least, most], "probability": [lower, upper]}',
+        default=None,
+    )
+    resolution: float = fact(
+        "a mean distance from the mean that is off by this fraction would be refuted in about 95 "
+        "of 100 fits; null where no such statement is made",
+        write=lambda value: value if math.isfinite(value) else None,
+        kind="float | None",
+        default=math.inf,
+    )
+    evidence: dict[str, float] = fact(
+        "{name of a test: its own p-value, or its share of the wealth at the last draw}",
+        default_factory=dict,
+    )
+    method: tuple[str, str] = fact(
+        "how the draws were tested", write=lambda method: method[0], kind="str", default=FIXED
+    )
+    seed: int | None = fact("repeats the fit", default=None)
+    error: TargetFailed | None = fact(
+        '{"reason", "run"} when the target failed',
+        write=lambda error: None if error is None else {"reason": error.reason, "run": error.run},
+        default=None,
+    )
+    warnings: tuple[str, ...] = fact("a list of sentences", default=())
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @property
+    @computed("what the method proves", before="seed")
+    def proves(self) -> str:
+        r"""What the method proves."""
+        return self.method[1]
 
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted, 3 the target failed."""
         return VERDICTS[self.verdict].exit_code
-
-    def to_json(self) -> dict[str, Any]:
-        error = self.error
-        return {
-            "schema": SCHEMA,
-            "target": self.target,
-            "law": write_noise(self.law),
-            "verdict": self.verdict,
-            "alpha": level_upper(self.alpha),
-            "p_value": self.p_value,
-            "e_value": None if self.e_value is None else json_number(self.e_value),
-            "runs": self.runs,
-            "stopped": self.stopped,
-            "witness": None if self.witness is None else self.witness.to_json(),
-            "resolution": self.resolution if math.isfinite(self.resolution) else None,
-            "evidence": {name: json_number(value) for name, value in self.evidence.items()},
-            "method": self.method[0],
-            "proves": self.method[1],
-            "seed": self.seed,
-            "error": None if error is None else {"reason": error.reason, "run": error.run},
-            "warnings": list(self.warnings),
-            "versions": self.versions,
-        }
 
     def told(self) -> Told:
         r"""The report as sentences.
@@ -157,6 +138,7 @@ class FitReport(Report):
             verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
             rows=tuple(_rows(self)) if self.runs else (),
+            style=VERDICTS[self.verdict].style,
         )
 
 

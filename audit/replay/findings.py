@@ -4,35 +4,22 @@ Severities: an ``error`` is a fault, or something that only a reader of the code
 ``warning`` is worth a look; a ``note`` is no fault. A finding that ``refutes`` holds a
 deterministic counterexample to what was declared (docs/proofs/replay.md says which do).
 
-JSON, schema ``dpcore-replay/1``; every key is always there:
-
-    schema          "dpcore-replay/1"
-    target          as it was written
-    pair            [dataset A, dataset B]
-    declared        {"sensitivity": exact, as text, or null; "norm": "l1", "l2", "linf"; "strict"}
-    verdict         "refuted", "found" (an error that refutes nothing by itself), "nothing_found",
-                    "nothing_measured" (nothing is drawn, and both datasets give the same),
-                    "not_replayable"
-    findings        [{"kind", "severity", "refutes", "statement", "witness"}], the gravest first
-    runs            calls of the target
-    tapes           tapes on which both datasets were run; "changed": those with a real set
-    seed            repeats the replay
-    assumes         what every finding rests on
+``docs/schemas/dpcore-replay-1.json`` is the schema that follows from the fields of the report.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from audit.wording.as_json import json_text
+from audit.wording.formats import Case
+from audit.wording.result import Result, Told, computed, fact
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "ReplayVerdict", "Severity", "plain"]
 __all__ += ["require_norm"]
@@ -88,6 +75,26 @@ class Finding:
         if self.refutes and self.severity != "error":
             raise ValueError("what refutes is an error")
 
+    @property
+    def named(self) -> str:
+        r"""Its severity, and whether it refutes."""
+        return self.severity + (", refutes" if self.refutes else "")
+
+    def case(self, target: str) -> Case:
+        r"""The finding for a test report, on ``target``."""
+        return Case(
+            target=target,
+            name=self.kind,
+            rule=f"dpcore-replay-{self.kind}",
+            outcome="failed" if self.severity == "error" else self.severity,
+            message=self.statement,
+            detail="\n".join([self.statement, *self.shown_witness()]),
+        )
+
+    def shown_witness(self) -> list[str]:
+        r"""The witness as lines, each value cut."""
+        return [f"{key}: {_shown(each)}" for key, each in plain(dict(self.witness)).items()]
+
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
@@ -99,7 +106,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
+class ReplayReport(Result):
     r"""All that a replay found; see the module.
 
     >>> found = Finding(kind="no-noise", severity="error", statement="None.", refutes=True)
@@ -108,18 +115,25 @@ class ReplayReport:
     ('refuted', 1)
     """
 
-    target: str
-    pair: tuple[Any, Any]
-    findings: tuple[Finding, ...]
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    target: str = fact("as it was written")
+    pair: tuple[Any, Any] = fact(
+        "[dataset A, dataset B]", write=lambda pair: plain(list(pair)), kind="list"
+    )
+    findings: tuple[Finding, ...] = fact(
+        '[{"kind", "severity", "refutes", "statement", "witness"}], the gravest first'
+    )
     sensitivity: Fraction | None = None
     norm: Norm = "l1"
     strict: bool = False
     replayable: bool = True
-    runs: int = 0
-    tapes: int = 0
-    changed: int = 0
-    seed: int = 0
+    runs: int = fact("calls of the target", default=0)
+    tapes: int = fact("tapes on which both datasets were run", default=0)
+    changed: int = fact("those of them with a real set to an extreme", default=0)
+    seed: int = fact("repeats the replay", default=0)
     allow_constant: bool = False
+    versions: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:
         # Stable: of one severity the first found stays first.
@@ -127,6 +141,27 @@ class ReplayReport:
         object.__setattr__(self, "findings", tuple(ranked))
 
     @property
+    @computed(
+        '{"sensitivity": exact, as text, or null; "norm": "l1", "l2", "linf"; "strict"}',
+        before="findings",
+    )
+    def declared(self) -> dict[str, Any]:
+        r"""What was declared of the target."""
+        return {"sensitivity": self.sensitivity, "norm": self.norm, "strict": self.strict}
+
+    @property
+    @computed("what every finding rests on")
+    def assumes(self) -> str:
+        r"""What every finding rests on."""
+        return ASSUMES
+
+    @property
+    @computed(
+        '"found": an error that refutes nothing by itself; "nothing_measured": nothing is drawn, '
+        "and both datasets give the same",
+        kind="Literal['refuted', 'found', 'nothing_found', 'nothing_measured', 'not_replayable']",
+        before="findings",
+    )
     def verdict(self) -> ReplayVerdict:
         r"""Refuted by a deterministic counterexample only; never "private"."""
         if any(finding.refutes for finding in self.findings):
@@ -143,30 +178,22 @@ class ReplayReport:
         r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
         return _VERDICTS[self.verdict][1]
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
-        declared = self.sensitivity
-        return {
-            "schema": SCHEMA,
-            "target": self.target,
-            "pair": plain(list(self.pair)),
-            "declared": {
-                "sensitivity": None if declared is None else write_rational(declared),
-                "norm": self.norm,
-                "strict": self.strict,
-            },
-            "verdict": self.verdict,
-            "findings": [finding.to_json() for finding in self.findings],
-            "runs": self.runs,
-            "tapes": self.tapes,
-            "changed": self.changed,
-            "seed": self.seed,
-            "assumes": ASSUMES,
-        }
-
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
+    def told(self) -> Told:
+        word, code = _VERDICTS[self.verdict]
+        a, b = (_shown(dataset) for dataset in self.pair)
+        refuted = next((f.kind for f in self.findings if f.refutes), None)
+        what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
+        counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
+        return Told(
+            verdict=word,
+            about=f"{what}{self.target} on A = {a}, B = {b}",
+            rows=(
+                *((found.named, f"{found.statement} [{found.kind}]") for found in self.findings),
+                ("replayed", f"{self.runs:,} runs on {counts}; --seed {self.seed}"),
+                ("assumes", ASSUMES),
+            ),
+            style={0: "bold yellow", 1: "bold red"}.get(code, "bold magenta"),
+        )
 
     def lines(self) -> list[str]:
         r"""The report as a person reads it, the verdict first.
@@ -174,19 +201,18 @@ class ReplayReport:
         >>> ReplayReport(target="f.py:f", pair=(0, 1), findings=(), seed=7).lines()[0]
         'NOTHING FOUND BY REPLAY  f.py:f on A = 0, B = 1'
         """
-        a, b = (_shown(dataset) for dataset in self.pair)
-        refuted = next((f.kind for f in self.findings if f.refutes), None)
-        what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
-        found = [f"{_VERDICTS[self.verdict][0]}  {what}{self.target} on A = {a}, B = {b}"]
+        told = self.told()
+        witnesses = [found.shown_witness() for found in self.findings]
+        lines = [f"{told.verdict}  {told.about}"]
+        for (name, value), witness in zip(told.rows, [*witnesses, [], []], strict=True):
+            lines += [f"  {name}: {value}", *(f"      {line}" for line in witness)]
+        return lines
+
+    def cases(self) -> Iterator[Case]:
+        if self.exit_code != 1:
+            yield from Result.cases(self)
         for finding in self.findings:
-            refutes = ", refutes" if finding.refutes else ""
-            found.append(f"  {finding.severity}{refutes}: {finding.statement} [{finding.kind}]")
-            found += [
-                f"      {key}: {_shown(v)}" for key, v in plain(dict(finding.witness)).items()
-            ]
-        counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
-        found.append(f"  replayed: {self.runs:,} runs on {counts}; --seed {self.seed}")
-        return [*found, f"  assumes: {ASSUMES}"]
+            yield finding.case(self.target)
 
 
 def require_norm(norm: str) -> None:

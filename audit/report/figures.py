@@ -1,179 +1,330 @@
-r"""Draw what was claimed and what was measured: over the runs, on a line, on a curve."""
+r"""Draw what was claimed and what was measured: bars, over the runs, on a line, on a curve."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from markupsafe import Markup
 
 from audit.claims.claim import shown as exact_decimal
 from audit.evidence.trace import Trace
-from audit.report.svg import (
-    FAINT,
-    INK,
-    PAPER,
-    A,
-    B,
-    Side,
-    Ticks,
-    drawing,
-    fit_ticks,
-    number_ticks,
-    say,
-    svg,
-)
-from dpcore.command.picture import outside_legend
+from audit.evidence.verdict import Outcome
+from audit.report.histogram import Bin, Histogram
+from audit.report.svg import FAINT, INK, MARK, PAPER, A, B, drawing, svg
+from audit.wording.shorten import distinct, printable
+from dpcore.command.picture import outside_legend, tick_number
 from dpcore.numbers.rounding import down
 
-__all__ = ["Point", "curve_figure", "line_figure", "trace_figure", "tradeoff_figure"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
-_NEAR: Final = 0.2
-r"""Texts that are closer than this share of the axis may meet."""
+__all__ = ["cell_name", "curve_figure", "histogram_figure", "line_figure", "trace_figure"]
+__all__ += ["tradeoff_figure"]
 
 _LONGEST: Final = 20
+r"""Signs of a claimed value in a picture."""
+
+_NAME: Final = 32
+r"""Signs of the name of an output: so many of the widest fit into a picture."""
+
+_ROOM: Final = 56
+r"""Signs that fit beside each other along the axis of numbers."""
+
+_RARE: Final = 25
+r"""Where all bars are so many times as high as those of the witness, the axis is logarithmic."""
+
+_SEEN: Final = 0.1
+r"""A stretch of the event is drawn no narrower than this share of a bin."""
+
+_TALL: Final = 1 / 20
+_ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (not a number)"}
+_DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth": 0.6}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    r"""A claimed (epsilon, delta) that was tested, and the bound measured at its delta."""
+def histogram_figure(found: Histogram) -> Markup:
+    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale.
 
-    epsilon: float
-    delta: float
-    epsilon_lower: float
-    refuted: bool
+    >>> cell = Bin(label="0", count_a=3, count_b=1, low=0.0, high=0.0)
+    >>> print(histogram_figure(Histogram(bins=(cell,), runs_a=3, runs_b=1))[:19])
+    <svg class="figure"
+    """
+    numbers = not any(_is_label(cell) for cell in found.bins)
+    with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
+        runs, scale, limits = (
+            (axes.yaxis, axes.set_yscale, axes.set_ylim)
+            if numbers
+            else (axes.xaxis, axes.set_xscale, axes.set_xlim)
+        )
+        largest = max((max(cell.count_a, cell.count_b) for cell in found.bins), default=0)
+        inside = max((max(cell.inside_a, cell.inside_b) for cell in found.bins), default=0)
+        _cells(axes, found, largest, upright=numbers)
+        through = ""
+        if found.feature is not None:
+            through = f", read through {distinct([printable(found.feature)], _NAME)[0]}"
+        if numbers:
+            axes.set_xlabel(f"output{through}")
+            axes.set_xlim(-0.7, len(found.bins) - 0.3)
+            _number_cells(axes, found.bins)
+        else:
+            axes.set_title(f"output{through}", loc="left", fontsize="medium")
+            axes.set_ylim(len(found.bins) - 0.4, -0.6)
+            axes.set_yticks([])
+            names = distinct([printable(cell_name(cell)) for cell in found.bins], _NAME)
+            for i, name in enumerate(names):
+                place = axes.get_yaxis_transform()
+                axes.text(0.01, i - 0.32, name, va="center", transform=place)
+        if inside and largest > _RARE * inside:
+            scale("log")
+            limits(0.7, largest * 1.6)
+            runs.set_label_text("runs (logarithmic axis)")
+        else:
+            limits(0.0, max(largest, 1) * 1.06)
+            runs.set_label_text("runs")
+            _rounded(runs, "{x:,.0f}", integer=True)
+        _histogram_legend(figure, found, largest)
+        title = "How often each output came, on both datasets"
+        return svg(figure, "histogram", title, _histogram_words(found))
 
 
-def trace_figure(found: Trace) -> str:
+def cell_name(cell: Bin) -> str:
+    r"""What a reader calls the bin: numbers with thousands apart, a name as it is.
+
+    >>> cell_name(Bin(label="8000 to 9999", low=8000.0, high=10000.0, count_a=1, count_b=0))
+    '8,000 to 9,999'
+    """
+    if _is_label(cell):
+        return _ODD.get(cell.label, cell.label)
+    return " ".join(map(_grouped, cell.label.split(" ")))
+
+
+def _is_label(cell: Bin) -> bool:
+    return cell.low is None and cell.high is None
+
+
+def _grouped(word: str) -> str:
+    whole, point, rest = word.partition(".")
+    plain = whole.removeprefix("-").isdecimal() and (rest.isdecimal() or not point)
+    return f"{int(whole):,}{point}{rest}" if plain else word
+
+
+def _cells(axes: Axes, found: Histogram, largest: int, *, upright: bool) -> None:
+    # B is striped: the datasets differ in more than their colour. A name stands above its bars.
+    span: Any = axes.axvspan if upright else axes.axhspan
+    bar: Any = axes.bar if upright else axes.barh
+    transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
+    wide, thick, middle = ("width", 0.4, 0.0) if upright else ("height", 0.29, 0.13)
+    for i, cell in enumerate(found.bins):
+        for low, high in cell.covered or ([(0.0, 1.0)] if cell.in_witness == "all" else []):
+            centre, half = i - 0.5 + (low + high) / 2, max(high - low, _SEEN) / 2
+            span(centre - half, centre + half, facecolor=MARK, linewidth=0, gid=f"witness-{i}")
+        if _is_part(cell):
+            span(i - 0.47, i + 0.47, facecolor="none", gid=f"part-{i}", **_DOTTED)
+        for world, side, total, inside in (
+            ("a", -0.5, cell.count_a, cell.inside_a),
+            ("b", 0.5, cell.count_b, cell.inside_b),
+        ):
+            place = i + middle + side * thick
+            for name, runs, filled in (("bar", total, False), ("inside", inside, True)):
+                if runs:
+                    look = {**_look(world, filled=filled), wide: thick}
+                    bar(place, runs, **look)[0].set_gid(f"{name}-{world}-{i}")
+            if not total and _is_one_sided(cell, largest):
+                at = ([place], [0.025]) if upright else ([0.025], [place])
+                style: dict[str, Any] = {"color": INK, "markersize": 4}
+                axes.plot(*at, "x", gid=f"none-{world}-{i}", transform=transform, **style)
+
+
+def _is_part(cell: Bin) -> bool:
+    # Where the event ends is not told by a place: in an open bin, or among other names.
+    return cell.in_witness == "part" and not cell.covered
+
+
+def _is_one_sided(cell: Bin, largest: int) -> bool:
+    # The ratio of the datasets is infinite there, and no bar would say so.
+    return not min(cell.count_a, cell.count_b) and cell.runs >= max(_TALL * largest, 2)
+
+
+def _look(world: str, *, filled: bool) -> dict[str, Any]:
+    colour, hatch = (A, "") if world == "a" else (B, "//////")
+    face, edge = (colour, PAPER if hatch else colour) if filled else (PAPER, colour)
+    return {"facecolor": face, "edgecolor": edge, "hatch": hatch, "linewidth": 0.6}
+
+
+def _number_cells(axes: Axes, bins: Sequence[Bin]) -> None:
+    # A number stands below its bar, an interval shows its lower end, what is beyond always stands
+    # there. Of the others as many as stand apart, the rounder ones: counted from 0.
+    beyond = [(float(i), cell_name(cell)) for i, cell in enumerate(bins) if cell.is_open]
+    closed = [(i, cell) for i, cell in enumerate(bins) if not cell.is_open]
+    named = [
+        (float(i), cell_name(cell)) if cell.low == cell.high else (i - 0.5, _number(cell.low))
+        for i, cell in closed
+    ]
+    low, high = (closed[0][1].low, closed[0][1].high) if closed else (0.0, 0.0)
+    origin = round((low or 0.0) / (((high or 0.0) - (low or 0.0)) or 1.0))
+    ticks = beyond
+    for every in (1, 2, 5, 10, 20, 50):
+        kept = [one for k, one in enumerate(named) if not (origin + k) % every]
+        kept = [one for one in kept if all(_apart(one, end, len(bins)) for end in beyond)]
+        ticks = sorted([*beyond, *kept])
+        if all(_apart(one, other, len(bins)) for one, other in pairwise(ticks)):
+            break
+    axes.set_xticks([place for place, _ in ticks], [name for _, name in ticks])
+
+
+def _apart(one: tuple[float, str], other: tuple[float, str], bins: int) -> bool:
+    (left, name), (right, after) = one, other
+    return abs(right - left) * _ROOM / bins >= (len(name) + len(after)) / 2 + 2
+
+
+def _number(value: float | None) -> str:
+    whole = value is not None and value.is_integer() and abs(value) < 1e15
+    return f"{value:,.0f}" if whole else f"{value:.6g}"
+
+
+def _rounded(axis: Axis, write: str = "{x:,.10g}", *, integer: bool = False) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=integer))
+    low, high = axis.get_view_interval()
+    if 1e-4 < high - low < 1e6:
+        axis.set_major_formatter(StrMethodFormatter(write))
+
+
+def _histogram_legend(figure: Figure, found: Histogram, largest: int) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    filled = found.event is not None
+    handles: list[Any] = [
+        Patch(**_look("a", filled=filled), label=f"A: {found.runs_a:,} runs"),
+        Patch(**_look("b", filled=filled), label=f"B: {found.runs_b:,} runs"),
+    ]
+    if filled:
+        handles.append(Patch(facecolor=MARK, **_DOTTED, label="witness"))
+    if any(map(_is_part, found.bins)):
+        handles.append(Patch(facecolor="none", **_DOTTED, label="in part"))
+    if any(_is_one_sided(cell, largest) for cell in found.bins):
+        cross: dict[str, Any] = {"marker": "x", "markersize": 4, "linestyle": "", "color": INK}
+        handles.append(Line2D([], [], **cross, label="no run: infinite ratio"))
+    outside_legend(figure, "outside upper left", handles=handles)
+
+
+def _histogram_words(found: Histogram) -> str:
+    inside_a = sum(cell.inside_a for cell in found.bins)
+    inside_b = sum(cell.inside_b for cell in found.bins)
+    words = f"{len(found.bins)} cells, {found.runs_a:,} runs of A and {found.runs_b:,} of B"
+    if found.event is None:
+        return f"{words}."
+    return f"{words}. In the event of the witness: {inside_a:,} runs of A, {inside_b:,} of B."
+
+
+def trace_figure(found: Trace) -> Markup:
     r"""The bound against the runs it was drawn from, beside the claimed epsilon."""
-    epsilon = float(found.claim.exact[0])
-    with drawing("trace", 3.0) as (figure, axes):
-        runs, bounds = [n for n, _ in found.points], [bound for _, bound in found.points]
-        axes.axhline(epsilon, color=B, linewidth=1.4, linestyle="--", gid="claim")
-        axes.plot(runs, bounds, color=A, linewidth=1.0, marker="o", markersize=4, gid="bounds")
+    epsilon, delta = found.claim.exact
+    runs, bounds = [n for n, _ in found.points], [bound for _, bound in found.points]
+    last = f"at least {down(bounds[-1])}"
+    with drawing("trace", 3.2) as (figure, axes):
+        claimed: dict[str, Any] = {"color": B, "linewidth": 1.4, "linestyle": "--"}
+        axes.axhline(float(epsilon), label=f"claimed: {_exactly(epsilon)}", gid="claim", **claimed)
+        measured: dict[str, Any] = {"color": A, "linewidth": 1.0, "marker": "o", "markersize": 4}
+        axes.plot(runs, bounds, label=f"measured: {last}", gid="bounds", **measured)
         axes.set_xscale("log")
-        axes.set_xlim(min(runs) / 1.3, max(runs) * 1.9)
-        axes.set_ylim(0, max(epsilon, *bounds) * 1.2 or 1.0)
+        axes.set_ylim(0, max(float(epsilon), *bounds) * 1.2 or 1.0)
         axes.set_xlabel("runs, both datasets together (logarithmic axis)")
-        delta = found.claim.exact[1]
         # A bound at a delta is one at every smaller delta, too.
         axes.set_ylabel(f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon")
-        beyond = bounds[-1] >= epsilon
-        last = f"at least {down(bounds[-1])}"
-        first, end = bounds[:4], bounds[-6:]
-        # Beside the dashed line, at the end where the bounds are further from it.
-        place = max(end) if beyond else min(end)
-        left = min(abs(b - epsilon) for b in first) > min(abs(b - epsilon) for b in end)
-        left = left or abs(place - epsilon) < _NEAR * axes.get_ylim()[1]
-        align: Side = "left" if left else "right"
-        axis_near = epsilon < _NEAR * axes.get_ylim()[1]
-        above = axis_near or epsilon >= max(first if left else end)
-        claimed = f"claimed: {_exactly(found.claim.exact[0])}"
-        say(axes, (axes.get_xlim()[not left], epsilon), claimed, align, above=above)
-        low = place < _NEAR * axes.get_ylim()[1]  # below it stand the numbers of the axis
-        say(axes, (runs[-1], max(end) if low else place), last, "right", above=beyond or low)
-        number_ticks(axes.yaxis)
-        fit_ticks(axes.xaxis, _run_ticks(min(runs), max(runs)))
-        axes.minorticks_off()
+        outside_legend(figure, "outside upper left")
+        _rounded(axes.yaxis)
         words = f"{len(runs)} bounds, from {runs[0]:,} to {runs[-1]:,} runs; the last is {last}."
         return svg(figure, "trace", "The lower bound on epsilon as runs came in", words)
 
 
-def _run_ticks(low: int, high: int) -> Iterator[Ticks]:
-    # Round numbers for a logarithmic axis: choices from many to few.
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        round_numbers = [digit * 10**k for k in range(19) for digit in digits]
-        yield [(n, f"{n:,}") for n in round_numbers if low <= n <= high]
-    for every in range(2, 9):
-        yield [(n, f"{n:,}") for n in (10**k for k in range(0, 19, every)) if low <= n <= high]
-
-
-def line_figure(epsilon: Fraction, bound: float, words: str) -> str:
+def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
     r"""One axis of epsilon: what is claimed, and all that the evidence rules out."""
+    claimed, infinite, written = float(epsilon), bound == math.inf, _exactly(epsilon)
+    right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
     with drawing("line", 1.6) as (figure, axes):
-        claimed, infinite = float(epsilon), bound == math.inf
-        right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
-        end = right if infinite else bound
-        axes.barh(0, end, height=0.5, facecolor=PAPER, edgecolor=A, hatch="/////", gid="out")
+        out: dict[str, Any] = {"facecolor": PAPER, "edgecolor": A, "hatch": "/////", "gid": "out"}
+        axes.barh(0, right if infinite else bound, height=0.7, label=words, **out)
         if infinite:
-            arrow: dict[str, Any] = {"marker": ">", "markersize": 9, "clip_on": False}
-            axes.plot(right, 0, color=A, gid="infinite", **arrow)
-        axes.plot([claimed] * 2, [-0.45, 0.85], color=B, linewidth=2.5, gid="claim")
+            axes.plot(right, 0, ">", color=A, markersize=9, clip_on=False, gid="infinite")
+        mark: dict[str, Any] = {"color": B, "linewidth": 2.5, "gid": "claim"}
+        axes.plot([claimed] * 2, [-0.55, 0.55], label=f"claimed: {written}", **mark)
         axes.set_xlim(0, right)
-        axes.set_ylim(-0.55, 1.3)
+        axes.set_ylim(-0.6, 0.6)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("epsilon")
-        side: Side = "center"
-        if abs(claimed - end) < 0.25 * right:  # the line of the claim would cross the words
-            side = "left" if end >= claimed else "right"
-        if infinite:
-            side = "right"
-        elif end < 0.3 * right and claimed - end > 0.5 * right:
-            side = "left"
-        shown = _exactly(epsilon)
-        say(axes, (claimed, 0.8), f"claimed: {shown}", "center", above=True)
-        say(axes, (end, 0.2), words, side, above=True)
-        number_ticks(axes.xaxis)
-        title = "What is claimed, and what is ruled out"
-        out = "every epsilon" if infinite else f"every epsilon below {down(bound)}"
-        said = f"Striped: {out} is ruled out. The claim is {shown}."
-        return svg(figure, "line", title, said)
+        outside_legend(figure, "outside upper left")
+        _rounded(axes.xaxis)
+        ruled = "every epsilon" if infinite else f"every epsilon below {down(bound)}"
+        described = f"Striped: {ruled} is ruled out. The claim is {written}."
+        return svg(figure, "line", "What is claimed, and what is ruled out", described)
 
 
-def curve_figure(curve: Sequence[tuple[float, float]], points: Sequence[Point]) -> str:
+def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]) -> Markup:
     r"""The claimed curve, delta against epsilon, with the points that were tested on it."""
-    deltas = [delta for delta in (*(d for _, d in curve), *(p.delta for p in points)) if delta > 0]
-    least = min((p.delta for p in points if p.delta > 0), default=min(deltas, default=1e-6))
-    floor = 10.0 ** (math.floor(math.log10(least)) - 1)
+    deltas = [float(row.claim.exact[1]) for row in tested]
+    least = min([d for d in deltas if d > 0] or [d for _, d in curve if d > 0] or [1e-6])
+    decades = 1 - math.floor(math.log10(least))
+    floor = 10.0**-decades  # where a delta of 0 is drawn
+    points = [
+        (float(row.claim.exact[0]), max(delta, floor), row.epsilon_lower, row.refuted)
+        for row, delta in zip(tested, deltas, strict=True)
+    ]
+    drawn = [(e, d) for e, d in curve if d >= floor]
+    ends = [e for e, _ in drawn] + [e for e, _, _, _ in points]
+    right = 1.06 * max([*ends, *(m for _, _, m, _ in points if m < math.inf)], default=0) or 1.0
     with drawing("curve", 3.6) as (figure, axes):
-        drawn = [(e, d) for e, d in curve if d >= floor]
         if drawn:
             axes.plot(*zip(*drawn, strict=True), color=INK, linewidth=1.0, label="claimed curve")
-        for name, marker, refuted in (("not refuted", "o", False), ("refuted", "X", True)):
-            chosen = [point for point in points if point.refuted is refuted]
-            places = [(point.epsilon, max(point.delta, floor)) for point in chosen]
-            if places:
-                colour = B if refuted else PAPER
+        labels: dict[str, str] = {}
+        for i, (epsilon, delta, measured, refuted) in enumerate(points):
+            infinite = measured == math.inf
+            end = right if infinite else measured
+            style: dict[str, Any] = {"clip_on": False, "zorder": 3}
+            if refuted:
+                axes.plot([epsilon, end], [delta, delta], color=A, linewidth=1.2, **style)
+            edge, face = (B, B) if refuted else (INK, PAPER)
+            marks = (
+                (epsilon, "X" if refuted else "o", edge, face, 8,
+                 f"tested: {'refuted' if refuted else 'not refuted'}", "tested"),
+                (end, "D" if infinite else ">", A, A, 6,
+                 "infinite: no epsilon holds" if infinite else "measured: at least this",
+                 "measured"),
+            )  # fmt: skip
+            for x, marker, colour, fill, size, label, kind in marks:
                 axes.plot(
-                    *zip(*places, strict=True), marker, markersize=8, markerfacecolor=colour,
-                    markeredgecolor=B if refuted else INK, label=f"tested: {name}",
-                    gid="refuted" if refuted else "kept",
+                    x, delta, marker, markersize=size, color=colour, markerfacecolor=fill,
+                    label=labels.get(label, label), gid=f"{kind}-{i}", **style,
                 )  # fmt: skip
-        finite = [p.epsilon_lower for p in points if p.epsilon_lower < math.inf]
-        right = 1.06 * max([e for e, _ in drawn] + [p.epsilon for p in points] + finite + [0.0])
-        for i, point in enumerate(points):
-            at, infinite = max(point.delta, floor), point.epsilon_lower == math.inf
-            end = (right or 1.0) if infinite else point.epsilon_lower
-            style: dict[str, Any] = {"color": A, "clip_on": False, "zorder": 3}
-            if point.refuted:
-                axes.plot([point.epsilon, end], [at, at], linewidth=1.2, **style)
-            marker = "D" if infinite else ">"
-            axes.plot(end, at, marker, markersize=6, gid=f"measured-{i}", **style)
-        for marker, label, there in (
-            (">", "measured: at least this", bool(finite) or not points),
-            ("D", "infinite: no epsilon holds", len(finite) < len(points)),
-        ):
-            if there:
-                axes.plot([], [], marker, color=A, markersize=6, label=label)
+                labels[label] = "_again"
         axes.set_yscale("log")
         axes.set_ylim(floor / 1.6, 1.0)
-        axes.set_xlim(0, right or 1.0)
+        every = math.ceil(decades / 12)
+        powers = [10.0**-k for k in range(0, decades - every + 1, every)]
+        axes.set_yticks([floor, *powers], ["0", *map(tick_number, powers)])
         axes.minorticks_off()
+        axes.set_xlim(0, right)
         axes.set_xlabel("epsilon")
         axes.set_ylabel("delta (logarithmic axis)")
-        outside_legend(figure, "outside upper left")
-        number_ticks(axes.xaxis)
-        fit_ticks(axes.yaxis, _delta_ticks(floor))
-        beyond = sum(point.refuted for point in points)
-        words = f"{len(points)} points of the claimed curve were tested, {beyond} are refuted."
+        if points or drawn:
+            outside_legend(figure, "outside upper left")
+        _rounded(axes.xaxis)
+        beyond = sum(row.refuted for row in tested)
+        words = f"{len(tested)} points of the claimed curve were tested, {beyond} are refuted."
         return svg(figure, "curve", "The claimed curve and what was refuted", words)
 
 
 def tradeoff_figure(
     band: Sequence[tuple[float, float]], claimed: Sequence[tuple[float, float]]
-) -> str:
+) -> Markup:
     r"""The trade-off curve that was measured, an upper bound, beside the claimed one."""
     with drawing("tradeoff", 3.6) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=FAINT, linewidth=0.8, label="perfect privacy")
@@ -189,18 +340,8 @@ def tradeoff_figure(
         axes.set_xlabel("type I error: a run on A taken for one on B")
         axes.set_ylabel("type II error")
         outside_legend(figure, "outside upper left")
-        number_ticks(axes.xaxis)
-        number_ticks(axes.yaxis)
         words = f"The measured curve has {len(band)} corners, from (0, 1) to (1, 0)."
         return svg(figure, "tradeoff", "The trade-off curve, measured and claimed", words)
-
-
-def _delta_ticks(floor: float) -> Iterator[Ticks]:
-    # Powers of ten, 0 where the axis begins; a tick too near to it is left out.
-    last = round(-math.log10(floor))
-    for every in (1, 2, 5, 10, 20, 50, 100):
-        powers = [k for k in range(0, last, every) if last - k >= every]
-        yield [(floor, "0"), *((10.0**-k, f"1e-{k}" if k else "1") for k in powers)]
 
 
 def _exactly(value: Fraction) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from audit.outputs.form import Outputs
 from audit.outputs.identity import Name, shown
 from audit.outputs.number_line import NumberLine, as_float
 from audit.outputs.reading import read, read_worlds
+from audit.wording.result import computed
 from audit.wording.shorten import distinct
 
 __all__ = ["Bin", "Histogram", "histogram"]
@@ -61,6 +62,7 @@ class Bin:
         return (self.low is None) != (self.high is None)
 
     @property
+    @computed("how much of what fell in the bin lies in the event of the witness")
     def in_witness(self) -> Literal["all", "part", "none"]:
         r"""How much of what fell in the bin lies in the event of the witness."""
         inside = self.inside_a + self.inside_b
@@ -84,11 +86,6 @@ class Histogram:
     event: str | None = None
     pair: int = 0
     feature: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, each bin with ``in_witness``: "all", "part" or "none"."""
-        bins = [{**asdict(cell), "in_witness": cell.in_witness} for cell in self.bins]
-        return {**asdict(self), "bins": bins}
 
 
 def histogram(
@@ -256,7 +253,7 @@ def _label_cells(
     place = np.full(len(names), len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
     texts = set(map(str, names))
-    named = distinct([shown(names[code], texts) for code in kept], lambda x: len(x) <= _LABEL)
+    named = distinct([shown(names[code], texts) for code in kept], _LABEL)
     cells = [{"label": label} for label in named]
     if len(kept) < len(seen):
         cells.append({"label": f"all else: {len(seen) - len(kept):,} other values"})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from audit.claims.claim import Claim
-from audit.wording.lines import Told, aligned, terminal_width
+from audit.wording.result import Told, aligned, terminal_width
 from dpcore.command.terminal import page, printable
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ from audit.claims.claim import shown
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import VerdictWord
 from audit.evidence.coverage import idle, unresolved, unseen
-from audit.wording.lines import out_of
+from audit.wording.result import out_of
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
+    from audit.errors import TargetFailed
     from audit.evidence.baselines.compare import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
@@ -33,6 +34,7 @@ __all__ = [
     "confidence",
     "fitted",
     "leak",
+    "meaning",
     "refutals",
     "repeated",
     "scored",
@@ -81,6 +83,43 @@ def refutals(alpha: RationalLike) -> str:
     """
     cases = out_of(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
+
+
+def meaning(
+    verdict: VerdictWord | None,
+    claim: str,
+    alpha: RationalLike,
+    *,
+    runs: int,
+    error: TargetFailed | None,
+) -> str:
+    r"""What a verdict says of the claim, and what it does not.
+
+    >>> meaning(None, "epsilon=1", "0.05", runs=5, error=None)
+    'There is no verdict on epsilon=1.'
+    """
+    match verdict:
+        case "refuted" if runs:
+            return f"The claim {claim} does not hold. If it did, {refutals(alpha)}."
+        case "refuted":
+            return f"The claim {claim} does not hold: a proof, from the exact laws of the outputs."
+        case "proven":
+            return (
+                f"The outputs on this pair keep {claim}: a proof, from their exact laws. It speaks "
+                "of these laws and this pair, and of no other code or data."
+            )
+        case "not_refuted":
+            return (
+                f"The evidence does not contradict {claim}. That is no proof: what lies in the "
+                "blind spot below may pass unseen."
+            )
+        case "nothing_measured":
+            return (
+                f"The runs do not measure {claim}: of at least one pair, the test could look at "
+                "nothing in most of the outputs. The warnings below say why, and what to do."
+            )
+    reason = "" if error is None else f"It {error.told}. "
+    return f"{reason}There is no verdict on {claim}."
 
 
 def blind_spot(

@@ -1,51 +1,27 @@
-r"""The report of an audit by canaries: a frozen record, its sentences and its JSON.
+r"""The report of an audit by canaries: a frozen record whose fields say what they mean.
 
-JSON, schema ``dpcore-canaries/1``. Every key is always there; null where it does not apply.
-
-    schema         "dpcore-canaries/1"
-    claim          {"epsilon", "delta", "relation"} as in dpcore-audit/2; of a curve {"claim", ...}
-    verdict        "refuted", "not_refuted" or "nothing_measured"
-    epsilon_lower  a lower bound on epsilon at at_delta, rounded down
-    at_delta       exact, as text
-    mu_lower       of a claim gdp=MU: the training is mu-Gaussian-DP for no smaller mu
-    alpha          the false-alarm level; of the verdict and of each bound by itself
-    p_value        of the claim, rounded up
-    canaries       {"included", "excluded"}: counts
-    guesses        how many canaries were guessed
-    guess          "both", "included" or "excluded": what was guessed of them
-    right          how many guesses were right
-    method         the theorem that the verdict rests on
-    assumptions    a list of sentences: what no test of the scores can see
-    needed         how many canaries could refute the claim, if all guesses are right; null where
-                   these can
-    histogram      [[low, high, included, excluded]]: counts of scores
-    trace          [[guesses, epsilon_lower]] at other numbers of guesses, where it was asked for;
-                   only the number fixed beforehand gives a bound
-    seed           of the order among equal scores
-    warnings       a list of sentences
-    versions       {"dpcore", "python", "numpy"}
+``docs/schemas/dpcore-canaries-1.json`` is the schema that follows from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.claim import Claim, shown
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import evidence, level_upper
 from audit.claims.verdicts import VERDICTS
 from audit.report.sentences import confidence
-from audit.wording.lines import Told, out_of
-from audit.wording.report import Report
+from audit.wording.result import Result, Told, computed, fact, out_of
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
+    from audit.wording.html import Section
 
 __all__ = ["SCHEMA", "CanaryReport", "CanaryVerdict", "Cell"]
 
@@ -79,29 +55,72 @@ class Cell:
     excluded: int
 
 
+def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
+    found: Any = claim.to_json()
+    return found if isinstance(found, dict) else {"claim": found}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryReport(Report):
+class CanaryReport(Result):
     r"""The report of an audit by canaries: the verdict on a claim and the bound on epsilon."""
 
-    claim: Claim | CurveClaim | Guarantee
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    claim: Claim | CurveClaim | Guarantee = fact(
+        '{"epsilon", "delta", "relation"} as in dpcore-audit/2; of a curve {"claim", ...}',
+        write=_claim,
+        kind="dict",
+    )
     relation: Relation
-    verdict: CanaryVerdict
-    epsilon_lower: float
-    at_delta: Fraction
-    alpha: Fraction
-    p_value: float
+    verdict: CanaryVerdict = fact(
+        "of the claim", kind="Literal['refuted', 'not_refuted', 'nothing_measured']"
+    )
+    epsilon_lower: float = fact("a lower bound on epsilon at at_delta, rounded down")
+    at_delta: Fraction = fact("exact, as text")
+    mu_lower: float | None = fact(
+        "of a claim gdp=MU: the training is mu-Gaussian-DP for no smaller mu", default=None
+    )
+    alpha: Fraction = fact(
+        "the false-alarm level; of the verdict and of each bound by itself",
+        write=level_upper,
+        kind="float",
+    )
+    p_value: float = fact("of the claim, rounded up")
     included: int
     excluded: int
-    guesses: int
-    guess: str
-    right: int
-    seed: int
-    mu_lower: float | None = None
-    needed: int | None = None
+    guesses: int = fact("how many canaries were guessed")
+    guess: str = fact('"both", "included" or "excluded": what was guessed of them')
+    right: int = fact("how many guesses were right")
+    needed: int | None = fact(
+        "how many canaries could refute the claim, if all guesses are right; null where these can",
+        default=None,
+    )
     constant: bool = False
-    histogram: tuple[Cell, ...] = ()
-    trace: tuple[tuple[int, float], ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
+    histogram: tuple[Cell, ...] = fact(
+        "[[low, high, included, excluded]]: counts of scores",
+        write=lambda cells: list(map(astuple, cells)),
+        kind="list",
+        default=(),
+    )
+    trace: tuple[tuple[int, float], ...] = fact(
+        "[[guesses, epsilon_lower]] at other numbers of guesses, where it was asked for; only the "
+        "number fixed beforehand gives a bound",
+        default=(),
+    )
+    seed: int = fact("of the order among equal scores")
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @property
+    @computed("counts", before="guesses")
+    def canaries(self) -> dict[str, int]:
+        r"""How many canaries were included in the training, and how many were not."""
+        return {"included": self.included, "excluded": self.excluded}
+
+    @property
+    @computed("a list of sentences: what no test of the scores can see", before="needed")
+    def assumptions(self) -> tuple[str, ...]:
+        r"""What the verdict rests on."""
+        return ASSUMED
 
     @property
     def refuted(self) -> bool:
@@ -114,11 +133,13 @@ class CanaryReport(Report):
         return VERDICTS[self.verdict].exit_code
 
     @property
+    @computed("the theorem that the verdict rests on", before="assumptions")
     def method(self) -> str:
         r"""The theorem that the verdict rests on."""
         return PURE if isinstance(self.claim, Claim) and not self.at_delta else CURVE
 
     @property
+    @computed("a list of sentences", before="versions")
     def warnings(self) -> tuple[str, ...]:
         r"""What a reader has to know before the numbers."""
         found = []
@@ -133,30 +154,21 @@ class CanaryReport(Report):
             )
         return tuple(found)
 
-    def to_json(self) -> dict[str, Any]:
-        claim = self.claim.to_json()
-        return {
-            "schema": SCHEMA,
-            "claim": claim if isinstance(claim, dict) else {"claim": claim},
-            "verdict": self.verdict,
-            "epsilon_lower": self.epsilon_lower,
-            "at_delta": write_rational(self.at_delta),
-            "mu_lower": self.mu_lower,
-            "alpha": level_upper(self.alpha),
-            "p_value": self.p_value,
-            "canaries": {"included": self.included, "excluded": self.excluded},
-            "guesses": self.guesses,
-            "guess": self.guess,
-            "right": self.right,
-            "method": self.method,
-            "assumptions": list(ASSUMED),
-            "needed": self.needed,
-            "histogram": [[c.low, c.high, c.included, c.excluded] for c in self.histogram],
-            "trace": [list(point) for point in self.trace],
-            "seed": self.seed,
-            "warnings": list(self.warnings),
-            "versions": self.versions,
-        }
+    @property
+    def subject(self) -> str:
+        return "one run of a training"
+
+    def sections(self) -> Iterator[Section]:
+        from audit.wording.html import Section
+
+        yield Section(
+            title="Scores",
+            columns=("scores from", "to", "included", "excluded"),
+            rows=[
+                (f"{c.low:.6g}", f"{c.high:.6g}", f"{c.included:,}", f"{c.excluded:,}")
+                for c in self.histogram
+            ],
+        )
 
     def told(self) -> Told:
         words = "does not keep" if self.refuted else "tested against"
@@ -166,12 +178,6 @@ class CanaryReport(Report):
             rows=tuple(self._rows()),
             style=VERDICTS[self.verdict].style,
         )
-
-    def _repr_html_(self) -> str:
-        # What a notebook shows of it.
-        from audit.report.card import card
-
-        return card("one run of a training", self.verdict, self.told(), self.warnings)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         total = self.included + self.excluded

@@ -1,34 +1,20 @@
-r"""The report of an audit of a training step: one line a check, and its JSON.
+r"""The report of an audit of a training step: one line a check.
 
-JSON, schema ``dpcore-dpsgd/1``. Every key is always there; null where it does not apply.
-
-    schema       "dpcore-dpsgd/1"
-    target       as it was written
-    stated       {"records", "rate", "noise_multiplier", "clip": exact, as text; "sampling"}
-    verdict      "refuted", "not_refuted" or "nothing_measured"
-    alpha        the false-alarm level of all statistical checks together
-    checks       [{"name", "verdict", "statement", "p_value"}]; the verdict is "refuted" (the
-                 p-value is at most the check's share of alpha), "fault" (a counterexample),
-                 "passed" or "nothing_measured"
-    batches      batches drawn
-    updates      calls of the update
-    assumptions  a list of sentences
-    seed         repeats the audit
-    versions     {"dpcore", "python", "numpy"}
+``docs/schemas/dpcore-dpsgd-1.json`` is the schema that follows from its fields.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.levels import level_upper, shown_p_value
 from audit.claims.verdicts import VERDICTS
 from audit.report.sentences import FAULTS
-from audit.wording.lines import Told, out_of
-from audit.wording.report import Report
-from dpcore.numbers.parameter import write_rational
+from audit.wording.formats import Case, Outcome
+from audit.wording.result import Result, Told, computed, fact, out_of
 
 __all__ = ["SCHEMA", "Check", "CheckVerdict", "Sampling", "Stated", "StepReport", "StepVerdict"]
 
@@ -85,19 +71,39 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport(Report):
+class StepReport(Result):
     r"""The report of an audit of a training step: what each check found."""
 
-    target: str
-    stated: Stated
-    checks: tuple[Check, ...]
-    alpha: Fraction
-    batches: int
-    updates: int
-    seed: int
-    versions: dict[str, str] = field(default_factory=dict)
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    target: str = fact("as it was written")
+    stated: Stated = fact(
+        '{"records", "rate", "noise_multiplier", "clip": exact, as text; "sampling"}', kind="dict"
+    )
+    alpha: Fraction = fact(
+        "the false-alarm level of all statistical checks together", write=level_upper, kind="float"
+    )
+    checks: tuple[Check, ...] = fact(
+        '[{"name", "verdict", "statement", "p_value"}]; the verdict is "refuted" (the p-value is '
+        'at most the check\'s share of alpha), "fault" (a counterexample), "passed" or '
+        '"nothing_measured"'
+    )
+    batches: int = fact("batches drawn")
+    updates: int = fact("calls of the update")
+    seed: int = fact("repeats the audit")
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
     @property
+    @computed("a list of sentences", before="seed")
+    def assumptions(self) -> tuple[str, ...]:
+        r"""What the verdict rests on."""
+        return ASSUMED
+
+    @property
+    @computed(
+        "of all checks", kind="Literal['refuted', 'not_refuted', 'nothing_measured']",
+        before="alpha",
+    )  # fmt: skip
     def verdict(self) -> StepVerdict:
         r"""Refuted where one check fails; nothing measured where one could not be made."""
         found = {check.verdict for check in self.checks}
@@ -115,22 +121,16 @@ class StepReport(Report):
         r"""0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
         return VERDICTS[self.verdict].exit_code
 
-    def to_json(self) -> dict[str, Any]:
-        stated = asdict(self.stated)
-        exact = ("rate", "noise_multiplier", "clip")
-        return {
-            "schema": SCHEMA,
-            "target": self.target,
-            "stated": {**stated, **{name: write_rational(stated[name]) for name in exact}},
-            "verdict": self.verdict,
-            "alpha": level_upper(self.alpha),
-            "checks": [asdict(check) for check in self.checks],
-            "batches": self.batches,
-            "updates": self.updates,
-            "assumptions": list(ASSUMED),
-            "seed": self.seed,
-            "versions": self.versions,
-        }
+    def cases(self) -> Iterator[Case]:
+        outcomes: dict[CheckVerdict, Outcome] = {"passed": "passed", "nothing_measured": "error"}
+        for check in self.checks:
+            yield Case(
+                target=self.target,
+                name=check.name,
+                rule=f"dpcore-dpsgd-{check.name.replace(' ', '-')}",
+                outcome=outcomes.get(check.verdict, "failed"),
+                message=_line(check),
+            )
 
     def told(self) -> Told:
         faults = any(check.verdict == "fault" for check in self.checks)

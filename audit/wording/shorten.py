@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["cut", "distinct", "shortened"]
+__all__ = ["cut", "distinct", "printable", "shortened"]
 
 _MOST: Final = 400
 _DIGEST: Final = 12
 _HEAD: Final = 8
-_FEWEST: Final = 6
-_MEASURED: Final = 400
-r"""No longer text fits anywhere: its width is not worth computing."""
 
 
 def shortened(text: str, most: int = _MOST) -> str:
@@ -28,7 +26,7 @@ def shortened(text: str, most: int = _MOST) -> str:
     """
     if len(text) <= most:
         return text
-    return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)[:_DIGEST]})"
+    return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"
 
 
 def cut(text: str, most: int) -> str:
@@ -40,55 +38,61 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def distinct(texts: Sequence[str], fits: Callable[[str], bool]) -> list[str]:
-    r"""Each text shortened until it ``fits``; texts that differ stay different.
+def printable(value: str) -> str:
+    r"""Replace characters that HTML cannot hold or that a reader cannot see.
 
-    What fits is left as it is. Of the others the first signs are kept, and those around the place
-    where a text parts from the one most like it; where that does not tell them apart, a digest.
+    Signs that reorder or hide others are such: what is read is what is there.
 
-    >>> distinct(["(1, 1, 1, 1, 1, 0)", "(1, 1, 1, 1, 1, 2)", "x"], lambda text: len(text) <= 12)
+    >>> printable("a\x00b"), printable("user\u202egpj.exe")
+    ('a\ufffdb', 'user\ufffdgpj.exe')
+    """
+    return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
+
+
+def _has_place(sign: str) -> bool:
+    # Of format signs the two joiners have a place: scripts and emoji need them.
+    if sign in "\n\t\u200c\u200d":
+        return True
+    hidden = unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return not hidden and ord(sign) & 0xFFFE != 0xFFFE and not "\ufdd0" <= sign <= "\ufdef"
+
+
+def distinct(texts: Sequence[str], most: int) -> list[str]:
+    r"""Each text cut to ``most`` signs, 12 or more; texts that differ stay different.
+
+    Of a long one the first signs are kept, and those around the place where it parts from the text
+    most like it; where that does not tell them apart, a digest.
+
+    >>> distinct(["(1, 1, 1, 1, 1, 0)", "(1, 1, 1, 1, 1, 2)", "x"], 12)
     ['(1,…1, 1, 0)', '(1,…1, 1, 2)', 'x']
     """
     order = sorted(set(texts))
-    parts: dict[str, int] = {}
+    parts = dict.fromkeys(order, 0)
     for before, after in itertools.pairwise(order):
         common = _common(before, after)
-        parts[before] = max(parts.get(before, 0), common)
-        parts[after] = max(parts.get(after, 0), common)
-    found = {text: _fitting(text, parts.get(text, 0), fits) for text in order}
+        parts[before], parts[after] = max(parts[before], common), max(parts[after], common)
+    found = {text: _around(text, parts[text], most) for text in order}
     shown = list(found.values())
-    return [found[text] if shown.count(found[text]) == 1 else _signed(text, fits) for text in texts]
+    return [
+        found[text]
+        if shown.count(found[text]) == 1
+        else f"{text[: most - _HEAD]}…#{_digest(text)[: _HEAD - 2]}"
+        for text in texts
+    ]
 
 
-def _fitting(text: str, part: int, fits: Callable[[str], bool]) -> str:
-    # The most signs that fit, by halving: a longer cut of one text is a wider one.
-    if len(text) <= _MEASURED and fits(text):
-        return text
-    low, high = _FEWEST, min(len(text), _MEASURED)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(_cut(text, part, middle)) else (low, middle)
-    return _cut(text, part, low)
-
-
-def _cut(text: str, part: int, signs: int) -> str:
+def _around(text: str, part: int, most: int) -> str:
     # The first signs, and a window that has the place of ``part`` in its last third.
-    head = min(_HEAD, signs // 3)
-    window = signs - head
-    start = max(part - (2 * window) // 3, 0)
-    end = min(start + window, len(text))
-    start = end - window
-    if start <= head:
-        return f"{text[:signs]}…"
-    return f"{text[:head]}…{text[start:end]}" + ("" if end == len(text) else "…")
-
-
-def _signed(text: str, fits: Callable[[str], bool]) -> str:
-    # Told apart by the digest alone, before which stand as many first signs as fit.
-    signs = 2 * _HEAD
-    while signs and not fits(f"{text[:signs]}…#{_digest(text)[:_FEWEST]}"):
-        signs -= 1
-    return f"{text[:signs]}…#{_digest(text)[:_FEWEST]}"
+    if len(text) <= most:
+        return text
+    head = min(_HEAD, (most - 1) // 3)
+    window = most - 1 - head
+    end = min(max(part - 2 * window // 3, 0) + window, len(text))
+    if end < len(text):
+        window, end = window - 1, end - 1
+    if end - window <= head:
+        return f"{text[: most - 1]}…"
+    return f"{text[:head]}…{text[end - window : end]}" + ("" if end == len(text) else "…")
 
 
 def _common(one: str, other: str) -> int:
@@ -101,4 +105,4 @@ def _common(one: str, other: str) -> int:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]

@@ -1,48 +1,46 @@
-r"""Pictures of regret: lines with their standard errors, named where they end.
+r"""Pictures of runs: a line an algorithm with its error, or rows of marks, in panels of both.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
-in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes, and its
-name and its last value stand beside its end. The same data give the same bytes.
+in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; its name
+and its last value stand beside the axes, in the order of the values. The marks of a row differ in
+shape and in fill. The same data give the same bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from bandits.plots.dots import Dots, Scale, draw_dots, round_numbers
 from bandits.plots.styles import Look, looks_of
-from dpcore.command.picture import check_picture, fold, picture
+from dpcore.command.picture import check_picture, fold, picture, tick_number
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
-__all__ = ["ERROR_NOTE", "Curve", "Panel", "draw_panels"]
+__all__ = ["ERROR_NOTE", "Curve", "Dots", "Panel", "Scale", "draw_dots", "draw_panels"]
 
-# Inches: the names of the lines stand right of the axes.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.6, 2.8, 0.85, 3.1, 0.34, 0.5
-_TITLE, _NOTE = 0.28, 0.24
-_ROW, _NAMES, _MARKS = 0.29, 1.5, 1.4
-"""A row of marks, the names left of the rows, and the marks' names right of them."""
+Scale: TypeAlias = Literal["linear", "log"]
 
-_NAME_SIZE: Final = 8.5
-_EDGE: Final = 1 + (_RIGHT - 0.12) / (_WIDTH - _LEFT - _RIGHT)
-"""The right edge of the picture, in widths of the axes."""
+_WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
+_BARE, _ROW = 0.84, 0.29
+r"""Inches: a panel of lines, its width, what stands above all panels, and a panel of rows."""
 
-_POINTS: Final = 72.0
+_NAMES: Final = 0.34
+r"""The share of the width that a name beside a panel may take."""
+
 _INK: Final = "#222222"
+_SHAPES: Final = (("o", "#222222"), ("s", "#ffffff"), ("^", "#9a9a9a"), ("D", "#222222"))
+_APART: Final = 0.24
 _FEW: Final = 12
-"""So many points or fewer are shown one by one, with bars."""
+r"""So many points or fewer are shown one by one, with bars."""
 
 _DODGE: Final = 0.012
-"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
-
-_DECADES: Final = 1000
-"""A logarithmic axis that spans less names what lies between the powers of ten."""
+r"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
 
 ERROR_NOTE: Final = "bands and bars: one standard error"
 
@@ -55,8 +53,12 @@ _STYLE: Final[dict[Any, Any]] = {
     "axes.linewidth": 0.7,
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.linewidth": 0.5,
     "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
 }
 
 
@@ -64,7 +66,7 @@ _STYLE: Final[dict[Any, Any]] = {
 class Curve:
     r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
 
-    ``last`` is what stands beside its end: the last y to three digits, if nothing is said. A bound
+    ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
     is to be rounded in its direction.
 
     >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
@@ -92,6 +94,11 @@ class Curve:
         if min(self.error) < 0:
             raise InvalidParameter("curve", self.label, "must have errors >= 0")
 
+    @property
+    def name(self) -> str:
+        r"""What the legend shows: the last value, then the label, which may be cut."""
+        return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
@@ -109,6 +116,40 @@ class Panel:
             raise InvalidParameter("curves", self.title, "must hold one curve or more")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    r"""``rows[name][k]`` is the value called ``marks[k]`` of that row, and its standard error.
+
+    >>> Dots(title="", marks=("epsilon = 1",), rows={"se": [(1.0, 0.0)]}, x_label="ratio").marks
+    ('epsilon = 1',)
+
+    Raises :class:`InvalidParameter` for no row, no mark or more than four, a row of another number
+    of values, numbers that are not finite, errors below 0, and a value <= 0 on a logarithmic axis.
+    """
+
+    title: str
+    marks: Sequence[str]
+    rows: Mapping[str, Sequence[tuple[float, float]]]
+    x_label: str
+    x_scale: Scale = "linear"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.marks) <= len(_SHAPES):
+            reason = f"must be one to {len(_SHAPES)}: there are as many shapes"
+            raise InvalidParameter("marks", self.marks, reason)
+        if not self.rows:
+            raise InvalidParameter("rows", self.title, "must hold one row or more")
+        for name, values in self.rows.items():
+            if len(values) != len(self.marks):
+                raise InvalidParameter("rows", name, "must have one value for every mark")
+            if not all(math.isfinite(number) for pair in values for number in pair):
+                raise InvalidParameter("rows", name, "must have finite numbers")
+            if any(error < 0 for _, error in values):
+                raise InvalidParameter("rows", name, "must have errors >= 0")
+            if self.x_scale == "log" and any(value <= 0 for value, _ in values):
+                raise InvalidParameter("rows", name, "must be > 0 on a logarithmic axis")
+
+
 def draw_panels(
     path: Path, panels: Sequence[Panel | Dots], *, title: str, note: str = ERROR_NOTE
 ) -> None:
@@ -124,37 +165,32 @@ def draw_panels(
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must hold one panel or more")
-    head = (_TITLE if title else 0.0) + _NOTE
-    heights = [_height(panel) for panel in panels]
-    height = head + sum(heights)
+    heights = [
+        _HEIGHT if isinstance(panel, Panel) else _BARE + _ROW * len(panel.rows) for panel in panels
+    ]
     looks = looks_of(c.label for panel in panels if isinstance(panel, Panel) for c in panel.curves)
-    size = (_WIDTH, height)
-    with picture("path", path, size=size, style=_STYLE, facecolor="white") as figure:
-        place: dict[str, Any] = {"x": 0.12 / _WIDTH, "ha": "left", "va": "top"}
+    given: dict[str, Any] = {"facecolor": "white", "layout": "constrained"}
+    size = (_WIDTH, _HEAD + sum(heights))
+    with picture("path", path, size=size, style=_STYLE, **given) as figure:
+        parts: Any = figure.subfigures(2, 1, height_ratios=[_HEAD, sum(heights)])
+        head, body = parts
+        place: dict[str, Any] = {"x": 0.014, "ha": "left"}
         if title:
-            head_line = figure.text(y=1 - 0.1 / height, s=title, fontsize=10.5, **place)
-            fold(head_line, (1 - 0.24 / _WIDTH) * figure.bbox.width, lines=1)
-        figure.text(y=1 - (head - _NOTE + 0.1) / height, s=note, fontsize=8, color=_INK, **place)
-        top = height - head
-        for panel, own in zip(panels, heights, strict=True):
-            top -= own
-            left, right = (_NAMES, _MARKS) if isinstance(panel, Dots) else (_LEFT, _RIGHT)
-            box = (
-                left / _WIDTH,
-                (top + _BOTTOM) / height,
-                (_WIDTH - left - right) / _WIDTH,
-                (own - _TOP - _BOTTOM) / height,
-            )
-            axes = figure.add_axes(box)
+            fold(head.text(y=0.7, s=title, fontsize=10.5, **place), 0.97 * figure.bbox.width, 1)
+        head.text(y=0.25, s=note, fontsize=8, color=_INK, **place)
+        drawn = body.subplots(len(panels), 1, height_ratios=heights, squeeze=False)
+        for panel, axes in zip(panels, drawn[:, 0], strict=True):
+            axes.set_title(panel.title)
+            axes.set_xlabel(panel.x_label, labelpad=2)
             match panel:
                 case Dots():
                     draw_dots(axes, panel)
                 case Panel():
                     _draw(axes, panel, looks)
-
-
-def _height(panel: Panel | Dots) -> float:
-    return _HEIGHT if isinstance(panel, Panel) else _TOP + _BOTTOM + _ROW * len(panel.rows)
+            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+            legend = axes.legend(**beside, title="at the end" if isinstance(panel, Panel) else "")
+            for text in legend.get_texts():
+                fold(text, _NAMES * figure.bbox.width, lines=1)
 
 
 def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
@@ -163,33 +199,29 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
     low, high = _range(panel)
     lasts = max(curve.x[-1] for curve in panel.curves)
     firsts = min(curve.x[0] for curve in panel.curves)
+    few = all(len(curve.x) <= _FEW for curve in panel.curves)
+    margin = 1.15 if few else 1.0  # room for the marks at both ends
+    axes.set_xlim(firsts / margin, lasts * margin)
     axes.set_ylim(low, high)
-    if any(len(curve.x) > _FEW for curve in panel.curves):
-        axes.set_xlim(firsts, lasts)
-    else:  # room for the marks at both ends
-        axes.set_xlim(firsts / 1.15, lasts * 1.15)
-    for i, curve in enumerate(panel.curves):
+    listed = sorted(enumerate(panel.curves), key=lambda item: -item[1].y[-1])
+    for i, curve in listed:
         beside = i - (len(panel.curves) - 1) / 2
         _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
-    for axis, scale in ((axes.xaxis, "log"), (axes.yaxis, panel.y_scale)):
-        if scale == "log":
-            axis.set_major_formatter(lambda value, _: _number(value))
-            axis.set_minor_formatter("")
-        else:
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
-    if panel.y_scale == "log" and high < low * _DECADES:  # few powers of ten: name what is between
-        shown = round_numbers(low, high)
-        axes.set_yticks([], minor=True)
-        axes.set_yticks(shown, [_number(step) for step in shown])
+    if panel.y_scale == "log":
+        _between(axes.yaxis)
     if panel.ticks:
         axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         axes.set_xticks([], minor=True)
-    axes.set_title(panel.title)
-    axes.set_xlabel(panel.x_label, labelpad=2)
     axes.set_ylabel(panel.y_label)
-    axes.grid(visible=True)
-    axes.set_axisbelow(True)
-    _names(axes, panel, looks)
+
+
+def _between(axis: Axis) -> None:
+    # 1, 2 and 5 of each power of ten; matplotlib names fewer of them where the axis spans more.
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    axis.set_major_formatter(lambda value, _: tick_number(value))
+    axis.set_minor_formatter("")
 
 
 def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
@@ -198,11 +230,6 @@ def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
         return curve.x
     low, high = axes.get_xlim()
     return [x * (high / low) ** (beside * _DODGE) for x in curve.x]
-
-
-def _number(value: float) -> str:
-    # A power of ten that is large is shown as one.
-    return f"{value:.0e}".replace("e+0", "e") if value >= 1e4 else f"{value:g}"
 
 
 def _range(panel: Panel) -> tuple[float, float]:
@@ -224,7 +251,8 @@ def _line(
     y = [max(value, floor) for value in curve.y]
     few = len(curve.x) <= _FEW
     mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if few else {}
-    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.5, **mark)
+    look: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.5}
+    axes.plot(x, y, label=curve.name, **look, **mark)
     low = [max(v - e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     high = [max(v + e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     if few:
@@ -233,73 +261,28 @@ def _line(
         axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _names(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
-    # Names right of the axes, as near to the ends of their lines as they find room.
-    (low, high), (left, right) = axes.get_ylim(), axes.get_xlim()
-
-    def share(value: float, bottom: float, top: float, scale: Scale) -> float:
-        if scale == "log":
-            value, bottom, top = (math.log(max(v, 1e-300)) for v in (value, bottom, top))
-        return (value - bottom) / (top - bottom)
-
-    ends = [
-        (
-            share(curve.x[-1], left, right, "log"),
-            min(max(share(curve.y[-1], low, high, panel.y_scale), 0.0), 1.0),
-        )
-        for curve in panel.curves
-    ]
-    apart = 1.25 * _NAME_SIZE / _POINTS / (_HEIGHT - _TOP - _BOTTOM)
-    places = spread([y for _, y in ends], apart)
-    # Names that would leave the picture at the bottom or the top move back into it together.
-    lift = max(0.0 - min(places), 0.0) + min(1.0 - max(places), 0.0)
-    places = [place + lift for place in places]
-    for curve, end, place in zip(panel.curves, ends, places, strict=True):
-        colour, dashes = looks[curve.label]
+def draw_dots(axes: Axes, panel: Dots) -> None:
+    r"""The rows from the top, the marks of a row one below the other, and a line at 1."""
+    axes.set_xscale(panel.x_scale)
+    pairs = [pair for values in panel.rows.values() for pair in values]
+    low, high = 0.0, max(1.0, *(value + error for value, error in pairs)) * 1.05
+    if panel.x_scale == "log":
+        # A bar that reaches 0 ends at the edge of the picture.
+        least = min(1.0, *(value for value, _ in pairs))
+        low = min([least, *(v - e for v, e in pairs if v - e > least / 2)]) / 1.15
+        _between(axes.xaxis)
+    for k, (mark, (shape, fill)) in enumerate(zip(panel.marks, _SHAPES, strict=False)):
+        height = ((len(panel.marks) - 1) / 2 - k) * _APART
+        values = [pair[k] for pair in panel.rows.values()]
+        places = [height - i for i in range(len(values))]
+        ends = [(max(v - e, low), min(v + e, high)) for v, e in values]
+        axes.hlines(places, *zip(*ends, strict=True), color=_INK, linewidth=1.0)
         axes.plot(
-            [end[0], 1.025, 1.045], [end[1], place, place], transform=axes.transAxes,
-            color=colour, linewidth=0.6, clip_on=False,
+            [value for value, _ in values], places, linestyle="none", marker=shape, markersize=4.5,
+            markerfacecolor=fill, markeredgecolor=_INK, markeredgewidth=0.8, label=mark,
         )  # fmt: skip
-        axes.plot(
-            [1.045, 1.115], [place, place], transform=axes.transAxes,
-            color=colour, linestyle=dashes, linewidth=1.5, clip_on=False,
-        )  # fmt: skip
-        name = axes.text(
-            1.13, place, curve.label, transform=axes.transAxes,
-            color=_INK, fontsize=_NAME_SIZE, va="center",
-        )  # fmt: skip
-        value = axes.text(
-            _EDGE, place, curve.last or f"{curve.y[-1]:.3g}", transform=axes.transAxes,
-            color=_INK, fontsize=_NAME_SIZE, va="center", ha="right",
-        )  # fmt: skip
-        fold(name, value.get_window_extent().x0 - name.get_window_extent().x0 - 6, lines=1)
-    head: dict[str, Any] = {"transform": axes.transAxes, "fontsize": _NAME_SIZE, "style": "italic"}
-    axes.text(_EDGE, max(places) + 0.8 * apart, "at the end", ha="right", **head)
-
-
-def spread(places: Sequence[float], apart: float) -> list[float]:
-    r"""Places in the same order, ``apart`` or more from each other, each near where it was.
-
-    >>> [round(place, 6) for place in spread([0.5, 0.5, 0.9], 0.2)]
-    [0.4, 0.6, 0.9]
-    """
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    # Neighbours that overlap become one block about their common centre.
-    blocks: list[list[float]] = []  # the sum of the wanted places, and how many there are
-    for i in order:
-        blocks.append([places[i], 1])
-        while len(blocks) > 1 and _start(blocks[-2], apart) + blocks[-2][1] * apart > _start(
-            blocks[-1], apart
-        ):
-            total, size = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + size]
-    spots = [_start(block, apart) + k * apart for block in blocks for k in range(int(block[1]))]
-    found = [0.0] * len(places)
-    for i, spot in zip(order, spots, strict=True):
-        found[i] = spot
-    return found
-
-
-def _start(block: list[float], apart: float) -> float:
-    total, size = block
-    return total / size - (size - 1) * apart / 2
+    axes.axvline(1.0, color=_INK, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(0.6 - len(panel.rows), 0.6)
+    axes.set_yticks([-i for i in range(len(panel.rows))], [*panel.rows])
+    axes.tick_params(axis="y", length=0)

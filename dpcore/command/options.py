@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import wraps
-from typing import Annotated, Any, TypeVar, overload
+from typing import Annotated, Any, Final, TypeVar, overload
 
 import typer
 
@@ -22,14 +23,29 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import NO_MORE, read_noise
 
-__all__ = ["AsJson", "argument", "command_group", "named", "option", "read_jobs", "read_law"]
-__all__ += ["share", "with_fields"]
+__all__ = ["FORMAT_HELP", "AsFormat", "AsJson", "Format", "argument", "command_group", "named"]
+__all__ += ["option", "read_jobs", "read_law", "share", "with_fields"]
 
 _T = TypeVar("_T")
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
 ]
+
+
+class Format(StrEnum):
+    r"""What a command prints: lines, one document, or what a CI server reads."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    SARIF = "sarif"
+
+
+FORMAT_HELP: Final = "Print text, json (a document), junit (a test report) or sarif (a log)."
+
+AsFormat = Annotated[Format, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)]
+r"""``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 __all__ = ["NEEDED", "check_picture", "curve_picture", "picture", "require_matplotlib"]
-__all__ += ["fold", "outside_legend", "tick_number"]
+__all__ += ["fold", "number_log_axes", "outside_legend", "tick_number"]
 
 NEEDED: Final = "needs matplotlib: pip install 'dpcore[plot]'"
 r"""What is said where matplotlib is not installed."""
@@ -105,7 +105,7 @@ def picture(
     with rc_context(_STYLE | (style or {})):
         figure = Figure(figsize=size, **options)
         yield figure
-        _number_log_axes(figure)
+        number_log_axes(figure)
         with whole_picture(argument, path) as partial:
             figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[path.suffix.lower()])
 
@@ -168,8 +168,8 @@ def fold(text: Text, width: float, lines: int = _LINES) -> None:
             return
 
 
-def _number_log_axes(figure: Figure) -> None:
-    # The formatters of matplotlib write formulas, which this style shows as they are written.
+def number_log_axes(figure: Figure) -> None:
+    r"""Plain numbers beside logarithmic axes: matplotlib's formatters write formulas there."""
     from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
     class Plain(LogFormatter):

@@ -8,26 +8,25 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
 
 from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs
 from audit.cli.plot import curve_points, draw_curve
-from audit.report.figures import Point, curve_figure, trace_figure, tradeoff_figure
-from audit.report.histogram import Bin, Histogram
-from audit.report.histogram_figure import histogram_figure
-from audit.report.svg import width_of
-from bandits.plots.dots import Dots
-from bandits.plots.plots import Curve, Panel, draw_panels
+from audit.report.figures import tradeoff_figure
+from bandits.plots.plots import Curve, Dots, Panel, draw_panels
 from dpcore.command import picture as module
+from tests.effort import spread
+from tests.support.audit.figure_table import TABLE
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 LONG = "discrete-gaussian:sigma_squared=WWWWWWWWWWWW@0,1,0 --sensitivity 1 " * 8
@@ -77,26 +76,8 @@ def regret(path: Path) -> None:
     draw_panels(path, [Panel(title="easy, epsilon = 1", curves=curves), dots], title=LONG)
 
 
-def traced(epsilon: str) -> Callable[[Path], None]:
-    claim = SimpleNamespace(exact=(Fraction(epsilon), Fraction("0.0796557")))
-    bounds = [(60, 0.0), (1000, 0.0), (3000, 0.05), (10_000, 0.16), (20_000, 0.167)]
-    return lambda _: void(trace_figure(SimpleNamespace(claim=claim, points=bounds)))  # type: ignore[arg-type]  # all that is read
-
-
 def tradeoff(_: Path) -> None:
     tradeoff_figure([(0, 1), (0.2, 0.3), (1, 0)], [(0, 1), (0.3, 0.4), (1, 0)])
-
-
-def claimed(_: Path) -> None:
-    tested = [Point(epsilon=1.0, delta=1e-6, epsilon_lower=e, refuted=e > 1) for e in (0.5, 2.0)]
-    curve_figure([(0.0, 0.5), (1.0, 1e-3), (2.0, 1e-7)], tested)
-
-
-def bars(_: Path) -> None:
-    cells = tuple(
-        Bin(label=str(i), count_a=10**8, count_b=0, low=float(i), high=float(i)) for i in range(9)
-    )
-    histogram_figure(Histogram(bins=cells, runs_a=9 * 10**8, runs_b=10**9))
 
 
 def void(*_: object, **__: object) -> None:
@@ -109,11 +90,8 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "audit exact": exact,
     "budget dpsgd": epochs,
     "bandit plot": regret,
-    "bounds over runs": traced("0.5"),
-    "bounds over runs, nothing claimed": traced("0"),
     "trade-off": tradeoff,
-    "claimed curve": claimed,
-    "outputs": bars,
+    **{name: lambda _, draw=draw: void(draw()) for name, draw in spread(list(TABLE.items()), 8)},  # type: ignore[misc]  # draw is the default
 }
 
 
@@ -205,7 +183,7 @@ def wide(figure: Figure, place: Any, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("drawn", "stand_ins", "fault"),
     [
-        (exact, {"_number_log_axes": void}, "a formula: $"),
+        (exact, {"number_log_axes": void}, "a formula: $"),
         (exact, {"fold": void}, "outside: P = a_long"),
         (epochs, {"outside_legend": wide}, "outside: noise multiplier"),
         (epochs, {"outside_legend": void}, "not in the legend: noise multiplier 2"),
@@ -253,7 +231,9 @@ def beyond(svg: str) -> list[str]:
     for text in root.iter("{http://www.w3.org/2000/svg}text"):
         style, shown = text.attrib["style"], "".join(text.itertext())
         size = float(re.search(r"font(?:-size)?:(?: \S+)*? ([\d.]+)px", style)[1])  # type: ignore[index]  # each has one
-        x, y, wide = float(text.attrib["x"]), float(text.attrib["y"]), width_of(shown) * size / 8.5
+        x, y = float(text.attrib["x"]), float(text.attrib["y"])
+        font = FontProperties(size=size)
+        wide = text_to_path.get_text_width_height_descent(shown, font, ismath=False)[0]
         share = 0.5 if "middle" in style else 1.0 if "anchor: end" in style else 0.0
         upright = "rotate(-90" in text.attrib["transform"]
         start, most = (bottom - y, bottom) if upright else (x, right)

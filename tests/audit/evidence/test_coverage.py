@@ -19,7 +19,6 @@ from audit.evidence.event import Tally
 from audit.layers import Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.outputs.reading import read
-from audit.report.html import page
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
@@ -86,7 +85,7 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
     assert "could be missed" not in words(report)
     assert hint in words(report)
     assert any(hint in warning for warning in report.warnings)
-    shown = page(report)
+    shown = report.to_html()
     assert "NOTHING MEASURED" in shown
     assert "could be missed" not in shown
 
@@ -98,7 +97,7 @@ def test_a_feature_of_the_same_vectors_refutes() -> None:
     assert "coordinate:0(output)" in report.witness.event
     assert report.to_json()["witness"]["feature"] == "coordinate:0"
     assert "coordinate:0(output)" in words(report)
-    assert "coordinate:0(output)" in page(report)
+    assert "coordinate:0(output)" in report.to_html()
 
 
 def test_a_constant_that_is_meant_is_accepted() -> None:
@@ -119,7 +118,7 @@ def test_where_a_part_was_measured_the_resolution_says_so() -> None:
     assert report.resolution >= report.coverage[0].once / report.runs > 0.1
     once = report.coverage[0].once
     assert f"(nothing was measured of {once:,} outputs that came only once)" in words(report)
-    assert "outputs that came only once" in page(report)
+    assert "outputs that came only once" in report.to_html()
 
 
 @pytest.mark.parametrize("sequential", [False, True])

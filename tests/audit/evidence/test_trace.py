@@ -28,6 +28,7 @@ from audit.report.histogram import Bin, histogram
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
+from audit.wording.result import plain
 from tests.effort import by_day
 from tests.support.audit.words import between, compared, holds, in_event, spans, tokens, worded
 from tests.support.dpcore.mutants import mutated, rewired
@@ -157,7 +158,7 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
     for cell in found.bins:
         assert 0 <= cell.inside_a <= cell.count_a
         assert 0 <= cell.inside_b <= cell.count_b
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))["bins"]
+    told = json.loads(json.dumps(plain(found), allow_nan=False))["bins"]
     for cell in told:
         cell["covered"] = tuple(map(tuple, cell["covered"]))
     kinds = [cell.pop("in_witness") for cell in told]
@@ -254,7 +255,7 @@ def test_short_audits_have_short_traces(runs: int) -> None:
         trace_anytime(worlds.astype(int), worlds, CLAIM),
     ):
         assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
-        told = json.loads(json.dumps(found.to_json(), allow_nan=False))["points"]
+        told = json.loads(json.dumps(plain(found), allow_nan=False))["points"]
         assert [(each["runs"], each["epsilon_lower"]) for each in told] == list(found.points)
 
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.report import histogram_figure as bars
-from audit.report.histogram import histogram
-from audit.report.histogram_figure import histogram_figure
-from audit.report.html import page
-from audit.report.markup import STYLE
-from tests.effort import spread
 from tests.support.audit.browser import Shown, needs_browser, show
-from tests.support.audit.figure_table import RUNS, TABLE, around
 from tests.support.audit.html_documents import (
     COMMAND,
     DOCUMENTS,
@@ -32,7 +23,6 @@ from tests.support.audit.html_documents import (
     refuted,
     shown_of,
 )
-from tests.support.dpcore.mutants import rewired
 
 ROOT = Path(__file__).parents[3]
 
@@ -120,7 +110,7 @@ def pixels(seen: Shown) -> Any:
 @needs_browser
 def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_path: Path) -> None:
     wanted = '<img src="http://127.0.0.1:9/a.png"><script>document.title = "ran"</script></main>'
-    asking = page(refuted()).replace("</main>", wanted)
+    asking = refuted().to_html().replace("</main>", wanted)
     stopped = show(asking, tmp_path, "stopped")
     assert stopped.requests == ()
     assert stopped.complaints != ()
@@ -129,95 +119,6 @@ def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_p
     let_through = show(open_to_all, tmp_path, "let-through")
     assert let_through.requests == ("http://127.0.0.1:9/a.png",)
     assert "<title>ran" in let_through.dom
-
-
-# Every text of a figure, measured where the browser put it.
-
-MEASURED = """<script>
-const found = {};
-for (const figure of document.querySelectorAll("figure")) {
-  const room = figure.querySelector("svg").getBoundingClientRect();
-  const box = text => [text.textContent, text.getBoundingClientRect()];
-  found[figure.id] = {
-    room: [room.left, room.top, room.right, room.bottom],
-    texts: [...figure.querySelectorAll("text")].map(box)
-      .map(([words, b]) => [words, b.left, b.top, b.right, b.bottom]),
-  };
-}
-document.body.innerHTML = `<pre id="measured"></pre>`;
-document.getElementById("measured").textContent = JSON.stringify(found);
-</script>"""
-Placed = tuple[str, float, float, float, float]
-
-
-def measured(pictures: dict[str, str], folder: Path, name: str, width: int) -> dict[str, Any]:
-    figures = "".join(f'<figure id="{key}">{each}</figure>' for key, each in pictures.items())
-    whole = f"<!DOCTYPE html><meta charset='utf-8'><style>{STYLE}</style><main>{figures}</main>"
-    seen = show(whole + MEASURED, folder, name, width=width)
-    assert seen.complaints == ()
-    found: dict[str, Any] = json.loads(seen.text)
-    assert found.keys() == pictures.keys()
-    return found
-
-
-def collisions(texts: list[Placed]) -> list[tuple[str, str]]:
-    """Texts whose boxes overlap, by more than the hair that rounding may give."""
-    texts = [text for text in texts if text[0].strip()]
-    return [
-        (a[0], b[0])
-        for a, b in combinations(texts, 2)
-        if min(a[3], b[3]) - max(a[1], b[1]) > 0.5 and min(a[4], b[4]) - max(a[2], b[2]) > 0.5
-    ]
-
-
-def clipped(texts: list[Placed], room: list[float]) -> list[str]:
-    """Texts that reach out of their figure."""
-    left, top, right, bottom = room
-    return [
-        words
-        for words, *box in texts
-        if min(box[0] - left, box[1] - top, right - box[2], bottom - box[3]) < -0.5
-    ]
-
-
-@pytest.fixture(scope="module")
-def table_of_figures() -> dict[str, str]:
-    return {name: TABLE[name]() for name in spread(list(TABLE), 8)}
-
-
-@pytest.mark.nightly
-@needs_browser
-@pytest.mark.parametrize("width", [900, 400])
-def test_no_two_texts_of_a_figure_meet_and_none_is_clipped(
-    width: int, table_of_figures: dict[str, str], tmp_path: Path
-) -> None:
-    for name, figure in measured(table_of_figures, tmp_path, f"table-{width}", width).items():
-        assert len(figure["texts"]) > 3, name
-        assert collisions(figure["texts"]) == [], name
-        assert clipped(figure["texts"], figure["room"]) == [], name
-
-
-@pytest.mark.nightly
-@needs_browser
-def test_texts_that_meet_or_are_clipped_are_caught(tmp_path: Path) -> None:
-    crowded = rewired(histogram_figure, fit_ticks=every_tick)
-    wide = rewired(histogram_figure, _names=rewired(bars._names, width_of=lambda text: 60.0))
-    found = measured(
-        {
-            "meets": crowded(histogram(around(8000, 4000), np.arange(RUNS) % 2 == 0)),
-            "clipped": wide(histogram(["x" * 90, "y" * 90], np.array([False, True]))),
-        },
-        tmp_path,
-        "twins",
-        900,
-    )
-    assert collisions(found["meets"]["texts"]) != []
-    assert clipped(found["clipped"]["texts"], found["clipped"]["room"]) != []
-
-
-def every_tick(axis: Any, choices: Any) -> None:
-    ticks = next(iter(choices))
-    axis.set_ticks([place for place, _ in ticks], labels=[text for _, text in ticks])
 
 
 # The installer.

@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
+from audit.claims.claim import Claim
 from audit.claims.verdicts import VerdictWord
 from audit.cli.written import check_files
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.event import Witness
-from audit.report import histogram_figure as bars
-from audit.report import markup, pictures
-from audit.report.figures import Point, curve_figure, trace_figure
+from audit.evidence.verdict import Outcome
+from audit.report import figures
+from audit.report.figures import curve_figure, histogram_figure, trace_figure
 from audit.report.histogram import Bin, Histogram, histogram
-from audit.report.histogram_figure import histogram_figure
-from audit.report.html import page
-from audit.report.markup import printable
 from audit.report.report import AuditReport
 from audit.search.search import Found
-from audit.wording.shorten import distinct
+from audit.wording import html
+from audit.wording.shorten import distinct, printable
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit.browser import Visible
@@ -52,6 +52,8 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words
     assert re.search(r"(NOT )?REFUTED|PROVEN|FAILED", words)
     assert words.index(VERDICTS[name]) < words.index("Claim")
+    names = re.findall(r"<dt>(.*?)</dt>", shown_of(name).partition("</dl>")[0])
+    assert len(set(names)) == len(names), "a row is shown twice"
     assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
 
 
@@ -72,12 +74,12 @@ def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
 @by_day(1)
 @pytest.mark.parametrize("name", ["labels", "curve"])
 def test_the_same_report_gives_the_same_bytes(name: str) -> None:
-    assert page(DOCUMENTS[name](), command=COMMAND) == shown_of(name)
+    assert DOCUMENTS[name]().to_html(command=COMMAND) == shown_of(name)
 
 
 def test_the_embedded_report_is_the_document() -> None:
     report = replace(exact("1"), target=f"\ud800\x00é{NASTY}")
-    found = re.search(r'<pre id="report-json">(.*?)</pre>', page(report), re.DOTALL)
+    found = re.search(r'<pre id="report-json">(.*?)</pre>', report.to_html(), re.DOTALL)
     assert found is not None
     assert json.loads("".join(Visible.of(found[1]).pieces)) == json.loads(report.to_text())
 
@@ -91,11 +93,11 @@ OPTIONAL: dict[str, Any] = {
 @pytest.mark.parametrize("key", OPTIONAL)
 def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("histogram", "trace", "line", "curve"):
-        monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
+        monkeypatch.setattr(figures, f"{name}_figure", lambda *_: Markup("<svg/>"))
     report = replace(curve(), warnings=("something to know",))
-    without = page(replace(report, **{key: OPTIONAL[key]}))
-    shown = page(report)
-    assert len(without) < len(shown) < len(page(report, command=COMMAND))
+    without = replace(report, **{key: OPTIONAL[key]}).to_html()
+    shown = report.to_html()
+    assert len(without) < len(shown) < len(report.to_html(command=COMMAND))
     assert without.count("<h2>") <= shown.count("<h2>")
 
 
@@ -128,7 +130,7 @@ def test_everything_of_a_target_is_shown_as_text() -> None:
     report = told_by(curve(), nasty)
     verdicts: tuple[VerdictWord | None, ...] = ("refuted", None)
     for verdict in verdicts:
-        shown = page(replace(report, verdict=verdict), command=nasty)
+        shown = replace(report, verdict=verdict).to_html(command=nasty)
         shown.encode("utf-8")
         assert "\x00" not in shown
         assert "<script" not in shown
@@ -156,7 +158,7 @@ def bulky(sign: str) -> AuditReport:
 @by_day(1)
 @pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
 def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
-    shown = page(bulky(sign), command=sign * 10**4)
+    shown = bulky(sign).to_html(command=sign * 10**4)
     assert len(shown.encode()) < 2_000_000
     digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     assert shown.count(f"... (10,000 characters, SHA-256 {digest})") > 100
@@ -166,8 +168,8 @@ def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
 
 @pytest.mark.nightly
 def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "shortened", lambda text, _: text)
-    assert len(page(bulky("x")).encode()) > 2_000_000
+    monkeypatch.setattr(html, "shortened", lambda text, _: text)
+    assert len(bulky("x").to_html().encode()) > 2_000_000
 
 
 HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\u2028\u00ad\U000e0041\x1b\x9b\x7f\ufffe\ud83d"
@@ -179,7 +181,7 @@ def test_signs_that_hide_or_reorder_are_replaced() -> None:
     kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
     assert printable(kept) == kept
     report = replace(refuted(), target=f"user{HIDDEN}.py", pair=(HIDDEN, f"{HIDDEN}x"))
-    assert not set(HIDDEN) & set(page(report))
+    assert not set(HIDDEN) & set(report.to_html())
 
 
 def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
@@ -189,10 +191,9 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
         assert label in "".join(Visible.of(drawn).pieces)
 
 
-def test_a_text_that_is_not_escaped_is_caught() -> None:
-    head = rewired(markup.head, code=lambda value: f"<code>{value}</code>")
-    bare = rewired(page, head=head)
-    assert "script" in Visible.of(bare(replace(refuted(), target=NASTY), command=None)).tags
+def test_a_text_that_is_not_escaped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "code", Markup)
+    assert "script" in Visible.of(replace(refuted(), target=NASTY).to_html()).tags
 
 
 def histogram_of(report: AuditReport) -> Histogram:
@@ -236,8 +237,8 @@ def test_bars_are_as_high_as_the_counts() -> None:
 
 def test_bars_of_the_wrong_world_are_caught() -> None:
     found = histogram_of(refuted())
-    swapped = mutated(bars._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
-    assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
+    swapped = mutated(figures._cells, "-0.5, cell.count_a", "-0.5, cell.count_b")
+    assert not agree(rewired(histogram_figure, _cells=swapped)(found), found)
 
 
 def test_the_shading_ends_where_the_event_ends() -> None:
@@ -259,7 +260,7 @@ def test_the_shading_ends_where_the_event_ends() -> None:
 def test_names_that_share_their_start_are_told_apart() -> None:
     tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
     for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
-        cut = distinct(names, lambda text: len(text) <= 20)
+        cut = distinct(names, 20)
         assert len(set(cut)) == len(names)
         assert max(map(len, cut)) <= 20
     assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
@@ -284,7 +285,7 @@ def test_figures_name_their_axes_and_their_signs() -> None:
     traced = trace_figure(trace)
     for words in (">epsilon<", "runs, both datasets together (logarithmic axis)", ">claimed: 1<"):
         assert words in traced
-    points = [Point(epsilon=1, delta=0.01, epsilon_lower=1.5, refuted=True)]
+    points = [Outcome(claim=Claim(epsilon=1, delta="0.01"), epsilon_lower=1.5, refuted=True)]
     drawn = curve_figure([(0.0, 0.2), (1.0, 0.01)], points)
     for words in (
         ">epsilon<",
@@ -295,18 +296,15 @@ def test_figures_name_their_axes_and_their_signs() -> None:
         assert words in drawn
 
 
-@by_day(1)
 @pytest.mark.parametrize(
-    ("line", "points"),
-    [
-        ([], []),
-        ([(0.0, 0.0)], []),
-        ([], [Point(epsilon=0, delta=0, epsilon_lower=0, refuted=False)]),
-        ([(0.0, 1e-300)], [Point(epsilon=1, delta=1e-300, epsilon_lower=9, refuted=True)]),
-    ],
+    ("line", "epsilon", "delta", "bound"),
+    [([], 0, 0, 0.0), ([(0.0, 0.0)], 0, 0, 0.0), ([(0.0, 1e-300)], 1, "1e-300", 9.0)],
 )
-def test_degenerate_curves_are_drawn(line: Any, points: Any) -> None:
-    assert curve_figure(line, points).startswith("<svg")
+def test_degenerate_curves_are_drawn(line: Any, epsilon: Any, delta: Any, bound: float) -> None:
+    claim = Claim(epsilon=epsilon, delta=delta)
+    tested = [Outcome(claim=claim, epsilon_lower=bound, refuted=bound > 0)]
+    for points in (tested, []):
+        assert curve_figure(line, points).startswith("<svg")
 
 
 def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
@@ -333,5 +331,5 @@ def test_no_global_state_of_matplotlib_is_touched() -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    page(refuted())
+    refuted().to_html()
     assert dict(mpl.rcParams) == before

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import pytest
+from markupsafe import Markup
 
 from audit.claims import levels
 from audit.claims.claim import Claim
@@ -21,9 +22,8 @@ from audit.fit import report as fit_report
 from audit.fit.report import FitReport
 from audit.replay.evidence import moves
 from audit.replay.parts import root
-from audit.report import html, pictures, sentences
+from audit.report import figures, sections, sentences
 from audit.report import report as model
-from audit.report.html import page
 from audit.report.report import AuditReport, ExactFinding
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
@@ -146,7 +146,7 @@ def exact(value: float) -> Fraction | float:
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("trace", "line", "curve"):
-        monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
+        monkeypatch.setattr(figures, f"{name}_figure", lambda *_: Markup("<svg/>"))
 
 
 SEEDS = range(20)
@@ -156,7 +156,7 @@ SEEDS = range(20)
 def test_a_bound_is_printed_on_its_safe_side(seed: int) -> None:
     report = report_of(seed)
     document = report.to_json()
-    assert wrong(in_page(document, page(report)), 18) == []
+    assert wrong(in_page(document, report.to_html()), 18) == []
     assert wrong(in_table(document, "\n".join(report.told().lines(1000))), 9) == []
 
 
@@ -164,25 +164,10 @@ def nearest(value: Any, digits: int = 4) -> str:
     return f"{float(value):.{digits}g}"
 
 
-NEAREST = {"down": nearest, "up": nearest}
-
-
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [
-        (html, "_baselines"), (html, "_outcomes"),
-        (pictures, "trace_section"),
-    ],
-)  # fmt: skip
-def test_a_page_that_rounds_to_nearest_is_caught(
-    place: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = {key: value for key, value in NEAREST.items() if hasattr(place, key)}
-    mutant = rewired(getattr(place, name), **own)
-    owner = html if hasattr(html, name) else place
-    monkeypatch.setattr(owner, name, mutant)
+def test_a_page_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "down", nearest)
     reports = [report_of(seed) for seed in SEEDS]
-    assert any(wrong(in_page(report.to_json(), page(report))) for report in reports)
+    assert any(wrong(in_page(report.to_json(), report.to_html())) for report in reports)
 
 
 def test_a_table_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

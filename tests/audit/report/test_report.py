@@ -18,7 +18,6 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.report.html import page
 from audit.report.render import show
 from audit.report.report import AuditReport, ExactFinding, ExactWitness
 from dpcore.numbers.enclosure import Enclosure
@@ -202,7 +201,7 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
         report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
         told[feature] = " ".join(str(report).split())
         said = feature != "identity"
-        shown = (page(report), report._repr_html_())
+        shown = (report.to_html(), report._repr_html_())
         assert all(("hides them and proves nothing" in html) == said for html in shown)
     assert "not from its scale" in told["lowest-bit"]
     assert "exact noise on the integers" in told["lowest-bit"]

@@ -17,7 +17,6 @@ import audit.testing.assertions
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.report.html import page
 from audit.report.report import AuditReport, ExactWitness
 from audit.runs.plan import Plan
 from audit.targets.spelling import target_of
@@ -308,6 +307,6 @@ def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
     assert "  bound: not above the refuted epsilon = 1, as it stops" in below
     assert isinstance(report.witness, Witness)
     timed = replace(report, witness=replace(report.witness, feature="time"))
-    for told in (_refutation(timed, "again"), str(timed), page(timed), timed._repr_html_()):
+    for told in (_refutation(timed, "again"), str(timed), timed.to_html(), timed._repr_html_()):
         assert "the time of a call on this machine, not the output" in " ".join(told.split())
     assert "the time of a call" not in str(report)

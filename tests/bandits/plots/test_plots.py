@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bandits.plots import plots
-from bandits.plots.plots import Curve, Panel, draw_panels
+from bandits.plots.plots import Curve, Dots, Panel, draw_dots, draw_panels
 from bandits.plots.styles import LOOKS, SPARE, looks_of
 from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
@@ -39,7 +37,13 @@ def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     draw(path, two(), title="easy, epsilon = 0.5 & more")
     text = path.read_text(encoding="utf-8")
-    for word in ("dist-dp-se", ">se<", "round t", "regret per round, Reg(t)/t", "0.5 &amp; more"):
+    for word in (
+        ">0.00221 dist-dp-se<",
+        ">0.0011 se<",
+        "round t",
+        "regret per round, Reg(t)/t",
+        "0.5 &amp; more",
+    ):
         assert word in text
     assert "1e4" in text
     assert "mathdefault" not in text
@@ -97,10 +101,10 @@ def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Pat
     draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert f">{plots.ERROR_NOTE}<" in text
-    assert f">{two()[0].y[-1]:.3g}<" in text
+    assert ">at the end<" in text
     bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
     draw(tmp_path / "c.svg", [bound], title="")
-    assert ">2.255<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
+    assert ">2.255 se<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
     note = f"{plots.ERROR_NOTE} over 20 instances"
     draw_panels(tmp_path / "b.svg", [Panel(title="", curves=two())], title="", note=note)
     assert f">{note}<" in (tmp_path / "b.svg").read_text(encoding="utf-8")
@@ -131,16 +135,7 @@ def test_more_names_than_looks_are_drawn_all_the_same(tmp_path: Path) -> None:
     curves = [line(f"name {i}", 0.1 + i / 100) for i in range(14)]
     draw(tmp_path / "many.svg", curves, title="")
     text = (tmp_path / "many.svg").read_text(encoding="utf-8")
-    assert all(f"name {i}<" in text for i in range(14))
-
-
-def test_names_do_not_cover_each_other() -> None:
-    def overlap(spread: Callable[[list[float], float], list[float]]) -> bool:
-        places = sorted(spread([0.5, 0.5, 0.52, 0.1, 0.12, 0.9], 0.1))
-        return any(b - a < 0.1 - 1e-9 for a, b in pairwise(places))
-
-    assert not overlap(plots.spread)
-    assert overlap(mutated(plots.spread, "while len(blocks) > 1", "while len(blocks) > 99"))
+    assert all(f" name {i}<" in text for i in range(14))
 
 
 def test_a_band_that_reaches_zero_is_cut(tmp_path: Path) -> None:
@@ -209,3 +204,64 @@ def test_a_picture_that_cannot_be_moved_leaves_nothing(
     with pytest.raises(InvalidParameter, match="No space left"):
         draw(tmp_path / "a.svg", two(), title="")
     assert [*tmp_path.iterdir()] == []
+
+
+# Rows of marks: every value is drawn at its place, in shapes that grey does not hide.
+
+MARKS = ("epsilon = 0.1", "epsilon = 1")
+ROWS = {"ldp-se": [(40.0, 2.0), (9.0, 1.0)], "dist-dp-se": [(1.7, 0.1), (1.03, 0.04)]}
+GOOD: dict[str, Any] = {"title": "easy", "marks": MARKS, "rows": ROWS, "x_label": "to se"}
+
+
+def test_a_picture_names_its_rows_and_marks(tmp_path: Path) -> None:
+    panels = [Dots(**GOOD, x_scale="log"), Dots(**GOOD)]
+    draw_panels(tmp_path / "a.svg", panels, title="What privacy costs")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    for word in (*MARKS, *ROWS, "to se", "What privacy costs", plots.ERROR_NOTE):
+        assert f">{word}<" in text
+
+
+@pytest.mark.parametrize("x_scale", ["linear", "log"])
+def test_marks_stand_at_their_values(x_scale: Any) -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    draw_dots(axes, Dots(**GOOD, x_scale=x_scale))
+    drawn: dict[str, Any] = {str(line.get_label()): line for line in axes.lines}
+    for k, mark in enumerate(MARKS):
+        assert [*drawn[mark].get_xdata()] == [pair[k][0] for pair in ROWS.values()]
+    heights = [height for mark in MARKS for height in drawn[mark].get_ydata()]
+    assert len(set(heights)) == len(heights)
+    low, high = axes.get_xlim()
+    assert low < 1
+    assert high > 42
+    looks = {(drawn[mark].get_marker(), drawn[mark].get_markerfacecolor()) for mark in MARKS}
+    assert len(looks) == len(MARKS)
+    assert len({shape for shape, _ in plots._SHAPES}) == len(plots._SHAPES)
+    assert [text.get_text() for text in axes.get_yticklabels()] == [*ROWS]
+
+
+def test_a_bar_below_zero_ends_at_the_edge_of_a_logarithmic_axis() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    wide = {"se": [(1.0, 3.0), (0.5, 0.1)]}
+    draw_dots(axes, Dots(**GOOD | {"rows": wide}, x_scale="log"))
+    assert 0 < axes.get_xlim()[0] < 0.4
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        ({"rows": {}}, "one row or more"),
+        ({"marks": ()}, "one to 4"),
+        ({"marks": ("a",) * 5}, "one to 4"),
+        ({"rows": {"se": [(1.0, 0.0)]}}, "for every mark"),
+        ({"rows": {"se": [(1.0, 0.0), (float("nan"), 0.0)]}}, "finite"),
+        ({"rows": {"se": [(1.0, 0.0), (1.0, -0.1)]}}, "errors >= 0"),
+        ({"rows": {"se": [(1.0, 0.0), (0.0, 0.1)]}, "x_scale": "log"}, "must be > 0"),
+    ],
+)
+def test_bad_rows(edit: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidParameter, match=reason):
+        Dots(**GOOD | edit)

@@ -11,8 +11,8 @@ import numpy as np
 
 from audit.claims.claim import Claim
 from audit.evidence.trace import Trace
-from audit.report.figures import Point, curve_figure, line_figure, trace_figure
-from audit.report.histogram_figure import histogram_figure
+from audit.evidence.verdict import Outcome
+from audit.report.figures import curve_figure, histogram_figure, line_figure, trace_figure
 from tests.support.audit.words import worded
 
 RUNS = 100_000
@@ -42,7 +42,7 @@ def traced(last: int, bounds: float, claim: str, delta: str = "0") -> str:
 def curved(*bounds: float) -> str:
     claimed = [(k * 0.5, 10.0 ** (-2 * k - 1)) for k in range(len(bounds))]
     points = [
-        Point(epsilon=e, delta=d, epsilon_lower=bound, refuted=bound > e)
+        Outcome(claim=Claim(epsilon=e, delta=d), epsilon_lower=bound, refuted=bound > e)
         for (e, d), bound in zip(claimed, bounds, strict=True)
     ]
     return curve_figure(claimed, points)

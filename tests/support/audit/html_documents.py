@@ -22,7 +22,6 @@ from audit.exact.proof import prove
 from audit.fit.report import FitReport
 from audit.outputs.features.feature import read_feature
 from audit.replay.findings import Finding
-from audit.report.html import page
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
@@ -164,7 +163,7 @@ DOCUMENTS: dict[str, Callable[[], AuditReport]] = {
 
 @cache
 def shown_of(name: str) -> str:
-    return page(DOCUMENTS[name](), command=COMMAND)
+    return DOCUMENTS[name]().to_html(command=COMMAND)
 
 
 VERDICTS = {

@@ -1,0 +1,246 @@
+r"""What an audit found, as frozen data whose fields say what they mean.
+
+``docs/schemas/dpcore-audit-2.json`` is the schema that follows from it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from audit.claims.claim import Claim
+from audit.claims.levels import level_upper
+from audit.claims.verdicts import VERDICTS, LayerRun, VerdictWord
+from audit.errors import TargetFailed
+from audit.evidence.coverage import unresolved
+from audit.evidence.event import Witness
+from audit.evidence.verdict import Outcome
+from audit.wording.result import Result, between, computed, fact
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import RationalLike
+
+if TYPE_CHECKING:
+    from audit.claims.curve_claim import CurveClaim
+    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.coverage import Coverage
+    from audit.evidence.trace import Trace
+    from audit.fit.report import FitReport
+    from audit.replay.findings import Finding
+    from audit.report.histogram import Histogram
+    from audit.report.tradeoff import TradeoffBand
+    from audit.search.search import Found
+
+__all__ = ["SCHEMA", "AuditRecord", "ExactFinding", "ExactWitness"]
+
+SCHEMA: Final = "dpcore-audit/2"
+
+_BY_CTRL_C: Final = 130
+_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
+_SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactWitness:
+    r"""The event that is hardest on the claim, with its proven probability on each dataset."""
+
+    event: str
+    world: Literal["A", "B"]
+    probability_a: Enclosure
+    probability_b: Enclosure
+
+    def __str__(self) -> str:
+        a, b = (between(p, 6) for p in (self.probability_a, self.probability_b))
+        return f"{self.event}: probability {a} on dataset A, {b} on B (points to {self.world})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactFinding:
+    r"""The least delta at the claimed epsilon, and the other way, each of its worse direction."""
+
+    delta: Enclosure
+    epsilon: Enclosure
+
+
+def _fit(report: FitReport | None) -> dict[str, Any] | None:
+    keys = ("law", "verdict", "p_value", "runs", "witness")
+    return None if report is None else {key: report.to_json()[key] for key in keys}
+
+
+def _failed(error: TargetFailed | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    place = {"dataset": error.dataset, "run": error.run}
+    return {"reason": error.reason, **place, "reveals_dataset": error.reveals}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord(Result):
+    r"""What an audit found. ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of."""
+
+    SCHEMA: ClassVar[str] = SCHEMA
+
+    target: str = fact("as it was written")
+    claim: Claim | CurveClaim = fact(
+        'epsilon and delta exact, as text, and "relation"; of a claimed curve epsilon and delta '
+        'are null, "claim" is its spelling and "points" are those tested',
+        kind="dict",
+    )
+    pair: tuple[Any, Any] = fact(
+        "[dataset A, dataset B] that the witness and epsilon_lower are of", write=list, kind="list"
+    )
+    pairs: tuple[tuple[Any, Any], ...] = fact(
+        "all pairs that were audited", write=lambda pairs: list(map(list, pairs)), kind="list",
+        default=(),
+    )  # fmt: skip
+    verdict: VerdictWord | None = fact(
+        "null when the target failed",
+        kind="Literal['refuted', 'not_refuted', 'proven', 'nothing_measured'] | None",
+    )
+    epsilon_lower: float = fact(
+        '"inf" where no epsilon holds. Of the sample layer: exceeds the true epsilon with '
+        "probability at most alpha; it may lie below a refuted claim, which has a test of its own. "
+        "Of the exact layer: proven"
+    )
+    at_delta: Fraction = fact(
+        "the delta that epsilon_lower is at, exact, as text", default=Fraction(0)
+    )
+    alpha: RationalLike = fact(
+        "the false-alarm level of all statistical layers together", write=level_upper, kind="float"
+    )
+    p_value: float | None = fact(
+        "of the claim, for a number of runs fixed beforehand", default=None
+    )
+    e_value: float | None = fact(
+        "of the claim, for --sequential: the largest wealth so far", default=None
+    )
+    runs_by_world: tuple[int, int] = fact(
+        '{"a", "b"}', write=lambda runs: dict(zip("ab", runs, strict=True)), kind="dict"
+    )
+    stopped: str = fact("why no more runs were drawn")
+    interrupted: bool = fact("whether Ctrl-C ended it before all was done", default=False)
+    witness: Witness | ExactWitness | None = fact(
+        '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": what '
+        'the event is of, null: the output itself, "score": of a learned feature all that computes '
+        'it, see audit.learn.additive, with "learned_from": earlier runs, "threshold", "side", '
+        '"accuracy": right guesses on runs new to it, "most": the columns that move it most; '
+        'null}; of the exact layer {"event", "world", "probability_a", "probability_b": '
+        "[lower, upper]}",
+        default=None,
+    )
+    resolution: float = fact(
+        "an always-revealing output of this probability would have been seen in 95 of 100 audits, "
+        "in what was looked at; at least the share of the runs that were not measured; null: too "
+        'few runs to count on refuting anything, or what "unresolved" says',
+        write=lambda value: value if math.isfinite(value) else None,
+        kind="float | None",
+        default=math.inf,
+    )
+    features: tuple[str, ...] = fact(
+        'what was looked at, by name, on any of the pairs; "identity" is the output', default=()
+    )
+    coverage: tuple[Coverage, ...] = fact(
+        'what was looked at, one a pair and feature: {"pair", "feature", "runs", "looked_at": runs '
+        'of which an event could be learned, "once": outputs that came once and have no order, '
+        '"constant", "measured", "learned": is it a score, "unread": outputs that the feature '
+        "could not read}",
+        default=(),
+    )
+    outcomes: tuple[Outcome, ...] = fact(
+        'of several pairs, features or points, one test each: {"pair": its place in "pairs", '
+        '"feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower", "refuted"}; the '
+        'feature "leader" is whichever did best on earlier runs',
+        default=(),
+    )
+    row: int = fact(
+        'the place in "outcomes" of the test that pair, witness and epsilon_lower are of',
+        kind="int | None",
+        default=0,
+    )
+    exact: ExactFinding | None = fact(
+        '{"delta", "epsilon": [lower, upper] at the claim, each of its worse direction}',
+        default=None,
+    )
+    fit: FitReport | None = fact(
+        'what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}',
+        write=_fit,
+        default=None,
+    )
+    findings: tuple[Finding, ...] = fact(
+        'of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}', default=()
+    )
+    baselines: tuple[BaselineFinding, ...] = fact(
+        'for comparison only: {"name", "epsilon_lower", "says", "valid"}', default=()
+    )
+    search: Found | None = fact('how the pair was found: {"space", "runs", "tried"}', default=None)
+    histogram: Histogram | None = fact(
+        "outputs on both datasets by cell, see audit.report.histogram", default=None
+    )
+    trace: Trace | None = fact(
+        "the bound as the runs came in, see audit.evidence.trace", default=None
+    )
+    tradeoff_band: TradeoffBand | None = fact(
+        "a curve that the trade-off curve of the pair lies below everywhere, with the confidence "
+        "1 - alpha that it states, see audit.report.tradeoff",
+        default=None,
+    )
+    curve: tuple[tuple[float, float], ...] = fact(
+        "of a claimed curve: [[epsilon, delta rounded up]], for a picture", default=()
+    )
+    layers: tuple[LayerRun, ...] = fact('[{"layer", "method", "proves"}]', default=())
+    seed: int | None = fact("repeats the audit", default=None)
+    repeatable: bool = fact(
+        "whether the target keeps to the randomness it is given; false also for one that takes "
+        "none: then the seed repeats only the audit's own coins",
+        default=True,
+    )
+    error: TargetFailed | None = fact(
+        '{"reason", "dataset", "run", "reveals_dataset"} when the target failed',
+        write=_failed,
+        default=None,
+    )
+    warnings: tuple[str, ...] = fact("a list of sentences", default=())
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @property
+    @computed("runs drawn, both datasets and all pairs together", before="runs_by_world")
+    def runs(self) -> int:
+        r"""Runs tested, both datasets together."""
+        return sum(self.runs_by_world)
+
+    @property
+    @computed("why there is no resolution although something was measured", before="features")
+    def unresolved(self) -> str | None:
+        r"""Why there is no resolution although something was measured."""
+        return unresolved(self.coverage)
+
+    @property
+    def refuted(self) -> bool:
+        r"""Whether the claim is refuted."""
+        return self.verdict == "refuted"
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
+        measured, 130 Ctrl-C.
+
+        Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
+        """
+        code = VERDICTS[self.verdict].exit_code
+        if self.verdict == "refuted" or self.verdict is None:
+            return code
+        if self.faults:
+            return 1
+        return _BY_CTRL_C if self.interrupted else code
+
+    @property
+    def faults(self) -> bool:
+        r"""Whether the fit or replay layer found an error."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = [list(pair) for pair in self.pairs or (self.pair,)]
+        row = self.row if self.outcomes else None
+        return Result.to_json(self) | {"pairs": pairs, "row": row}

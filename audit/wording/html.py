@@ -1,0 +1,123 @@
+r"""One self-contained HTML page, or a card for a notebook: no network, no script.
+
+The markup is in ``templates/``. Jinja2 escapes every text; what no reader can see is replaced, what
+is long is cut, and the page's own policy forbids it to load anything. The colours of the datasets
+are told apart by every kind of colour vision (after Okabe and Ito's palette).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from audit.wording.shorten import printable, shortened
+
+__all__ = ["Section", "as_json", "card", "code", "copied", "page"]
+
+# What a page holds at most: 2 MB, whatever a target gave.
+_MOST_SIGNS: Final = 500
+_MOST_CODE: Final = 200
+_MOST_COPIED: Final = 2_000
+_EMBEDDED: Final = 300_000
+
+_HEIGHT: Final = 560
+_LOOKS: Final = {
+    "bold red": ("refuted", "✗"),
+    "bold yellow": ("open", "○"),
+    "bold green": ("proven", "✓"),
+    "bold magenta": ("failed", "!"),
+}
+r"""By the style of the verdict: its class in the style sheet, and a sign beside the colour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    r"""A part of a page: what it has of text to copy, picture, note, facts and table is shown.
+
+    ``copied`` is selected whole by one click; a table is ``folded`` under that title.
+    """
+
+    title: str = ""
+    copied: str | Markup = ""
+    id: str = ""
+    svg: Markup = Markup()
+    note: str | Markup = ""
+    facts: Sequence[tuple[str, object]] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    folded: str = ""
+
+
+def card(document: str) -> str:
+    r"""A page in a frame, for a notebook, which keeps its own style."""
+    style = f"width:100%;height:{_HEIGHT}px;border:0"
+    return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{escape(document)}"></iframe>'
+
+
+def code(value: object) -> Markup:
+    r"""Text of a program, cut where it is long.
+
+    >>> print(code("<b>"), code("a" * 300)[200:])
+    <code>&lt;b&gt;</code> aaaaaa... (300 characters, SHA-256 9835fa6bf4e2)</code>
+    """
+    return Markup("<code>{}</code>").format(_shown(value, _MOST_CODE))
+
+
+def copied(value: object) -> Markup:
+    r"""Text to copy, which may be longer than other texts."""
+    return _shown(value, _MOST_COPIED)
+
+
+def as_json(value: object, *, indent: int | None = None) -> str:
+    r"""As JSON; what JSON lacks as text."""
+    return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
+
+
+def page(
+    rows: Iterable[tuple[str, object]],
+    sections: Iterable[Section],
+    *,
+    style: str,
+    document: str = "",
+    **texts: object,
+) -> str:
+    r"""A page of ``rows`` and ``sections``, and of ``document``, the JSON of the result.
+
+    ``style`` is that of the verdict on a terminal; ``texts`` are the others of the template.
+    """
+    look, sign = _LOOKS.get(style, _LOOKS["bold yellow"])
+    # In ASCII: what no page can hold is escaped, and reads back as it was.
+    embedded = escape(document)
+    if len(embedded) > _EMBEDDED:
+        embedded = Markup("Too long for a page: dpcore audit --output keeps it.")
+    shown: str = _template().render(
+        look=look, sign=sign, code=code, document=embedded, sections=list(sections),
+        rows=[(name.capitalize(), value) for name, value in rows], **texts,
+    )  # fmt: skip
+    return shown
+
+
+@cache
+def _template() -> Any:
+    made = Environment(
+        loader=PackageLoader("audit.wording"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return made.get_template("page.html")
+
+
+def _shown(value: object, most: int = _MOST_SIGNS) -> Markup:
+    # Any text, whatever it holds; of a long one the start, its length and a digest.
+    if isinstance(value, Markup):
+        return value
+    return escape(printable(shortened(str(value), most)))

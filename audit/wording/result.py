@@ -1,0 +1,370 @@
+r"""A result: a frozen dataclass whose fields say what they mean, and all that follows from them.
+
+A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
+From these follow the JSON document and its schema; from the sentences of :meth:`Result.told`, the
+sections and the cases follow the lines on a terminal, the card of a notebook, the HTML page, JUnit
+and SARIF.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+from audit.wording.as_json import json_ends, json_number, json_text
+from audit.wording.formats import Case, formatted, outcome_of
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import down, up
+
+if TYPE_CHECKING:
+    from audit.wording.html import Section
+
+__all__ = ["Result", "Told", "aligned", "between", "computed", "fact", "json_schema", "out_of"]
+__all__ += ["plain", "terminal_width"]
+
+_NARROWEST, _WIDEST = 40, 100
+_LEAST_GROUP: Final = 100
+_MOST_GROUP: Final = 10**15  # from here on by its power
+
+_Getter = TypeVar("_Getter", bound=Callable[[Any], Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fact:
+    about: str
+    write: Callable[[Any], Any]
+    kind: str
+    name: str
+    before: str
+
+
+def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
+    r"""A field of a result: what it is ``about``, one line of the schema.
+
+    ``write`` makes its JSON value, by default :func:`plain`; ``kind`` is the type of that, where it
+    is not the field's, and ``name`` its key.
+    """
+    return field(metadata={"fact": _read(about, name, kind, write)}, **default)
+
+
+def computed(
+    about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
+) -> Callable[[_Getter], _Getter]:
+    r"""Mark the getter of a property as a key of the document, which stands ``before`` another."""
+
+    def marked(getter: _Getter) -> _Getter:
+        getter.fact = _read(about, name, kind, write, before)  # type: ignore[attr-defined]  # read by _facts
+        return getter
+
+    return marked
+
+
+def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
+    # The type of what ``write`` makes is not that of the field.
+    kind = kind or ("Any" if write else "")
+    return _Fact(about=about, write=write or plain, kind=kind, name=name, before=before)
+
+
+@cache
+def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
+    # Name, fact and annotation, in the order of the document; of a dataclass that declares none
+    # every field.
+    declared = any("fact" in each.metadata for each in fields(kind))
+    found = [
+        (each.name, each.metadata.get("fact", _read("")), str(each.type))
+        for each in fields(kind)
+        if "fact" in each.metadata or not declared
+    ]
+    for name, value in (item for base in kind.__mro__ for item in vars(base).items()):
+        own = getattr(getattr(value, "fget", None), "fact", None)
+        if own is not None:
+            place = [other for other, _, _ in found].index(own.before) if own.before else len(found)
+            found.insert(place, (name, own, value.fget.__annotations__["return"]))
+    return found
+
+
+def plain(value: Any) -> Any:
+    r"""A value as JSON has it: fractions as exact text, intervals as [lower, upper], no infinity.
+
+    >>> plain((Fraction(1, 3), float("inf"), Enclosure(0.25, 1)))
+    ['1/3', 'inf', [0.25, 1.0]]
+    """
+    match value:
+        case float():
+            return json_number(value)
+        case Fraction():
+            return write_rational(value)
+        case Enclosure():
+            return json_ends(value)
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [plain(each) for each in value]
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case object(to_json=write):
+            return write()
+        case _ if is_dataclass(value):
+            return _document(value)
+    return value
+
+
+def _document(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    facts = _facts(kind)
+    return {own.name or name: own.write(getattr(value, name)) for name, own, _ in facts}
+
+
+class Result(ABC):
+    r"""A frozen dataclass of facts with a verdict.
+
+    ``print`` shows its sentences, :meth:`to_text` is its JSON document, a notebook shows its card.
+    """
+
+    __slots__ = ()
+
+    SCHEMA: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def verdict(self) -> Any:
+            r"""What was found; the schema lists the words."""
+
+        @property
+        def versions(self) -> dict[str, str]:
+            r"""Of dpcore, Python and what the result was computed with."""
+
+    @property
+    @abstractmethod
+    def exit_code(self) -> int:
+        r"""What a command ends with that found this."""
+
+    @abstractmethod
+    def told(self) -> Told:
+        r"""The result as sentences, which every view of it shows."""
+
+    @property
+    def subject(self) -> str:
+        r"""What the result is of."""
+        return str(getattr(self, "target", ""))
+
+    @property
+    def sentence(self) -> str:
+        r"""What the verdict means, below it on a page."""
+        return self.told().about
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        r"""What a reader has to know before the numbers."""
+        return ()
+
+    def summary(self) -> Sequence[tuple[str, object]]:
+        r"""The rows of the page."""
+        return [row for row in self.told().rows if row[0] != "repeat"]
+
+    def sections(self) -> Iterator[Section]:
+        r"""The sections of the page, below its rows."""
+        yield from self.key_sections()
+
+    def key_sections(self) -> Iterator[Section]:
+        r"""Those of them that the card of a notebook shows, too."""
+        yield from ()
+
+    def cases(self) -> Iterator[Case]:
+        r"""What was tested, for a test report."""
+        told = self.told()
+        yield Case(
+            target=self.subject,
+            name=told.about,
+            rule=self.SCHEMA.partition("/")[0],
+            outcome=outcome_of(self.exit_code),
+            message=f"{told.verdict}: {told.about}",
+            detail=str(self),
+        )
+
+    def to_format(self, name: str, *, text: str | None = None) -> str:
+        r"""The result as "text", "json", "junit" or "sarif"."""
+        text = f"{self}\n" if text is None else text
+        return formatted(name, text=text, document=self.to_text(), cases=self.cases())
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The result as plain values, the keys of its schema."""
+        return {"schema": self.SCHEMA, **_document(self)}
+
+    def to_text(self) -> str:
+        r"""The JSON document, with a newline at its end."""
+        return json_text(self.to_json())
+
+    def to_html(self, *, command: str | None = None) -> str:
+        r"""One self-contained page; ``command`` is the command line that repeats the audit.
+
+        The pictures of a page need matplotlib.
+        """
+        from audit.wording.html import Section, copied
+
+        repeat = [row for row in self.told().rows if row[0] == "repeat"]
+        last = Section(
+            title="To repeat",
+            copied="" if command is None else copied(command),
+            id="command",
+            facts=[*repeat, *sorted(self.versions.items()), ("schema", self.SCHEMA)],
+        )
+        return self._page(self.summary(), [*self.sections(), last], document=self.to_text())
+
+    def _repr_html_(self) -> str:
+        # What a notebook shows of it.
+        from audit.wording.html import card
+
+        return card(self._page(self.told().rows, self.key_sections()))
+
+    def _page(
+        self,
+        rows: Iterable[tuple[str, object]],
+        sections: Iterable[Section],
+        *,
+        document: str = "",
+    ) -> str:
+        from audit.wording.html import page
+
+        told = self.told()
+        return page(
+            rows, sections, style=told.style, document=document, verdict=told.verdict,
+            subject=self.subject, sentence=self.sentence, warnings=self.warnings,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join(self.told().lines())
+
+
+def json_schema(result: type[Result]) -> dict[str, Any]:
+    r"""The JSON Schema of a result's documents, from its facts."""
+    keys = {
+        own.name or name: {
+            "description": own.about,
+            **_type(ast.parse(own.kind or kind, mode="eval").body),
+        }
+        for name, own, kind in _facts(result)
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": result.SCHEMA,
+        "type": "object",
+        "properties": {"schema": {"const": result.SCHEMA}, **keys},
+        "required": ["schema", *keys],
+        "additionalProperties": False,
+    }
+
+
+_TYPES: Final[dict[str, dict[str, Any]]] = {
+    "str": {"type": "string"},
+    "Fraction": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "float": {"anyOf": [{"type": "number"}, {"const": "inf"}]},
+    "tuple": {"type": "array"},
+    "list": {"type": "array"},
+    "dict": {"type": "object"},
+    "None": {"type": "null"},
+}
+
+
+def _type(annotation: ast.expr) -> dict[str, Any]:
+    match annotation:
+        case ast.BinOp(left=one, right=other):
+            both = (_type(one), _type(other))
+            return {"anyOf": [*both]} if all(both) else {}
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=listed):
+            words = listed.elts if isinstance(listed, ast.Tuple) else [listed]
+            return {"enum": [ast.literal_eval(word) for word in words]}
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            return _TYPES.get(name, {})
+    return _TYPES["None"] if ast.unparse(annotation) == "None" else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    r"""What a report says: its verdict in capitals, what that is about, and rows of (name, value).
+
+    Every view of the report shows these sentences. ``style`` is how a terminal colours the verdict.
+    """
+
+    verdict: str
+    about: str
+    rows: tuple[tuple[str, str], ...] = ()
+    style: str = "bold"
+
+    def lines(self, width: int | None = None) -> list[str]:
+        r"""The lines, none longer than ``width`` where words allow; by default the terminal's.
+
+        >>> Told(verdict="PROVEN", about="it holds", rows=(("runs", "5"), ("seed", "7"))).lines()
+        ['PROVEN  it holds', '  runs  5', '  seed  7']
+        """
+        width = terminal_width() if width is None else width
+        head = f"{self.verdict}  {self.about}" if self.verdict else ""
+        return [
+            *textwrap.wrap(head, width, break_on_hyphens=False),
+            *aligned(self.rows, width),
+        ]
+
+
+def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> list[str]:
+    r"""Rows of (name, value), the values below each other and wrapped to ``width``.
+
+    >>> aligned([("runs", "5"), ("seed", "7")], 80, indent=0)
+    ['runs  5', 'seed  7']
+    """
+    listed = list(rows)
+    margin = max((len(name) for name, _ in listed), default=0) + indent + 2
+    return [
+        line
+        for name, value in listed
+        for line in textwrap.wrap(
+            value,
+            width,
+            initial_indent=f"{' ' * indent}{name}".ljust(margin),
+            subsequent_indent=" " * margin,
+            break_on_hyphens=False,
+        )
+    ]
+
+
+def terminal_width() -> int:
+    r"""The width of the terminal, within what is readable.
+
+    >>> 40 <= terminal_width() <= 100
+    True
+    """
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+
+
+def between(value: Enclosure, digits: int = 9) -> str:
+    r"""A proven interval, its ends rounded outwards.
+
+    >>> between(Enclosure.exactly(Fraction(1, 10))), between(Enclosure(2, float("inf")))
+    ('exactly 0.1', 'between 2 and infinity')
+    """
+    low, high = down(value.lower, digits), up(value.upper, digits)
+    return f"exactly {low}" if low == high else f"between {low} and {high}"
+
+
+def out_of(probability: Fraction | float, digits: int = 2) -> str:
+    r"""A probability as cases of a round number of them, rounded up.
+
+    >>> out_of(Fraction(1, 20)), out_of(0.0015), out_of(Fraction(1, 3)), out_of(Fraction(1, 10**30))
+    ('5 of 100', '1.6 of 1,000', '34 of 100', '1 of 10^30')
+    """
+    exact, group = Fraction(probability), _LEAST_GROUP
+    while 0 < exact * group < 1:
+        group *= 10
+    words = f"{group:,}" if group < _MOST_GROUP else f"10^{len(str(group)) - 1}"
+    return f"{up(exact * group, digits)} of {words}"

@@ -1,0 +1,105 @@
+"""--format on the command line, the GitHub action and the pre-commit hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.audit.command import Shell
+
+ROOT = Path(__file__).parents[3]
+LEAK = "def leak(x, n, rng):\n    return x + rng.geometric(0.999, n)\n"
+ASKED = ("leak.py:leak", "--claim", "epsilon=1", "--pair", "0", "1", "-n", "2000", "--seed", "1")
+
+
+@pytest.fixture(autouse=True)
+def _leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("leak.py").write_text(LEAK, encoding="utf-8")
+
+
+def test_the_same_audit_in_each_format(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(monkeypatch, capfd)
+    shown = {name: shell(*ASKED, "--format", name) for name in ("text", "json", "junit", "sarif")}
+    assert {found.code for found in shown.values()} == {1}
+    assert shown["text"].out == shell(*ASKED).out
+    assert shown["json"].out == shell(*ASKED, "--json").out
+    assert 'name="epsilon=1" classname="leak.py:leak"' in shown["junit"].out
+    (result,) = json.loads(shown["sarif"].out)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (("fit", "discrete-laplace:scale=1", "--law", "discrete-laplace:scale=9", "-n", "999"), 1),
+        (("exact", *(f"discrete-laplace:scale=1@{i}" for i in "01"), "--claim", "epsilon=1"), 0),
+        (("replay", "leak.py:leak", "--pair", "0", "1"), 0),
+        (("bench", "half-scale"), 0),
+    ],
+)
+def test_other_audits_have_it_too(
+    asked: tuple[str, ...],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shell = Shell(monkeypatch, capfd)
+    found = shell(*asked, "--format", "junit")
+    assert (found.code, found.out[:14]) == (code, "<?xml version=")
+    found = shell(*asked, "--format", "sarif", "--json")
+    refused = "error: --format = sarif: is not JSON: leave --json or --format out\n"
+    assert (found.code, found.out, found.err) == (2, "", refused)
+    assert shell(*asked, "--format", "xml").code == 2
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("claim", "code"), [("epsilon=1", 1), ("epsilon=20", 0), ("epsilon", 2)])
+def test_the_action_runs_the_audit_and_ends_as_it_does(claim: str, code: int) -> None:
+    action = read("action.yml")
+    install, audit = action["runs"]["steps"][1:]
+    inputs = {name: given.get("default") for name, given in action["inputs"].items()}
+    inputs["arguments"] = shlex.join(claim if word == "epsilon=1" else word for word in ASKED)
+    for step in (install, audit):
+        for name, value in step["env"].items():
+            assert value in {f"${{{{ inputs.{name.lower()} }}}}", "${{ github.action_path }}"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = {name: inputs[name.lower()] for name in audit["env"]}
+    done = subprocess.run(
+        ["bash", "-e", "-c", audit["run"]],
+        env={**os.environ, "PATH": path, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    report = Path(action["inputs"]["report"]["default"]).read_text(encoding="utf-8")
+    assert (len(json.loads(report)["runs"][0]["results"]) == code) if code < 2 else report == ""
+
+
+def test_the_hook_names_a_command_that_exists() -> None:
+    (hook,) = read(".pre-commit-hooks.yaml")
+    assert (hook["id"], hook["language"], hook["pass_filenames"]) == (
+        "dpcore-audit",
+        "python",
+        False,
+    )
+    program, *words = hook["entry"].split()
+    done = subprocess.run(
+        [Path(sys.executable).parent / program, *words, *ASKED], capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"REFUTED")

@@ -1,0 +1,32 @@
+"""The published schemas of results: ``python -m tests.audit.wording.schemas`` writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from audit.exact.report import ExactReport
+from audit.fit.report import FitReport
+from audit.replay.findings import ReplayReport
+from audit.report.report import AuditReport
+from audit.training.canary_report import CanaryReport
+from audit.training.step_report import StepReport
+from audit.wording.result import Result, json_schema
+
+FOLDER = Path(__file__).parents[3] / "docs" / "schemas"
+RESULTS: tuple[type[Result], ...] = (
+    AuditReport, FitReport, ExactReport, ReplayReport, CanaryReport, StepReport,
+)  # fmt: skip
+
+
+def path_of(result: type[Result]) -> Path:
+    return FOLDER / f"{result.SCHEMA.replace('/', '-')}.json"
+
+
+def text_of(result: type[Result]) -> str:
+    return json.dumps(json_schema(result), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    for each in RESULTS:
+        path_of(each).write_text(text_of(each), encoding="utf-8")

@@ -1,0 +1,199 @@
+"""Documents of results keep their published schemas, JUnit reports and SARIF logs those of CI."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xmlschema
+from jsonschema import Draft202012Validator, ValidationError
+
+from audit.bench.bench import bench
+from audit.bench.render import bench_cases
+from audit.catalogue import find
+from audit.exact.law_file import read_law
+from audit.exact.report import ExactReport
+from audit.fit.report import FitReport
+from audit.replay.findings import Finding, ReplayReport
+from audit.training.canaries import canaries
+from audit.wording.formats import Case, formatted
+from audit.wording.result import Result, json_schema
+from dpcore import DiscreteLaplace
+from tests.audit.wording.schemas import FOLDER, RESULTS, path_of, text_of
+from tests.support.audit.browser import Visible
+from tests.support.audit.html_documents import DOCUMENTS, NASTY, curve, failed, kept
+
+# What the JUnit schema of Jenkins and GitLab asks for, of the elements that are written here.
+JUNIT = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+<xs:complexType name="fault" mixed="true"><xs:attribute name="message" type="xs:string"/>
+  <xs:attribute name="type" type="xs:string" use="required"/></xs:complexType>
+<xs:attributeGroup name="counts"><xs:attribute name="tests" type="xs:nonNegativeInteger" use="required"/>
+  <xs:attribute name="failures" type="xs:nonNegativeInteger" use="required"/>
+  <xs:attribute name="errors" type="xs:nonNegativeInteger" use="required"/></xs:attributeGroup>
+<xs:element name="testsuites"><xs:complexType><xs:sequence>
+  <xs:element name="testsuite" maxOccurs="unbounded"><xs:complexType><xs:sequence>
+    <xs:element name="testcase" minOccurs="0" maxOccurs="unbounded"><xs:complexType><xs:sequence>
+      <xs:choice minOccurs="0"><xs:element name="failure" type="fault"/>
+        <xs:element name="error" type="fault"/></xs:choice>
+      <xs:element name="system-out" type="xs:string" minOccurs="0"/></xs:sequence>
+      <xs:attribute name="name" type="xs:string" use="required"/>
+      <xs:attribute name="classname" type="xs:string" use="required"/>
+      <xs:attribute name="time" type="xs:decimal"/><xs:attribute name="file" type="xs:string"/>
+      <xs:attribute name="line" type="xs:positiveInteger"/></xs:complexType></xs:element></xs:sequence>
+    <xs:attribute name="name" type="xs:string" use="required"/>
+    <xs:attribute name="time" type="xs:decimal"/><xs:attributeGroup ref="counts"/>
+  </xs:complexType></xs:element></xs:sequence><xs:attributeGroup ref="counts"/></xs:complexType>
+</xs:element></xs:schema>"""  # noqa: E501  # an element a line
+
+
+def closed(required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
+
+
+# Of SARIF 2.1.0 the sections 3.13, 3.14, 3.19, 3.27, 3.28 and 3.49, of what is written here.
+TEXT = {"type": "string", "minLength": 1}
+MESSAGE = closed(["text"], text=TEXT)
+PHYSICAL = closed(
+    ["artifactLocation"],
+    artifactLocation=closed(["uri"], uri={"type": "string", "pattern": r"^[^\\]+$"}),
+    region=closed(["startLine"], startLine={"type": "integer", "minimum": 1}),
+)
+LOGICAL = {"type": "array", "items": closed([], fullyQualifiedName=TEXT), "minItems": 1}
+RESULT = closed(
+    ["message"],
+    ruleId=TEXT,
+    ruleIndex={"type": "integer", "minimum": 0},
+    level={"enum": ["none", "note", "warning", "error"]},
+    message=MESSAGE,
+    locations={
+        "type": "array",
+        "items": closed([], physicalLocation=PHYSICAL, logicalLocations=LOGICAL),
+    },
+)
+RULES = {"type": "array", "items": closed(["id"], id=TEXT, shortDescription=MESSAGE)}
+DRIVER = closed(["name"], name=TEXT, version=TEXT, rules={**RULES, "uniqueItems": True})
+RUN = closed(
+    ["tool"],
+    tool=closed(["driver"], driver=DRIVER),
+    invocations={
+        "type": "array",
+        "items": closed(["executionSuccessful"], executionSuccessful={"type": "boolean"}),
+    },
+    results={"type": "array", "items": RESULT},
+)
+SARIF = closed(
+    ["version", "runs"],
+    **{"$schema": {"type": "string", "format": "uri"}},
+    version={"const": "2.1.0"},
+    runs={"type": "array", "items": RUN},
+)
+
+
+def results() -> Iterator[tuple[str, Result]]:
+    yield from ((name, made()) for name, made in DOCUMENTS.items())
+    law = DiscreteLaplace(scale=1)
+    yield "fit", FitReport(target="f", law=law, verdict="refuted", alpha="0.05", runs=5)
+    one, other = (read_law(name, f"discrete-laplace:scale=1@{i}") for i, name in enumerate("PQ"))
+    yield "exact", ExactReport(p=one, q=other)
+    found = Finding(kind="no-noise", severity="error", statement=NASTY, witness={"x": NASTY})
+    yield "replay", ReplayReport(target="f.py:f", pair=(0, 1), findings=(found,))
+    yield "canaries", canaries(list(range(200)), [i >= 100 for i in range(200)], "epsilon=1")
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_a_published_schema_is_the_one_of_the_fields(result: type[Result]) -> None:
+    Draft202012Validator.check_schema(json_schema(result))
+    assert path_of(result).read_text(encoding="utf-8") == text_of(result)
+    assert {path_of(each) for each in RESULTS} == set(FOLDER.glob("*.json"))
+
+
+def test_every_view_of_a_result_keeps_its_schema() -> None:
+    junit = xmlschema.XMLSchema(io.StringIO(JUNIT))
+    for name, result in results():
+        document = json.loads(result.to_text())
+        schema = json_schema(type(result))
+        Draft202012Validator(schema).validate(document)
+        with pytest.raises(ValidationError):
+            Draft202012Validator(schema).validate({**document, "verdict": 7})
+        junit.validate(result.to_format("junit"))
+        log = json.loads(result.to_format("sarif"))
+        Draft202012Validator(SARIF).validate(log)
+        failing = any(case.outcome in {"failed", "error"} for case in result.cases())
+        assert failing == (result.exit_code != 0), name
+        assert bool(log["runs"][0]["results"]) >= failing
+        assert result.to_format("text") == f"{result}\n"
+        assert result.to_format("json") == result.to_text()
+        shown = Visible.of(result.to_html())
+        assert result.told().verdict in shown.words
+        assert "script" not in shown.tags
+        assert result._repr_html_().startswith("<iframe sandbox")
+
+
+def test_a_schema_that_is_broken_is_noticed() -> None:
+    junit = xmlschema.XMLSchema(io.StringIO(JUNIT))
+    report = curve().to_format("junit")
+    assert not junit.is_valid(report.replace("classname", "class"))
+    assert not junit.is_valid(report.replace("<failure", "<fail").replace("</failure", "</fail"))
+    log = curve().to_format("sarif")
+    for good, bad in (('"error"', '"fatal"'), ("2.1.0", "2.0.0"), ('"text"', '"words"')):
+        assert not Draft202012Validator(SARIF).is_valid(json.loads(log.replace(good, bad)))
+
+
+def counts(text: str) -> tuple[str, ...]:
+    root = xmlschema.XMLResource(text).root
+    return tuple(root.attrib[name] for name in ("tests", "failures", "errors"))
+
+
+def test_each_finding_is_a_case_and_an_audit_that_did_not_end_is_an_error() -> None:
+    assert counts(curve().to_format("junit")) == ("3", "2", "0")  # and a warning
+    assert counts(kept().to_format("junit")) == ("1", "0", "0")
+    assert counts(replace(kept(), interrupted=True).to_format("junit")) == ("1", "0", "1")
+    assert counts(failed().to_format("junit"))[2] == "1"
+    assert "\ufffd\ufffd]]&gt;" in replace(failed(), target="\x00\ud800]]>").to_format("junit")
+    log = json.loads(curve().to_format("sarif"))["runs"][0]
+    levels = [each["level"] for each in log["results"]]
+    assert levels == ["error", "error", "warning"]
+
+
+def test_a_finding_points_to_the_line_of_its_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pkg").mkdir()
+    Path("pkg/counts.py").write_text("import os\n\ndef noisy(x):\n    return x\n", encoding="utf-8")
+    Path("wrong.py").write_text("def (", encoding="utf-8")
+    for target, place in (
+        ("pkg/counts.py:noisy", ("pkg/counts.py", 3)),
+        ("pkg.counts:noisy", ("pkg/counts.py", 3)),
+        (f"{tmp_path}/pkg/counts.py:noisy", ("pkg/counts.py", 3)),
+        ("wrong.py:f", ("wrong.py", 1)),
+        ("discrete-laplace:scale=1", None),
+        ("exec:./counts", None),
+    ):
+        case = Case(target=target, name="c", rule="r", outcome="failed", message="m")
+        log = json.loads(formatted("sarif", text="", document="", cases=[case]))
+        (location,) = log["runs"][0]["results"][0]["locations"]
+        assert location["logicalLocations"] == [{"fullyQualifiedName": target}]
+        found = location.get("physicalLocation")
+        shown = found and (found["artifactLocation"]["uri"], found["region"]["startLine"])
+        assert shown == place
+
+
+def test_a_suite_has_a_case_for_each_entry_and_each_twin() -> None:
+    entry = find("half-scale")
+    assert entry is not None
+    cases = list(bench_cases(bench([entry], seed=1)))
+    assert [case.outcome for case in cases] == ["passed"] * 3
+    text = formatted("junit", text="", document="", cases=cases)
+    xmlschema.XMLSchema(io.StringIO(JUNIT)).validate(text)
+    assert counts(text) == ("3", "0", "0")
