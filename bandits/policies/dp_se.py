@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from accounting.papers.arguments import ceiling
 from bandits.batch import confidence_of
 from bandits.policies.elimination import SuccessiveElimination
 from bandits.privatizers.sums import SumPrivatizer
+from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, RationalLike, integer, make_positive, positive_rational
 

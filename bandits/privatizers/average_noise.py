@@ -11,11 +11,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from accounting import papers
 from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
-from accounting.papers.real_gaussian import real_gaussian_ratio
 from accounting.protocols.box import BinomialBox
+from accounting.protocols.paper_parameters import lzj_vector
+from accounting.theorems.real_gaussian import real_gaussian_ratio
+from bandits.papers.lzj import lzj_classical_gaussian
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity
 from dpcore.protocols.shuffled_bits import VectorShuffle
@@ -30,7 +31,6 @@ steps and B = 2 a tenth of sigma^2 = 0.01. More steps would make certificates sl
 
 _SHUFFLED: Final = (1 << 6, 1 << 5, 1 << 4)
 _MOST_BITS: Final = 1 << 21
-_ROUNDED: Final = 1 << 64
 _MORE: Final = tuple(Fraction(n, 1000) for n in (1001, 1005, 1020, 1100, 1300, 2000, 4000, 16000))
 _FEW: Final = 1 << 18
 
@@ -54,7 +54,7 @@ def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussi
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
     r"""That of LZJ eq. 5, whose formula keeps (epsilon, delta) for epsilon <= 1 only."""
-    ratio = Fraction(papers.lzj_classical_gaussian(epsilon, delta).upper)
+    ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 
 
@@ -73,12 +73,11 @@ def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 @lru_cache(maxsize=1 << 12)
 def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
     r"""The bits of LZJ Algorithm 2, checked to keep (epsilon, delta)."""
-    found = papers.lzj_vector(n, s, epsilon, delta)
-    up = Fraction(math.ceil(Fraction(found.probability.upper) * _ROUNDED), _ROUNDED)
+    found = lzj_vector(n, s, epsilon, delta)
     protocol = VectorShuffle(
         users=n,
         noise_bits=found.bits,
-        probability=min(up, Fraction(1, 2)),
+        probability=found.rounded_up,
         precision=found.precision,
         coordinates=s,
     )

@@ -11,10 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, cast
 
-from accounting import papers
-from accounting.papers import SumParameters
-from accounting.papers.arguments import ceil_sqrt
-from accounting.protocols.choose import Instance, choose
+from accounting.protocols.choose import Instance, choose, sum_protocol
+from accounting.protocols.paper_parameters import paper_sum
 from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
@@ -26,10 +24,11 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, integer, make_positive, rational_in
 from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.sums import AggregatedSum, LocalSum
 
 __all__ = ["Parameters", "SumPrivatizer", "SumProtocol", "Trust"]
 
@@ -120,9 +119,11 @@ class SumPrivatizer(Privatizer):
 @lru_cache(maxsize=1 << 10)
 def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     if privatizer.parameters == "paper" and privatizer.trust != "local":
-        found = _of_paper(privatizer, n)
-        noise = found.noise if found.share is None else found.share
-        return _built(privatizer.trust, n, found.precision, found.threshold, noise)
+        found = paper_sum(
+            privatizer.trust, n, privatizer.epsilon, privatizer.failure, privatizer.scaling
+        )
+        noise = found.noise if privatizer.trust == "central" else found.share
+        return sum_protocol(privatizer.trust, n, found.precision, found.threshold, noise)
     counted = privatizer.deployment.counted_on(n)
     if privatizer.delta:
         plan = choose(
@@ -140,7 +141,7 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
         epsilon /= 2
     g = ceil_sqrt((privatizer.scaling * epsilon) ** 2 * n)
     noise = _noise(privatizer.trust, g / epsilon, counted)
-    plain = _built(privatizer.trust, n, g, 0, noise)
+    plain = sum_protocol(privatizer.trust, n, g, 0, noise)
     if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
         tau = laplace_sum_threshold(n, g / epsilon, failure)
     elif counted < n and privatizer.trust in ("pure", "shuffled-pure"):
@@ -149,7 +150,7 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     else:
         law = plain.planned_noise
         tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
-    return _built(privatizer.trust, n, g, tau, noise)
+    return sum_protocol(privatizer.trust, n, g, tau, noise)
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
@@ -171,21 +172,6 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
     return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
 
 
-def _of_paper(privatizer: SumPrivatizer, n: int) -> SumParameters:
-    e, p, s = privatizer.epsilon, privatizer.failure, privatizer.scaling
-    match privatizer.trust:
-        case "renyi":
-            return papers.cz_renyi(n, e, p, s)
-        case "concentrated":
-            return papers.cz_concentrated(n, e, p, s)
-        case "shuffled-pure":
-            return papers.cz_shuffled(n, e, p, form="corrected")
-        case "central":
-            return papers.cz_central(n, e, p)
-        case _:
-            return papers.cz_pure(n, e, p)
-
-
 def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
     # What one user adds, or the analyzer; ratio = g/epsilon.
     match trust:
@@ -197,15 +183,3 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
             return DiscreteLaplace(scale=ratio).share(n)
         case _:
             return DiscreteLaplace(scale=ratio)
-
-
-def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise) -> SumProtocol:
-    match trust:
-        case "central":
-            return CentralSum(users=n, precision=g, threshold=tau, noise=noise)
-        case "local":
-            return LocalSum(users=n, precision=g, threshold=tau, noise=noise)
-        case "shuffled-pure":
-            return ShuffledPure(users=n, precision=g, threshold=tau, share=noise)
-        case _:
-            return AggregatedSum(users=n, precision=g, threshold=tau, share=noise)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting import papers
 from accounting.claims.claim import Assumed, Pure
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import choose
+from accounting.protocols.paper_parameters import cz_renyi
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.theorems.convert import as_pure
@@ -223,7 +223,7 @@ def test_scaling_makes_the_steps_finer() -> None:
     assert promised is not None
     assert as_pure(promised) == Pure("1/2")
     ten = SumPrivatizer(trust="renyi", epsilon="1/2", failure="1e-6", scaling=10)
-    assert ten.noise(64) == papers.cz_renyi(64, "1/2", "1e-6", 10).noise
+    assert ten.noise(64) == cz_renyi(64, "1/2", "1e-6", 10).noise
 
 
 # -- what is promised --------------------------------------------------------------------------

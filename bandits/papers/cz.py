@@ -2,7 +2,8 @@ r"""The privacy theorems of CZ beside exact curves: Theorems 1 to 6, Lemmas 3, 4
 
 CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023).
 The sum mod m is post-processing of the sum, so the law of the sum decides, except for Theorem 3:
-there an aggregation within its definition is exhibited.
+there an aggregation within its definition is exhibited. Theorems 2 and 3 are in error; their
+functions take ``form="printed"`` or ``form="corrected"``.
 """
 
 from __future__ import annotations
@@ -10,25 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from flint import arb
 
-from accounting import papers
 from accounting.claims.bound import Bound
-from accounting.papers.arguments import WIDTH_BITS
+from accounting.protocols.paper_parameters import (
+    WIDTH_BITS,
+    Form,
+    SumParameters,
+    cz_concentrated,
+    cz_pure,
+    cz_renyi,
+    cz_shuffled,
+    epsilon_of,
+    log_of,
+)
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.row import Judgement, LaterRow, shown
+from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from bandits.papers.statement import Judgement, LaterRow, shown
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Sensitivity
+from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 from dpcore.numbers.rounding import up
 
-__all__ = ["leaking_aggregation", "rows"]
+__all__ = ["cz_local", "cz_renyi_bound", "leaking_aggregation", "rows"]
 
 _FAILURE: Final = Fraction(1, 1000)
 _DELTA: Final = Fraction(1, 10**6)
@@ -44,9 +57,9 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
         for n in (1024,) if quick else (2, 1024, 10**6):
-            yield partial(_pure, "Theorem 1", n, e, papers.cz_pure(n, e, _FAILURE))
-        yield partial(_pure, "Theorem 5", 1024, e, papers.cz_central(1024, e, _FAILURE))
-        local = papers.cz_local(1024, e, _FAILURE, constant=2)
+            yield partial(_pure, "Theorem 1", n, e, cz_pure(n, e, _FAILURE))
+        yield partial(_pure, "Theorem 5", 1024, e, cz_pure(1024, e, _FAILURE))
+        local = cz_local(1024, e, _FAILURE, constant=2)
         yield partial(_pure, "Theorem 6", 1024, e, local)
         yield partial(_shuffled, 1024, e, "printed")
         yield partial(_shuffled, 1024, e, "corrected")
@@ -55,10 +68,55 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield from _returning_rows(quick=quick)
 
 
+# -- what is printed --------------------------------------------------------------------------
+
+
+def cz_local(
+    users: int, epsilon: RationalLike, failure: RationalLike, *, constant: RationalLike
+) -> SumParameters:
+    r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
+    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
+
+    ``noise`` is that of one message.
+
+    >>> cz_local(16, 1, "1/1000", constant=2).threshold
+    125
+    """
+    n, e, p = (
+        integer("users", users, at_least=1),
+        epsilon_of(epsilon),
+        rational_in("failure", failure, "(0, 1)"),
+    )
+    c = positive_rational("constant", constant, "it multiplies the threshold")
+    g, log = ceil_sqrt(e * e * n), log_of(2 / p)
+    tau = ceiling(lambda: ball(c * g / e) * (2 * n * log()).sqrt())
+    noise = DiscreteLaplace(scale=g / e)
+    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=noise)
+
+
+def cz_renyi_bound(
+    order: int, epsilon: RationalLike, scaling: RationalLike, *, form: Form
+) -> Fraction:
+    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
+    3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
+
+    The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
+    x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
+
+    >>> cz_renyi_bound(32, "0.3", 2, form="printed"), cz_renyi_bound(32, "0.3", 2, form="corrected")
+    (Fraction(603, 400), Fraction(333, 200))
+    """
+    alpha = integer("order", order, at_least=2)
+    e, s = epsilon_of(epsilon), rational("scaling", scaling)
+    first = (2 * alpha - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
+    second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
+    return alpha * e**2 / 2 + min(first, second)
+
+
 # -- pure noise -------------------------------------------------------------------------------
 
 
-def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParameters) -> Judgement:
+def _pure(statement: str, users: int, epsilon: Fraction, chosen: SumParameters) -> Judgement:
     curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
     return _of_cz(
         statement=statement,
@@ -73,8 +131,8 @@ def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParam
 # -- Theorem 3 --------------------------------------------------------------------------------
 
 
-def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected"]) -> Judgement:
-    chosen = papers.cz_shuffled(users, epsilon, _FAILURE, form=form)
+def _shuffled(users: int, epsilon: Fraction, form: Form) -> Judgement:
+    chosen = cz_shuffled(users, epsilon, _FAILURE, form=form)
     alone = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).enclose_epsilon(0)
     proven = Fraction(alone.upper) + epsilon / 2
     found = leaking_aggregation(chosen, epsilon / 4)
@@ -96,7 +154,7 @@ def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected
     )
 
 
-def leaking_aggregation(chosen: papers.SumParameters, spent: Fraction) -> Enclosure:
+def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
     r"""A loss that some (``spent``, 0)-relaxed aggregation shows, with the noise of ``chosen``.
 
     With u = e^spent and c = 1/(1+u), the aggregation shows the sum mod m, and a coin that is 1 with
@@ -142,12 +200,10 @@ def _renyi_rows(*, quick: bool) -> Iterator[LaterRow]:
         yield partial(_skellam, Fraction(v), d, order)
 
 
-def _renyi(
-    users: int, e: Fraction, scaling: int, order: int, form: Literal["printed", "corrected"]
-) -> Judgement:
-    chosen = papers.cz_renyi(users, e, _FAILURE, scaling)
+def _renyi(users: int, e: Fraction, scaling: int, order: int, form: Form) -> Judgement:
+    chosen = cz_renyi(users, e, _FAILURE, scaling)
     variance = (chosen.precision / e) ** 2
-    lemma = papers.skellam_renyi_bound(order, variance, chosen.precision)
+    lemma = skellam_renyi_bound(order, variance, chosen.precision)
     printed = form == "printed"
     last = "3 epsilon^2/(2s)" if printed else "3 epsilon/(2s)"
     return _of_cz(
@@ -156,7 +212,7 @@ def _renyi(
         parameters=f"n = {users}, epsilon = {e}, s = {scaling}, alpha = {order}, "
         f"g = {chosen.precision}",
         quantity=f"D_{order}",
-        claimed=Enclosure.exactly(papers.cz_renyi_bound(order, e, scaling, form=form)),
+        claimed=Enclosure.exactly(cz_renyi_bound(order, e, scaling, form=form)),
         exact=PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).renyi(order),
         proof=Enclosure.exactly(lemma),
         note=f"Lemma 3 gives {up(lemma, 6)}; the minimum has {last}",
@@ -168,7 +224,7 @@ def _skellam(variance: Fraction, shift: int, order: int) -> Judgement:
         statement="Lemma 3",
         parameters=f"variance = {variance}, Delta = {shift}, alpha = {order}",
         quantity=f"D_{order}",
-        claimed=Enclosure.exactly(papers.skellam_renyi_bound(order, variance, shift)),
+        claimed=Enclosure.exactly(skellam_renyi_bound(order, variance, shift)),
         exact=PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift).renyi(order),
         note="the Renyi divergence of Skellam noise against its shift",
     )
@@ -187,7 +243,7 @@ def _concentrated_rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Judgement:
-    chosen = papers.cz_concentrated(users, e, _FAILURE, scaling)
+    chosen = cz_concentrated(users, e, _FAILURE, scaling)
 
     def claim() -> arb:
         # xi has T/2 - 1 terms, and a batch of n users needs T/2 >= n: the least claim is at T = 2n.
@@ -208,7 +264,7 @@ def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Judgemen
 
 
 def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Judgement:
-    stated = papers.gaussian_sum_epsilon(count, variance, shift)
+    stated = gaussian_sum_epsilon(count, variance, shift)
     low, high = Fraction(stated.lower), Fraction(stated.upper)
     noise = DiscreteGaussianSum(count=count, sigma_squared=variance)
     return _of_cz(
@@ -268,7 +324,7 @@ def _returning(visits: int) -> Judgement:
 def _returning_renyi(visits: int) -> Judgement:
     # Lemma 3 at integer orders, B times, then Lemma 10; orders beyond these do not help here.
     def at(order: int) -> Enclosure:
-        spent = visits * papers.skellam_renyi_bound(order, 400, 1)
+        spent = visits * skellam_renyi_bound(order, 400, 1)
         return narrow(
             lambda: (
                 ball(spent)

@@ -16,17 +16,17 @@ from typing import Final
 
 from flint import arb
 
-from accounting import papers
 from accounting.claims.bound import Bound
-from accounting.papers.arguments import WIDTH_BITS, ceiling
+from accounting.protocols.paper_parameters import WIDTH_BITS, tkms_bits
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.csb import least_threshold
-from accounting.replays.row import Judgement, LaterRow
+from bandits.papers.csb import least_threshold
+from bandits.papers.statement import Judgement, LaterRow
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
 __all__ = ["beyond", "information", "rows"]
@@ -241,7 +241,7 @@ def _pulls(last: int) -> Judgement:
 
 def _regret(statement: str, epsilon: Fraction) -> Judgement:
     # sigma^2 of the noise of Algorithm 3, and m as many users as it has noise bits.
-    m = papers.tkms_bits(1, epsilon, _RARE).trials
+    m = tkms_bits(1, epsilon, _RARE).trials
     squared = Fraction(m, 4)
 
     def bound() -> arb:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
 import pytest
 
-from accounting import papers
-from accounting.papers import csb
-from accounting.replays import code as replay_code
-from accounting.replays import csb as replay_csb
-from accounting.replays import cz as replay_cz
+from accounting.protocols.paper_parameters import cz_shuffled, tkms_bits
+from bandits.papers import code, csb, cz, tkms
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
-from tests.accounting.replays.test_table import as_design_states, find, quick
+from tests.bandits.papers.test_table import as_design_states, find, quick
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
 
@@ -61,10 +59,10 @@ def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
             for shown_face, simulated in ((chance, c), (1 - chance, 1 - c)):
                 assert abs(mpmath.log(shown_face / simulated)) <= spent * (1 + mpf(10) ** -30)
     assert find("ours: Theorem 3", "epsilon = 1,").exact.upper == 1
-    chosen = papers.cz_shuffled(1024, 1, "1/1000", form="printed")
-    kind = mutated(replay_cz.leaking_aggregation, "here / there", "there / here")
+    chosen = cz_shuffled(1024, 1, "1/1000", form="printed")
+    kind = mutated(cz.leaking_aggregation, "here / there", "there / here")
     assert kind(chosen, Fraction(1, 4)).upper < 0
-    lazy = mutated(replay_cz.leaking_aggregation, "up = ball(spent).exp()", "up = arb(1)")
+    lazy = mutated(cz.leaking_aggregation, "up = ball(spent).exp()", "up = arb(1)")
     assert lazy(chosen, Fraction(1, 4)).upper < Fraction("1.01")
 
 
@@ -210,6 +208,44 @@ def test_erratum_6_the_noise_of_algorithm_2(
     assert find("ours: the fewest fair bits", f"s = {s},").verdict == "holds"
 
 
+def log_tail(trials: int, chance: Any, least: int) -> tuple[Any, Any]:
+    """Both ends of ln P(B >= least), B binomial: its first mass, and a geometric series on it."""
+    logs = mpmath.loggamma(trials + 1) - mpmath.loggamma(least + 1)
+    logs -= mpmath.loggamma(trials - least + 1)
+    first = logs + least * mpmath.log(chance) + (trials - least) * mpmath.log1p(-chance)
+    falls = (trials - least) * chance / ((least + 1) * (1 - chance))
+    assert falls < 1
+    return first, first - mpmath.log1p(-falls)
+
+
+def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
+    users = 10**6
+    with mpmath.workdps(40):
+        small = log_tail(12, mpf("0.1"), 5)
+        exact = sum(mpmath.binomial(12, k) * 0.1**k * 0.9 ** (12 - k) for k in range(5, 13))
+        assert small[0] < mpmath.log(exact) < small[1]
+        lower = tkms_bits(users, "0.5", "1e-6").probability.lower
+        chance = real(Fraction(lower))
+        mean = users * chance
+        least = int(mpmath.ceil(3 * mean))
+        low, high = log_tail(users, chance, least)
+        claimed = -((2 * mean) ** 2) / (3 * mean)
+        assert round(float(low)) == -3631
+        assert round(float(claimed)) == -3714
+        assert claimed < low <= high
+        # Where Chernoff's bound holds, t <= E[B], the claim does too: the check can tell.
+        near = log_tail(users, chance, int(mpmath.ceil(2 * mean)))
+        assert near[1] < -(mean**2) / (3 * mean)
+    row = tkms._tail(users, Fraction(1, 2))
+    assert row.verdict == "fails"
+    assert float(low) == pytest.approx(float(row.exact.lower or 0), rel=1e-12)
+    assert float(high) == pytest.approx(float(row.exact.upper), rel=1e-12)
+    assert float(claimed) == pytest.approx(float(row.claimed.upper), rel=1e-12)
+    text = (Path(__file__).parents[3] / "docs" / "errata.md").read_text(encoding="utf-8")
+    assert "ln P <= **-3714**" in text
+    assert ">= **-3631**" in text
+
+
 # -- erratum 7 --------------------------------------------------------------------------------
 
 
@@ -230,7 +266,7 @@ def test_erratum_7_levels_of_the_tree(horizon: int) -> None:
     most = max(nodes_of(horizon, datum) for datum in range(1, horizon + 1))
     assert csb.csb_tree_levels(horizon) == most
     if horizon > 1:
-        row = replay_csb._tree(horizon, Fraction(1), "Lemma 1")
+        row = csb._tree(horizon, Fraction(1), "Lemma 1")
         with mpmath.workdps(40):
             assert close(row.exact, most / mpmath.log(horizon, 2), relative="1e-15")  # type: ignore[arg-type]  # an enclosure
         assert row.verdict == "fails"
@@ -307,10 +343,10 @@ def test_erratum_9a_the_wrong_rate() -> None:
     assert close(lost.exact, epsilon, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
     # The formula "corrected" is the right scale, and nothing fails any more.
     corrected = mutated(
-        replay_code.swapped_scale, "(-(-1 / ball(scale)).expm1())", "(-1 / ball(scale)).exp()"
+        code.swapped_scale, "(-(-1 / ball(scale)).expm1())", "(-1 / ball(scale)).exp()"
     )
     assert 32 in corrected(Fraction(32))
-    assert 32 not in replay_code.swapped_scale(Fraction(32))
+    assert 32 not in code.swapped_scale(Fraction(32))
 
 
 def test_erratum_9b_one_draw_for_all_arms() -> None:
@@ -321,9 +357,9 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     here = {(z + 1, z) for z in range(-50, 51)}
     there = {(z, z) for z in range(-50, 51)}
     assert not here & there
-    assert replay_code.shared_draw_delta((2, 2), noise, half).lower > 0
-    assert replay_code.shared_draw_delta((0, 0), noise, half) == Enclosure.exactly(0)
-    blind = mutated(replay_code.shared_draw_delta, "len(set(moves)) > 1", "False")
+    assert code.shared_draw_delta((2, 2), noise, half).lower > 0
+    assert code.shared_draw_delta((0, 0), noise, half) == Enclosure.exactly(0)
+    blind = mutated(code.shared_draw_delta, "len(set(moves)) > 1", "False")
     assert blind((1, 0), noise, half) != row.exact
     assert find("ours: one draw for each arm", "").verdict == "holds"
 
@@ -331,5 +367,5 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
 def test_thresholds_are_least() -> None:
     noise = PolyaDifference(shape=3, scale=5)
     for failure in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**20)):
-        t = replay_csb.least_threshold(noise, failure)
+        t = csb.least_threshold(noise, failure)
         assert noise.enclose_sf(t).upper <= failure < noise.enclose_sf(t - 1).lower

@@ -15,16 +15,24 @@ from typing import Final
 
 from flint import arb
 
-from accounting import papers
 from accounting.claims.bound import Bound
-from accounting.papers.arguments import WIDTH_BITS
-from accounting.papers.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from accounting.protocols.paper_parameters import (
+    WIDTH_BITS,
+    BitNoise,
+    bits_of_cheu,
+    epsilon_of,
+    log_of,
+    lzj_vector,
+)
 from accounting.protocols.shuffled_bits import fewest_bits
-from accounting.replays.row import Judgement, LaterRow, shown
-from accounting.replays.tkms import bits_box
+from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from bandits.papers.statement import Judgement, LaterRow, shown
+from bandits.papers.tkms import bits_box
+from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
-__all__ = ["rows"]
+__all__ = ["lzj_classical_gaussian", "lzj_scalar", "lzj_scalar_lemma", "rows"]
 
 _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
@@ -61,11 +69,67 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield partial(_exact_scalar, n, g, Fraction(e), Fraction(d))
 
 
+# -- what is printed --------------------------------------------------------------------------
+
+
+def lzj_scalar(users: int, precision: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
+    r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
+    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
+
+    It does not match the lemma it cites (:func:`lzj_scalar_lemma`); neither is needed, for the
+    exact number of bits is known (``shuffle.fewest_bits``).
+
+    >>> lzj_scalar(100, 20, 1, "1e-6").bits
+    41785
+    """
+    n, e, d = (
+        integer("users", users, at_least=1),
+        epsilon_of(epsilon) / 2,
+        rational_in("delta", delta, "(0, 1)"),
+    )
+    g, log = integer("precision", precision, at_least=1), log_of(2 / d)
+    return bits_of_cheu(n, g, lambda: log() / ball(e * e))
+
+
+def lzj_scalar_lemma(
+    users: int, precision: int, epsilon: RationalLike, delta: RationalLike
+) -> BitNoise:
+    r"""LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality: ln(1/delta) in b, ln(2/delta) in
+    p, for (epsilon (2/g + 1), delta) with ``epsilon`` < 15; so p can exceed 1/2.
+
+    >>> lzj_scalar_lemma(100, 20, 1, "1e-6").bits
+    9948
+    """
+    n, e, d = (
+        integer("users", users, at_least=1),
+        epsilon_of(epsilon),
+        rational_in("delta", delta, "(0, 1)"),
+    )
+    top, bottom = log_of(2 / d), log_of(1 / d)
+    g = integer("precision", precision, at_least=1)
+    bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))
+    chance = narrow(lambda: 90 * g * g * top() / ball(e * e * n * bits), WIDTH_BITS)
+    return BitNoise(users=n, precision=g, bits=bits, probability=chance)
+
+
+def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
+    r"""LZJ Theorems 4.2, 4.4, C.1 and C.3: sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon.
+
+    Proven for epsilon <= 1 only (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the
+    exact one, and what this one truly gives.
+
+    >>> lzj_classical_gaussian(10, "0.25")
+    Enclosure([0.17941225779941014, 0.17941225779941015])
+    """
+    e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
+    return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
+
+
 # -- the Gaussian mechanism -------------------------------------------------------------------
 
 
 def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Judgement:
-    ratio = papers.lzj_classical_gaussian(e, d)
+    ratio = lzj_classical_gaussian(e, d)
     # delta falls in the ratio.
     low = real_gaussian_delta(Fraction(ratio.upper), e).lower
     high = real_gaussian_delta(Fraction(ratio.lower), e).upper
@@ -85,7 +149,7 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Judgement:
         statement=theorem,
         parameters=f"epsilon = {e}, delta = {d}",
         quantity="the least sigma/Delta",
-        claimed=papers.lzj_classical_gaussian(e, d),
+        claimed=lzj_classical_gaussian(e, d),
         exact=real_gaussian_ratio(e, d),
         note="calibrated exactly by Balle and Wang (2018)",
     )
@@ -107,7 +171,7 @@ def _exact_gaussian(e: Fraction, d: Fraction) -> Judgement:
 
 
 def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Judgement:
-    found = papers.lzj_vector(_USERS, coordinates, e, d)
+    found = lzj_vector(_USERS, coordinates, e, d)
     # More bits are post-processing of fewer, and s coordinates at epsilon/s make one at epsilon:
     # crude, and enough for noise of this size.
     fewer = replace(bits_box(found, found.precision), trials=min(found.trials, _MANY))
@@ -128,7 +192,7 @@ def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Judgeme
 
 def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
     # A step is 2 Delta/g, and replacing a vector of norm Delta moves the sum by 2 Delta at most.
-    found = papers.lzj_vector(_USERS, coordinates, e, d)
+    found = lzj_vector(_USERS, coordinates, e, d)
     low, high = found.variance.lower, found.variance.upper
     step = Fraction(2, found.precision)
     return _vectors(
@@ -161,7 +225,7 @@ def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
 
 
 def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
-    g = papers.lzj_vector(_USERS, coordinates, e, d).precision
+    g = lzj_vector(_USERS, coordinates, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * coordinates)
     return _vectors(
         statement="ours: the fewest fair bits",
@@ -182,7 +246,7 @@ def _twice(value: Enclosure) -> Enclosure:
 
 
 def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = papers.lzj_scalar_lemma(users, precision, e, d)
+    found = lzj_scalar_lemma(users, precision, e, d)
     spent = e * (Fraction(2, precision) + 1)
     return _scalars(
         statement="Lemma C.5",
@@ -196,7 +260,7 @@ def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
 
 
 def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = papers.lzj_scalar_lemma(users, precision, e, d)
+    found = lzj_scalar_lemma(users, precision, e, d)
     return _scalars(
         statement="Lemma C.5 for Algorithm 4",
         parameters=f"n = {users}, g = {precision}, epsilon-hat = {e}, delta = {d}, "
@@ -209,7 +273,7 @@ def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Judge
 
 
 def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = papers.lzj_scalar(users, precision, e, d)
+    found = lzj_scalar(users, precision, e, d)
     return _scalars(
         statement="Theorem C.6 (Algorithm 4)",
         parameters=f"n = {users}, B = 1, g = {precision}, epsilon = {e}, delta = {d}",

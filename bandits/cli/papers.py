@@ -1,4 +1,4 @@
-r"""``dpcore claims``: the privacy theorems of four papers, replayed."""
+r"""``dpcore papers``, and its old name ``dpcore claims``: the theorems of four papers, replayed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dpcore.command.options import AsJson, command_group, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 
-__all__ = ["claims"]
+__all__ = ["claims", "papers"]
 
+papers = command_group("papers")
 claims = command_group("claims")
 
 
-@claims.command()
-def claims_command(
+@papers.command()
+@claims.command(hidden=True)
+def papers_command(
     *,
     quick: bool = option(
         "", "Fewer parameters of each theorem; still every erratum.", "--quick", default=False
@@ -28,9 +30,9 @@ def claims_command(
     contradicts it); unproven (holds wherever it was checked, but the printed proof does not show
     it).
 
-    Example: dpcore claims --quick
+    Example: dpcore papers --quick
     """
-    from accounting.replays.table import lines, replay, rows, to_json
+    from bandits.papers.table import lines, replay, rows, to_json
 
     with progress_bar("theorems", len(rows(quick=quick))) as advance:
         found = replay(quick=quick, progress=lambda done, _: advance(done))

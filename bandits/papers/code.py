@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from accounting.papers.arguments import WIDTH_BITS
+from accounting.protocols.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from accounting.replays.row import Judgement, LaterRow
+from bandits.papers.statement import Judgement, LaterRow
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity

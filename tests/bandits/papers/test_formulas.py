@@ -9,12 +9,15 @@ from typing import Any
 import mpmath
 import pytest
 
-from accounting import PrivacyCurve, papers
-from accounting.papers.arguments import ceil_sqrt
-from accounting.papers.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from accounting import PrivacyCurve
+from accounting.protocols import paper_parameters
+from accounting.theorems import noise_bounds
+from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from bandits.papers import cz, lzj
 from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
@@ -36,15 +39,14 @@ def test_cz(users: int, epsilon: str) -> None:
         return mpmath.log(2 / real(p))
 
     g = ceil_of(lambda: real(e) * mpmath.sqrt(users) - mpf(10) ** -40)
-    pure = papers.cz_pure(users, e, p)
+    pure = paper_parameters.cz_pure(users, e, p)
     assert (pure.precision, pure.threshold) == (g, ceil_of(lambda: g / real(e) * log()))
     assert pure.modulus == users * g + 2 * pure.threshold + 1
     assert pure.noise.parameters == {"scale": g / e}
-    assert papers.cz_central(users, e, p).noise == pure.noise
-    local = papers.cz_local(users, e, p, constant=2)
+    local = cz.cz_local(users, e, p, constant=2)
     assert local.threshold == ceil_of(lambda: 2 * g / real(e) * mpmath.sqrt(2 * users * log()))
     g = ceil_of(lambda: real(s * e) * mpmath.sqrt(users) - mpf(10) ** -40)
-    renyi = papers.cz_renyi(users, e, p, s)
+    renyi = paper_parameters.cz_renyi(users, e, p, s)
     assert (renyi.precision, renyi.threshold) == (
         g,
         ceil_of(lambda: 2 * g / real(e) * mpmath.sqrt(log()) + mpmath.sqrt(2) * log()),
@@ -52,7 +54,7 @@ def test_cz(users: int, epsilon: str) -> None:
     assert renyi.noise == Skellam(variance=(g / e) ** 2)
     if users > 1000:
         return
-    spread = papers.cz_concentrated(users, e, p, s)
+    spread = paper_parameters.cz_concentrated(users, e, p, s)
     assert spread.precision == g
     assert spread.threshold == ceil_of(lambda: g / real(e) * mpmath.sqrt(2 * log()))
     assert spread.noise.parameters == {"count": users, "sigma_squared": (g / e) ** 2 / users}
@@ -71,22 +73,22 @@ def test_a_float_ceiling_would_be_wrong() -> None:
 def test_erratum_1_the_noise_of_theorem_3() -> None:
     # The aggregation spends 2 (epsilon/4); what is left for the noise is epsilon/2.
     for form, spent in (("printed", Fraction(3, 2)), ("corrected", Fraction(1))):
-        found = papers.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
+        found = paper_parameters.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
         curve = PrivacyCurve(noise=found.noise, sensitivity=Sensitivity(found.precision))
         alone = curve.pure()
         assert alone.upper + Fraction(1, 2) == spent
     with pytest.raises(InvalidParameter):
-        papers.cz_shuffled(4, 1, "1/2", form="other")  # type: ignore[arg-type]  # on purpose
+        paper_parameters.cz_shuffled(4, 1, "1/2", form="other")  # type: ignore[arg-type]  # on purpose
 
 
 def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     # n = 2: g = ceil(2 * 0.3 * sqrt 2) = 1 < s = 2, and the lemma exceeds the printed theorem.
-    found = papers.cz_renyi(2, "0.3", "1/1000", 2)
+    found = paper_parameters.cz_renyi(2, "0.3", "1/1000", 2)
     assert found.precision == 1
     assert isinstance(found.noise, Skellam)
-    lemma = papers.skellam_renyi_bound(32, found.noise.variance, found.precision)
-    printed = papers.cz_renyi_bound(32, "0.3", 2, form="printed")
-    corrected = papers.cz_renyi_bound(32, "0.3", 2, form="corrected")
+    lemma = noise_bounds.skellam_renyi_bound(32, found.noise.variance, found.precision)
+    printed = cz.cz_renyi_bound(32, "0.3", 2, form="printed")
+    corrected = cz.cz_renyi_bound(32, "0.3", 2, form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
     # The exact divergence stays below all of them.
     exact = PrivacyCurve(noise=found.noise, sensitivity=1).enclose_renyi(32)
@@ -98,30 +100,17 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
 def test_the_corrected_bound_follows_from_the_lemma(
     users: int, epsilon: str, scaling: str | int
 ) -> None:
-    found = papers.cz_renyi(users, epsilon, "1/1000", scaling)
+    found = paper_parameters.cz_renyi(users, epsilon, "1/1000", scaling)
     assert isinstance(found.noise, Skellam)
     for order in (2, 3, 8, 32, 100):
-        lemma = papers.skellam_renyi_bound(order, found.noise.variance, found.precision)
-        assert lemma <= papers.cz_renyi_bound(order, epsilon, scaling, form="corrected")
+        lemma = noise_bounds.skellam_renyi_bound(order, found.noise.variance, found.precision)
+        assert lemma <= cz.cz_renyi_bound(order, epsilon, scaling, form="corrected")
 
 
 def test_lemma_3_is_above_the_exact_divergence() -> None:
     exact = PrivacyCurve(noise=Skellam(variance=16), sensitivity=4).enclose_renyi(32)
-    assert papers.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
+    assert noise_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
     assert Fraction("5.82613") < exact.lower <= exact.upper < Fraction("5.82615")
-
-
-def test_erratum_3_the_classical_gaussian() -> None:
-    ratio = papers.lzj_classical_gaussian(10, "0.25")
-    assert float(ratio.lower) == pytest.approx(0.179412, abs=5e-7)
-    assert float(real_gaussian_delta(ratio.upper, 10).lower) == pytest.approx(0.788621, abs=5e-7)
-    assert real_gaussian_ratio(10, "0.25").upper_float == pytest.approx(0.247174, abs=5e-7)
-    small = papers.lzj_classical_gaussian(10, "1e-6")
-    assert float(real_gaussian_delta(small.upper, 10).lower) == pytest.approx(1.90e-6, rel=2e-3)
-    # Within its hypothesis it is proven, and holds.
-    for epsilon in ("1/10", "1/2", "99/100"):
-        proven = papers.lzj_classical_gaussian(epsilon, "1e-6")
-        assert real_gaussian_delta(proven.lower, epsilon).upper <= Fraction(1, 10**6)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +128,8 @@ def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
 
 
 def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
-    algorithm = papers.lzj_scalar(100, 20, 1, "1e-6")
-    lemma = papers.lzj_scalar_lemma(100, 20, 1, "1e-6")
+    algorithm = lzj.lzj_scalar(100, 20, 1, "1e-6")
+    lemma = lzj.lzj_scalar_lemma(100, 20, 1, "1e-6")
     with mpmath.workdps(40):
         two, one = mpmath.log(mpf(2) * 10**6), mpmath.log(mpf(10) ** 6)
         assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)
@@ -152,38 +141,21 @@ def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
 
 
 def test_erratum_5_noise_bits() -> None:
-    assert papers.tkms_bits(1, "0.5", "1e-6").bits == 5572
-    assert papers.tkms_bits(1, "0.1", "1e-6").bits == 139284
+    assert paper_parameters.tkms_bits(1, "0.5", "1e-6").bits == 5572
+    assert paper_parameters.tkms_bits(1, "0.1", "1e-6").bits == 139284
     with mpmath.workdps(40):
         tau = 96 * mpmath.log(mpf(2) * 10**6) * 4
-    assert close(papers.tkms_threshold("0.5", "1e-6"), tau)
-    few, many = papers.tkms_bits(5571, "0.5", "1e-6"), papers.tkms_bits(5572, "0.5", "1e-6")
+    assert close(paper_parameters.tkms_threshold("0.5", "1e-6"), tau)
+    few, many = (paper_parameters.tkms_bits(m, "0.5", "1e-6") for m in (5571, 5572))
     assert (few.bits, few.probability) == (2, Enclosure.exactly(Fraction(1, 2)))
     assert many.bits == 1
     with mpmath.workdps(40):
         assert close(many.probability, tau / (2 * 5572))
 
 
-@pytest.mark.parametrize(
-    ("coordinates", "epsilon", "delta", "ratio", "bound"),
-    [(1, "1", "1e-6", 424, 600), (20, "10", "0.25", 169, 239)],
-)
-def test_erratum_6_noise_ratios(
-    coordinates: int, epsilon: str, delta: str, ratio: int, bound: int
-) -> None:
-    # In units of Delta; replacing a vector of norm Delta moves the sum by 2 Delta.
-    gaussian = 2 * real(Fraction(real_gaussian_ratio(epsilon, delta).upper))
-    found = papers.lzj_vector(1000, coordinates, epsilon, delta)
-    deviation = mpmath.sqrt(real(Fraction(found.variance.upper))) * 2 / found.precision
-    assert int(deviation / gaussian) == ratio
-    hat = real(epsilon) / (18 * mpmath.sqrt(mpmath.log(2 / real(delta))))
-    stated = mpmath.sqrt(360 * mpmath.log(4 * coordinates / real(delta))) / hat
-    assert int(stated / gaussian) == bound
-
-
 @pytest.mark.parametrize("users", [10, 1000, 10**7])
 def test_algorithm_2_of_lzj(users: int) -> None:
-    found = papers.lzj_vector(users, 20, 1, "1e-6")
+    found = paper_parameters.lzj_vector(users, 20, 1, "1e-6")
     with mpmath.workdps(40):
         log = mpmath.log(mpf(80) * 10**6)
         hat = 1 / (18 * mpmath.sqrt(mpmath.log(mpf(2) * 10**6)))
@@ -204,21 +176,21 @@ def test_proposition_13(count: int, variance: str, d: int) -> None:
         )
         first = mpmath.sqrt(d * d / (count * v) + xi / 2)
         truth = min(first, d / mpmath.sqrt(count * v) + xi)
-        assert close(papers.gaussian_sum_epsilon(count, variance, d), truth)
+        assert close(noise_bounds.gaussian_sum_epsilon(count, variance, d), truth)
     with pytest.raises(InvalidParameter):
-        papers.gaussian_sum_epsilon(count, "1/5", d)
+        noise_bounds.gaussian_sum_epsilon(count, "1/5", d)
 
 
 def test_bad_arguments_are_refused() -> None:
     for call in (
-        lambda: papers.cz_pure(0, 1, "1/2"),
-        lambda: papers.cz_pure(1, 0, "1/2"),
-        lambda: papers.cz_pure(1, 1, 1),
-        lambda: papers.cz_renyi(1, 1, "1/2", "1/2"),
-        lambda: papers.cz_renyi_bound(1, 1, 1, form="printed"),
-        lambda: papers.tkms_threshold(1, 0),
-        lambda: papers.lzj_vector(1, 0, 1, "1/2"),
-        lambda: papers.lzj_scalar(1, 0, 1, "1/2"),
+        lambda: paper_parameters.cz_pure(0, 1, "1/2"),
+        lambda: paper_parameters.cz_pure(1, 0, "1/2"),
+        lambda: paper_parameters.cz_pure(1, 1, 1),
+        lambda: paper_parameters.cz_renyi(1, 1, "1/2", "1/2"),
+        lambda: cz.cz_renyi_bound(1, 1, 1, form="printed"),
+        lambda: paper_parameters.tkms_threshold(1, 0),
+        lambda: paper_parameters.lzj_vector(1, 0, 1, "1/2"),
+        lambda: lzj.lzj_scalar(1, 0, 1, "1/2"),
         lambda: real_gaussian_delta(0, 1),
         lambda: real_gaussian_delta(1, -1),
         lambda: real_gaussian_ratio(1, 0),

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from accounting.claims.bound import Bound
-from accounting.replays.row import LOOSE, Judgement, answer, shown
-from accounting.replays.table import lines, replay, to_json
+from bandits.papers.statement import LOOSE, Judgement, answer, shown
+from bandits.papers.table import lines, replay, to_json
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated
 

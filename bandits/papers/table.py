@@ -2,8 +2,8 @@ r"""Replays the theorems of four papers: what is claimed, what is true, and the 
 
 CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
 Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
-computed when it is asked for; the verdict is read off the enclosures (``papers.replay``). Errors of
-the papers are told in docs/errata.md, and stand beside rows of what this package says instead.
+computed when it is asked for. Errors of the papers are on the page docs/errata.md, and have rows of
+what this package does instead beside them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from accounting.replays import code as replay_code
-from accounting.replays import csb as replay_csb
-from accounting.replays import cz as replay_cz
-from accounting.replays import lzj as replay_lzj
-from accounting.replays import tkms as replay_tkms
-from accounting.replays import utility as replay_utility
-from accounting.replays.row import Answer, Judgement, LaterRow
+from bandits.papers import code, csb, cz, lzj, tkms, utility
+from bandits.papers.statement import Judgement, LaterRow
 
-__all__ = ["Answer", "Judgement", "Progress", "lines", "replay", "rows", "to_json"]
-
-Progress = Callable[[int, int], None]
-"""Called with how many rows are done, and how many there are."""
+__all__ = ["lines", "replay", "rows", "to_json"]
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
@@ -32,14 +24,16 @@ def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
     >>> len(rows(quick=True)) < len(rows())
     True
     """
-    papers = (replay_cz, replay_lzj, replay_tkms, replay_csb, replay_utility, replay_code)
+    papers = (cz, lzj, tkms, csb, utility, code)
     return tuple(row for paper in papers for row in paper.rows(quick=quick))
 
 
-def replay(*, quick: bool = False, progress: Progress | None = None) -> tuple[Judgement, ...]:
+def replay(
+    *, quick: bool = False, progress: Callable[[int, int], None] | None = None
+) -> tuple[Judgement, ...]:
     r"""Compute every row. ``progress(done, of)`` is called before the first and after each.
 
-    >>> from accounting.replays.csb import rows as some
+    >>> from bandits.papers.csb import rows as some
     >>> verdict = next(row() for row in some(quick=True))
     >>> verdict.statement, verdict.verdict
     ('Theorem 1 (Algorithm 1)', 'holds')

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.replays import utility
-from accounting.replays.row import Judgement
+from bandits.papers import utility
+from bandits.papers.statement import Judgement
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated

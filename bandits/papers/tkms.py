@@ -15,11 +15,11 @@ from typing import Final
 
 from flint import arb
 
-from accounting import papers
-from accounting.papers.arguments import WIDTH_BITS, BitNoise, ceiling
 from accounting.protocols.box import BinomialBox
+from accounting.protocols.paper_parameters import WIDTH_BITS, BitNoise, tkms_bits, tkms_threshold
 from accounting.protocols.shuffled_bits import fewest_bits
-from accounting.replays.row import Judgement, LaterRow, shown
+from bandits.papers.statement import Judgement, LaterRow, shown
+from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
 __all__ = ["bits_box", "rows"]
@@ -51,7 +51,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64.
 
-    >>> bits_box(papers.tkms_bits(1, "0.5", "1e-6")).trials
+    >>> bits_box(tkms_bits(1, "0.5", "1e-6")).trials
     5572
     """
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
@@ -60,7 +60,7 @@ def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
 
 
 def _theorem(users: int, epsilon: Fraction) -> Judgement:
-    found = papers.tkms_bits(users, epsilon, _DELTA)
+    found = tkms_bits(users, epsilon, _DELTA)
     return _of_bits(
         statement="Theorem C.1 (Algorithm 3)",
         parameters=f"m = {users}, epsilon = {epsilon}, delta = {_DELTA}",
@@ -72,7 +72,7 @@ def _theorem(users: int, epsilon: Fraction) -> Judgement:
 
 
 def _bits(epsilon: Fraction) -> Judgement:
-    used = papers.tkms_bits(1, epsilon, _DELTA).trials
+    used = tkms_bits(1, epsilon, _DELTA).trials
     needed = fewest_bits(epsilon=epsilon, delta=_DELTA).bits
     return _of_bits(
         statement="Algorithm 3, tau",
@@ -98,7 +98,7 @@ def _exact_bits(epsilon: Fraction) -> Judgement:
 
 def _comparisons(epsilon: Fraction) -> Judgement:
     # m < tau and m <= tau differ at m = tau alone.
-    tau = papers.tkms_threshold(epsilon, _DELTA)
+    tau = tkms_threshold(epsilon, _DELTA)
     differing = math.floor(tau.upper) - math.ceil(tau.lower) + 1
     return _of_bits(
         statement="Algorithm 3, encoder and analyzer",
@@ -138,7 +138,7 @@ def _tail(users: int, epsilon: Fraction) -> Judgement:
 
 
 def _bandit(statement: str, epsilon: Fraction, sizes: tuple[int, ...]) -> Judgement:
-    deltas = [bits_box(papers.tkms_bits(m, epsilon, _DELTA)).enclose_delta(epsilon) for m in sizes]
+    deltas = [bits_box(tkms_bits(m, epsilon, _DELTA)).enclose_delta(epsilon) for m in sizes]
     return Judgement(
         paper="TKMS",
         statement=f"{statement}, by Theorem C.1",
