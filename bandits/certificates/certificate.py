@@ -47,7 +47,7 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, write_rational
 
-__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "recheck"]
+__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "certify_run", "recheck"]
 
 _DIGITS: Final = 8
 _STEPS: Final = 10_000
@@ -125,25 +125,49 @@ def certificate_of(
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
+    return certify_run(
+        run.policy,
+        run.guarantee,
+        Counter(release.mechanism for release in run.releases),
+        arms=len(run.pulls),
+        horizon=run.horizon,
+        simulated=run.simulated,
+        deltas=deltas,
+        most_steps=most_steps,
+    )
+
+
+def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keyword
+    policy: str,
+    promised: RunGuarantee | None,
+    released: Mapping[Mechanism, int],
+    *,
+    arms: int,
+    horizon: int,
+    simulated: bool,
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    most_steps: int = _STEPS,
+) -> RunCertificate:
+    r"""As :func:`certificate_of`, from what a run promised and how often each mechanism ran."""
     most = integer("most_steps", most_steps, at_least=0)
-    promised = None if run.guarantee is None else _played(run, run.guarantee)
     if promised is None:
-        raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
+        raise NotDerived(f"a certificate of {policy}", "it protects nobody: nothing is claimed")
+    promised = _played(released, promised)
     if not promised.parts:
-        raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
+        raise NotDerived(f"a certificate of {policy}", "nothing is released before T")
     at = _deltas(deltas)
-    released = _released(run, promised)
+    listed = _released(released, promised)
     if len(promised.parts) > _MOST_CHECKED and any(map(_several, promised.parts)):
         most = 0
     parts = tuple(_part(part, at, most) for part in promised.parts)
     draft = RunCertificate(
-        algorithm=ascii_text(run.policy),
-        arms=len(run.pulls),
-        horizon=run.horizon,
+        algorithm=ascii_text(policy),
+        arms=arms,
+        horizon=horizon,
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
-        released=released,
-        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM),
+        released=listed,
+        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if simulated else SYSTEM),
     )
     assumed = draft.assumptions
     required = required_assumptions(draft.to_json())
@@ -152,12 +176,12 @@ def certificate_of(
     return found
 
 
-def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
+def _played(released: Iterable[Mechanism], promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
     if not any(type(part) in (Approx, Pure) for part in promised.parts):
         return promised
-    found = {guarantee(release.mechanism): None for release in run.releases}
+    found = {guarantee(mechanism): None for mechanism in released}
     return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 
 
@@ -353,11 +377,12 @@ def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, s
     return {"delta": at, "epsilon": max(found, key=Fraction)}
 
 
-def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
+def _released(
+    released: Mapping[Mechanism, int], promised: RunGuarantee
+) -> tuple[dict[str, Any], ...]:
     known = [law for part in promised.parts for law in _laws(part)]
-    counts: Counter[Mechanism] = Counter(release.mechanism for release in run.releases)
     found = []
-    for mechanism, times in counts.items():
+    for mechanism, times in released.items():
         curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)
         (law,) = _laws(curve)
         if law not in known:

@@ -14,7 +14,6 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from bandits.experiments.experiment import Cell, Experiment
     from bandits.experiments.summary import Promises
-    from bandits.play import Run
     from bandits.worlds import Worlds
 
 __all__ = ["play_cells", "promises_for", "publish", "results_folder"]
@@ -47,11 +46,9 @@ def play_cells(
     worlds: Worlds,
     workers: int,
     state: Path | None,
-    runs: dict[tuple[str, str], Run] | None,
 ) -> list[Cell]:
-    r"""Play every cell that a state file does not hold, and keep it there; ``runs`` is filled."""
-    from bandits.experiments.playing import run_cells
-    from bandits.experiments.state import resume
+    r"""Play every cell that a state file does not hold, and keep it there."""
+    from bandits.experiments.playing import resume, run_cells
     from dpcore.command.progress import progress_bar
 
     stored = nullcontext() if state is None else resume(state, experiment, worlds)
@@ -63,7 +60,6 @@ def play_cells(
             done=() if kept is None else tuple(kept.cells),
             store=None if kept is None else kept.append,
             progress=progress,
-            runs=runs,
         )
 
 
@@ -71,13 +67,12 @@ def publish(
     experiment: Experiment,
     worlds: Worlds,
     cells: list[Cell],
-    runs: dict[tuple[str, str], Run],
     promises: Promises,
     folder: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    r"""Write the folder of results, and print the rows; ``runs`` are for the certificates."""
+    r"""Write the folder of results, and print the rows"""
     from bandits.cli.render import run_lines
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
@@ -89,7 +84,7 @@ def publish(
     warnings: list[str] = []
     try:
         if folder is not None:
-            warnings = [*write_results(folder, experiment, worlds, cells, found, runs)]
+            warnings = [*write_results(folder, experiment, worlds, cells, found)]
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

@@ -29,9 +29,8 @@ def plot(
     Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.comparison import read_document
-    from bandits.experiments.ownership import TABLE
-    from bandits.experiments.regret_csv import read_lines
-    from bandits.experiments.results import bounds_of, draw_results, without_regret
+    from bandits.experiments.curves import bounds_of, draw_results, read_lines, without_regret
+    from bandits.experiments.results import TABLE
     from dpcore.command.picture import check_picture
 
     check_picture("--output", output)

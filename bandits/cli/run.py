@@ -6,16 +6,13 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
 from dpcore.command.options import argument, option, read_jobs, with_fields
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
-
-if TYPE_CHECKING:
-    from bandits.play import Run
 
 __all__ = ["run"]
 
@@ -157,7 +154,7 @@ def run(
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
         from bandits.cli.playing import play_cells, promises_for, publish, results_folder
-        from bandits.experiments.ownership import refuse_inputs
+        from bandits.experiments.results import refuse_inputs
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
@@ -172,11 +169,9 @@ def run(
             worlds = experiment.worlds(source)
             promises = promises_for(experiment, worlds)
             with results_folder(experiment, folder):
-                runs: dict[tuple[str, str], Run] = {}
-                wanted = None if folder is None else runs
-                cells = play_cells(experiment, worlds, workers, state, wanted)
+                cells = play_cells(experiment, worlds, workers, state)
                 stopped = _HALFWAY
-                publish(experiment, worlds, cells, runs, promises, folder, as_json=as_json)
+                publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)

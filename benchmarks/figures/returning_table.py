@@ -24,7 +24,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.theorems.composition import advanced_over_splits
 from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
-from bandits.experiments.averages import mean_and_error
+from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.schedule import exact_schedule

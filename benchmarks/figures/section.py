@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
-from bandits.experiments.averages import mean_and_error
+from bandits.experiments.summary import mean_and_error
 from bandits.plots.dots import Dots
 from bandits.plots.plots import Panel
 from benchmarks.figures.sweep import Outcome, Ratio, ratio

@@ -16,7 +16,7 @@ import pytest
 from accounting.checker import Status
 from bandits.certificates.certificate import recheck
 from bandits.experiments.comparison import compare, read_document
-from bandits.experiments.results import label
+from bandits.experiments.curves import label
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import mutated

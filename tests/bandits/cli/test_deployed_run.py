@@ -16,8 +16,8 @@ from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.people import Visitors
 from bandits.experiments.playing import run_cells
+from bandits.experiments.users import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bandits.cli import render
-from bandits.experiments import results
+from bandits.experiments import curves
+from bandits.experiments.curves import Line
 from bandits.experiments.experiment import Experiment, float_up
-from bandits.experiments.regret_csv import Line
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
@@ -34,13 +34,13 @@ def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
     assert Fraction(repr(found)) >= exact
     assert Fraction(repr(math.nextafter(found, 0))) < exact
     assert Fraction(render._epsilon(found)) >= exact
-    assert Fraction(results._decimal(text)) >= exact
+    assert Fraction(curves._decimal(text)) >= exact
 
 
 def test_short_epsilons_are_printed_as_they_are_written() -> None:
     for text in ("0.1", "0.3", "0.5", "1", "10", "1000"):
         assert float_up(Fraction(text)) == float(text)
-        assert render._epsilon(float(text)) == results._decimal(text) == text
+        assert render._epsilon(float(text)) == curves._decimal(text) == text
 
 
 def test_epsilons_below_are_caught() -> None:
@@ -87,4 +87,4 @@ def test_a_table_without_epsilons_has_no_picture(tmp_path: Path) -> None:
     ]
     for line in lines:
         with pytest.raises(InvalidParameter, match="is no epsilon"):
-            results.draw_results([line], tmp_path / "regret.svg")
+            curves.draw_results([line], tmp_path / "regret.svg")

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from bandits.experiments import playing as module
-from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment, Task, spaced_checkpoints
 from bandits.experiments.playing import _coins, run_cells
-from bandits.experiments.summary import guarantee_json, promises_of, rows_of
+from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.promise import NEW_USERS

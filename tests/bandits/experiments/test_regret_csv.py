@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandits.experiments import regret_csv as tidy
+from bandits.experiments import curves as tidy
+from bandits.experiments.curves import COLUMNS, lines_of, read_lines, write_csv
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import run_cells
-from bandits.experiments.regret_csv import COLUMNS, lines_of, read_lines, write_csv
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 

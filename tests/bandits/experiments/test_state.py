@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import run_cells
-from bandits.experiments.state import SCHEMA, _read, resume
+from bandits.experiments.playing import SCHEMA, _read, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
 from dpcore.command.state_file import open_state
@@ -145,7 +144,7 @@ def test_other_coins_and_other_worlds_are_refused(
     path, data, _ = whole
     worlds = small().worlds().environments
     if name == "RECIPE":
-        monkeypatch.setattr("bandits.experiments.state.RECIPE", "dpcore-bandit-cell/0")
+        monkeypatch.setattr("bandits.experiments.playing.RECIPE", "dpcore-bandit-cell/0")
     else:
         worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
     with (
@@ -265,7 +264,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from bandits.experiments import playing as module
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
-from bandits.experiments.state import resume
+from bandits.experiments.playing import resume
 played = module.play_task
 def slowly(*cell):
     time.sleep(0.01)

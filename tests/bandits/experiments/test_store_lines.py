@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments.playing import run_cells
-from bandits.experiments.state import _START, _header, _line, resume
+from bandits.experiments.playing import _START, _header, _line, resume, run_cells
 from bandits.worlds import Worlds
 from dpcore.errors import InvalidParameter
 from tests.bandits.experiments.test_state import small
@@ -72,7 +71,7 @@ def test_another_version_is_refused(
     def other(package: str) -> str:
         return "0.0" if package == name else version(package)
 
-    monkeypatch.setattr("bandits.experiments.state.version", other)
+    monkeypatch.setattr("bandits.experiments.playing.version", other)
     refused(tmp_path / "state.jsonl", f"was begun with another {name}")
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bandits.experiments.cells import Cell
-from bandits.experiments.experiment import Experiment
+from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius

@@ -14,7 +14,7 @@ import pytest
 from accounting.budget.returning import per_user, routes
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
-from bandits.experiments.averages import mean_and_error
+from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from benchmarks.figures import returning_table as table

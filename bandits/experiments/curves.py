@@ -1,24 +1,36 @@
-r"""Regret as a tidy table: CSV, a row for each run and checkpoint, and curves read back from it."""
+r"""Curves of regret: a tidy table, curves read back from it, and the picture of them.
+
+The table is CSV, a row for each run and checkpoint.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.summary import mean_and_error
+from bandits.policies.registry import read_algorithm
 from dpcore.command.input_file import csv_rows
 from dpcore.command.output_file import write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import up
 
-__all__ = ["COLUMNS", "Line", "lines_of", "read_lines", "write_csv"]
+if TYPE_CHECKING:
+    from bandits.plots.plots import Curve
+
+__all__ = ["COLUMNS", "Line", "bounds_of", "draw_results", "label", "lines_of", "read_lines"]
+__all__ += ["title_of", "without_regret", "write_csv"]
+
+_DIGITS: Final = 12
 
 COLUMNS: Final = (
     "preset",
@@ -187,3 +199,110 @@ def _point(row: dict[str, str]) -> _Point:
     if point.t < 1 or not math.isfinite(point.regret):
         raise ValueError(point)
     return point
+
+
+# -- the picture ------------------------------------------------------------------------------
+
+
+def title_of(preset: str, epsilon: str) -> str:
+    r"""What a panel of the picture is headed, and the picture is known by.
+
+    >>> title_of("cz/easy", "0.5")
+    'cz/easy, epsilon = 0.5'
+    """
+    return f"{preset}, epsilon = {epsilon}"
+
+
+def draw_results(
+    lines: Sequence[Line], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
+) -> None:
+    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
+
+    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
+
+    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
+    """
+    from bandits.plots.plots import Panel, draw_panels
+
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for line in lines:
+        if max(line.mean) > 0:
+            groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+    if not groups:
+        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
+    for (_, epsilon), curves in groups.items():
+        if epsilon in bounds:
+            curves.append(bounds[epsilon])
+    panels = [
+        Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
+        for (preset, epsilon), curves in groups.items()
+    ]
+    draw_panels(path, panels, title="")
+
+
+def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Curve]:
+    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
+
+    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
+    dpcore bandit run does not write.
+    """
+    from bandits.plots.plots import Curve
+
+    at = tuple(float(t) for t in lines[0].t if t > 1)
+    try:
+        stated, found = [*document.get("lower_bounds", ())], {}
+        for bound, epsilon in zip(stated, document["epsilons"] if stated else (), strict=True):
+            horizon = int(document["horizon"])
+            c = float(bound["regret_per_round"]) * horizon / math.log(horizon)
+            if not 0 < c < math.inf:
+                raise ValueError(f"a lower bound of {c}")
+            y = tuple(c * math.log(t) / t for t in at)
+            label = f"{bound['theorem']}, T to infinity"
+            found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as wrong:
+        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        raise InvalidParameter("path", "rows.json", reason) from None
+    return found
+
+
+def without_regret(lines: Sequence[Line]) -> Iterator[str]:
+    r"""What :func:`draw_results` leaves out of a picture, in words."""
+    for line in lines:
+        if not max(line.mean) > 0:
+            yield (
+                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
+                "regret to show on a logarithmic axis"
+            )
+
+
+def _curve(line: Line) -> Curve:
+    from bandits.plots.plots import Curve
+
+    # A logarithmic axis has no place for no regret: such points are left out.
+    kept = [i for i, mean in enumerate(line.mean) if mean > 0]
+    return Curve(
+        label=label(line.algorithm),
+        x=tuple(float(line.t[i]) for i in kept),
+        y=tuple(line.mean[i] for i in kept),
+        error=tuple(line.error[i] for i in kept),
+    )
+
+
+def label(algorithm: str) -> str:
+    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
+
+    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
+    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
+    """
+    found = read_algorithm(algorithm)
+    value = found.entry.default if found.value is None else found.value
+    if found.entry.parameter is None or value is None:
+        return found.entry.name
+    return f"{found.entry.name} {found.entry.parameter}={value}"
+
+
+def _decimal(epsilon: str) -> str:
+    try:
+        return up(Fraction(epsilon), _DIGITS)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter("path", epsilon, "is no epsilon") from None
