@@ -17,8 +17,7 @@ import numpy as np
 
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
-from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release

@@ -10,7 +10,7 @@ from bandits import Bernoulli, play
 from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.returning import steady_for
 from bandits.policies.schedule import Schedule
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import Pool
 from dpcore import SeededRng
 

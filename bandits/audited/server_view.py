@@ -27,7 +27,7 @@ from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
 from bandits.policies.schedule import Schedule
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import Releasing
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter

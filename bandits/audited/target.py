@@ -28,10 +28,9 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, read_algorithm
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import SteadyPrivatizer
-from bandits.privatizers.sums import SumPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from bandits.rounds import cucb_of
 from dpcore.command.options import share

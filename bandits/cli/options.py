@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.users import Visitors, supported
-from bandits.privatizers.deployment import AggregationName, Deployment
+from bandits.privatizers.protocols import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
 from bandits.worlds.preset import Preset

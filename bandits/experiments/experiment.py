@@ -23,8 +23,8 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm
 from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.radius.radius import RadiusName, TailName
 from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of

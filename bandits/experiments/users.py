@@ -15,8 +15,8 @@ import numpy as np
 from bandits.batch import arms_and_horizon
 from bandits.play import run_guarantee
 from bandits.policies.policy import Policy
-from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.protocols import EVERYONE, Deployment
 from dpcore.errors import InvalidParameter
 
 __all__ = ["ONCE", "Visitors", "supported"]

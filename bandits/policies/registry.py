@@ -23,10 +23,8 @@ from bandits.policies.schedule import EXACT_SCALING, Schedule
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational

@@ -20,7 +20,7 @@ from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.deployment import EVERYONE, Deployment
+from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
 from bandits.privatizers.visits import visits_of
 from dpcore.errors import InvalidParameter

@@ -12,8 +12,8 @@ from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.schedule import PAPER, RELEASED, Schedule, exact_schedule
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.radius.radius import RadiusName, TailName
 from dpcore.numbers.parameter import Exact, make_positive
 

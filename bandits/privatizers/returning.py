@@ -24,10 +24,9 @@ from accounting.budget.returning import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import Plays, Pulls, chance_of
-from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import POOLED, RunGuarantee, Users
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import POOLED, Releasing, RunGuarantee, Users
+from bandits.privatizers.protocols import EVERYONE, Deployment, check_planned
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter

@@ -184,7 +184,7 @@ NEED_A_PROOF = (
     "bandits.worlds.environment",
     "bandits.policies.shuffle_elimination",
     "bandits.play",
-    "bandits.privatizers.deployment",
+    "bandits.privatizers.protocols",
     "bandits.privatizers.protocols",
     "bandits.privatizers.promise",
     "bandits.privatizers.visits",
@@ -202,7 +202,7 @@ NEED_A_PROOF = (
     "bandits.policies.linear_radius",
     "bandits.policies.phased_elimination",
     "bandits.privatizers.averages",
-    "bandits.privatizers.average_noise",
+    "bandits.privatizers.averages",
 )
 
 _HASH_LENGTH = 16

@@ -15,8 +15,7 @@ from bandits.audited.server_view import view_of
 from bandits.audited.target import Viewed, audit_view, both, target
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning import steady_for
-from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.protocols import SumProtocol
+from bandits.privatizers.protocols import Deployment, SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng

@@ -21,9 +21,8 @@ from bandits.batch import Pulls, Released
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.registry import ALGORITHMS
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.protocols.sums import LocalSum

@@ -23,12 +23,10 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -21,7 +21,7 @@ from bandits.experiments.users import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit

@@ -10,7 +10,7 @@ from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
-from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.sums import BitPrivatizer
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "bandits.md").read_text().split())
 HORIZON = 10**6

@@ -24,10 +24,8 @@ from bandits.policies.elimination import (
     surviving,
 )
 from bandits.policies.schedule import RELEASED, Schedule
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter

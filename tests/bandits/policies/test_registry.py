@@ -17,9 +17,8 @@ from bandits.policies.registry import ALGORITHMS, _privatizer, read_algorithm
 from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import SumPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
 from bandits.worlds.environment import Bernoulli
 from bandits.worlds.linear import sphere_instance

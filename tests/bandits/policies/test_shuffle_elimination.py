@@ -12,8 +12,8 @@ from scipy import stats
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.sums import BitPrivatizer
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter

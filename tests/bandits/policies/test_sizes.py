@@ -16,8 +16,8 @@ from bandits.policies.elimination import BatchedElimination, completed_sizes
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import PAPER, RELEASED, Schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.sums import BitPrivatizer
 from bandits.worlds.environment import Bernoulli
 from dpcore.sampling.rng import SeededRng
 from tests.support.bandits.worlds import Given

@@ -14,11 +14,10 @@ from accounting.release.curve import PrivacyCurve
 from bandits.batch import Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, means_of
-from bandits.privatizers import deployment as module
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
+from bandits.privatizers import protocols as module
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import SumPrivatizer
+from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment, masked_sum
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter

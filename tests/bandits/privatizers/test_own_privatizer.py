@@ -11,10 +11,9 @@ import pytest
 
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
-from bandits.privatizers.deployment import ALL_HONEST
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.promise import NEW_USERS, Users
-from bandits.privatizers.protocols import SUM_ONLY
+from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.worlds.environment import Bernoulli

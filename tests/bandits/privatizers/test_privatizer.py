@@ -18,11 +18,9 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.theorems.convert import as_pure
 from audit.fit.fit import fit
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.protocols import SumProtocol, noise_by_user
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.protocols import ALL_HONEST, SumProtocol, noise_by_user
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise

@@ -18,13 +18,10 @@ from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.protocols import SUM_ONLY
-from bandits.privatizers.releasing import Releasing
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng

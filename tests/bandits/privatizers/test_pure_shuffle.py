@@ -10,9 +10,8 @@ import pytest
 
 from accounting.errors import NotDerived
 from accounting.protocols.pure_shuffle import CertifiedShuffle
-from bandits.privatizers.deployment import ALL_HONEST
-from bandits.privatizers.protocols import BITS_ONLY
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
+from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY
+from bandits.privatizers.sums import PureShufflePrivatizer
 from bandits.radius.radius import ExactRadius
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -56,7 +55,7 @@ def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
 ) -> None:
     less = PolyaDifference(shape="1/12", scale=1)
     weak = PureShuffle(users=12, precision=1, reach=20, cover="1/1000", share=less)
-    monkeypatch.setattr("bandits.privatizers.pure_shuffle._protocol", lambda *_: weak)
+    monkeypatch.setattr(PureShufflePrivatizer, "plan", lambda *_: weak)
     privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-3")
     with pytest.raises(NotDerived, match="certified for Pure"):
         privatizer.guarantee(12)

@@ -21,7 +21,7 @@ from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.schedule import Schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers import protocols
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import MemoryBook, Names
 from bandits.worlds.environment import Bernoulli

@@ -19,9 +19,8 @@ from scipy import stats
 from bandits.batch import Commit, Released
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.schedule import Schedule
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng
