@@ -280,7 +280,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
     r"""The guarantee that ``policy`` gives each new user, before a run; None without privacy.
 
-    >>> from bandits.policies.dp_se import DpSe
+    >>> from bandits.policies.elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
     Bound(at most 0.5, 'worst')
     """

@@ -25,7 +25,7 @@ from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
-from bandits.policies.schedule import Schedule
+from bandits.policies.setting import Schedule
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.promise import Releasing
 from bandits.radius.radius import ExactRadius

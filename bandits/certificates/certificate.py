@@ -169,9 +169,8 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
         released=listed,
         assumptions=(*map(ascii_text, promised.assumptions), SEEDED if simulated else SYSTEM),
     )
-    assumed = draft.assumptions
-    required = required_assumptions(draft.to_json())
-    found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
+    assumed = (*required_assumptions(draft.to_json()), *draft.assumptions)
+    found = replace(draft, assumptions=tuple(dict.fromkeys(assumed)))
     _check_form(found)
     return found
 

@@ -19,7 +19,7 @@ from bandits.experiments.experiment import Cell, Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds import Worlds
-from bandits.worlds.hard import lower_bound
+from bandits.worlds.combinatorial import lower_bound
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up

@@ -26,8 +26,8 @@ from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
-from bandits.policies.partial_batches import PartedElimination
-from bandits.policies.schedule import exact_schedule
+from bandits.policies.returning import PartedElimination
+from bandits.policies.setting import exact_schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import visits_of
 from bandits.worlds.environment import cz_instance

@@ -13,8 +13,7 @@ from bandits import rounds
 from bandits.combinatorial import totals
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Listed, Unions
-from bandits.combinatorial.oracles import Failing, LargestSum
-from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.problem import Failing, LargestSum, Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.play import Run, play
 from bandits.policies.registry import read_algorithm

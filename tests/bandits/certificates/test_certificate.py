@@ -17,8 +17,7 @@ from accounting.totals.compose import compose
 from bandits.certificates.certificate import certificate_of, recheck
 from bandits.certificates.form import SEEDED, SYSTEM
 from bandits.play import Run, play, run_guarantee
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import BatchedElimination
+from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bandits.policies.registry import read_algorithm
-from bandits.policies.schedule import PAPER, RELEASED
-from bandits.policies.setting import Setting
+from bandits.policies.setting import PAPER, RELEASED, Setting
 from bandits.radius.radius import PaperRadius
 from tests.support.bandits.command import Bandit
 

@@ -11,14 +11,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from bandits.combinatorial.decisions import Bools, Unions
-from bandits.combinatorial.oracles import (
+from bandits.combinatorial.problem import (
     Exhaustive,
     Failing,
     GreedyCoverage,
     LargestSum,
     Oracle,
+    Problem,
 )
-from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.rewards import AtLeastOne, Coverage, Influence, Linear, Reward
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from bandits.plots import plots
-from bandits.plots.plots import Curve, Panel, draw_panels
-from bandits.plots.styles import LOOKS, SPARE, looks_of
+from bandits.plots.plots import LOOKS, SPARE, Curve, Panel, draw_panels, looks_of
 from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day

@@ -10,8 +10,7 @@ import pytest
 
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.dp_se import DpSe, epoch_pulls
-from bandits.policies.elimination import EliminationState
+from bandits.policies.elimination import DpSe, EliminationState, epoch_pulls
 from bandits.radius.radius import DpSeRadius, ExactRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter

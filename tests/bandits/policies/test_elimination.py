@@ -23,7 +23,7 @@ from bandits.policies.elimination import (
     means_of,
     surviving,
 )
-from bandits.policies.schedule import RELEASED, Schedule
+from bandits.policies.setting import RELEASED, Schedule
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, PaperRadius, Radius

@@ -12,9 +12,9 @@ from scipy import stats
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.partial_batches import PartedElimination, PartedState
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import Schedule
+from bandits.policies.returning import PartedElimination, PartedState
+from bandits.policies.setting import Schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import ExactRadius

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from bandits.play import play
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import BatchedElimination, SuccessiveElimination
+from bandits.policies.elimination import BatchedElimination, DpSe, SuccessiveElimination
 from bandits.policies.registry import ALGORITHMS, _privatizer, read_algorithm
-from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
-from bandits.policies.setting import Setting
+from bandits.policies.setting import PAPER, RELEASED, Setting, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.policies.schedule import (
+from bandits.policies.setting import (
     EXACT_GROWTH,
     EXACT_SCALING,
     PAPER,

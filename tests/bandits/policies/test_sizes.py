@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandits.play import play
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import BatchedElimination, completed_sizes
+from bandits.policies.elimination import BatchedElimination, DpSe, completed_sizes
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import PAPER, RELEASED, Schedule
+from bandits.policies.setting import PAPER, RELEASED, Schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer

@@ -17,8 +17,8 @@ from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.partial_batches import PartedElimination
-from bandits.policies.schedule import Schedule
+from bandits.policies.returning import PartedElimination
+from bandits.policies.setting import Schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers import protocols
 from bandits.privatizers.protocols import Deployment

@@ -13,8 +13,18 @@ from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.rewards import AtLeastOne
 from bandits.worlds import PRESETS, preset_of
-from bandits.worlds.combinatorial import BitWorld, coverage, path, top_k, tree
-from bandits.worlds.hard import GAP, hard_mab, hard_paths, hard_public, lower_bound
+from bandits.worlds.combinatorial import (
+    GAP,
+    BitWorld,
+    coverage,
+    hard_mab,
+    hard_paths,
+    hard_public,
+    lower_bound,
+    path,
+    top_k,
+    tree,
+)
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
 

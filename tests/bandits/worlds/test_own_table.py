@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandits.worlds.own import table_arms
+from bandits.worlds.tables import table_arms
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 

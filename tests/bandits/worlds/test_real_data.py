@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bandits.worlds.obd import obd_arms
+from bandits.worlds.tables import obd_arms
 from tests.support.typed import typed
 
 PACKAGE = "obp==0.4.1"
