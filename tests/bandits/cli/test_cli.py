@@ -177,17 +177,6 @@ def test_a_missing_matplotlib_costs_the_figure_only(
     assert not Path("results/regret.svg").exists()
 
 
-def test_one_arm_has_no_regret_and_no_figure(bandit: Bandit) -> None:
-    answer = bandit(
-        "run", "cz/easy", "-T", 100, "--instances", 1, "--arms", 1, "--algorithms", "cdp-se",
-        "--epsilon", 1, "--output", "results", "--json",
-    )  # fmt: skip
-    assert answer.code == 0
-    (row,) = answer.json["rows"]
-    assert (row["regret_per_round"], row["standard_error"]) == (0.0, None)
-    assert answer.err.startswith("warning: no regret.svg")
-
-
 REFUSED = {
     "cz/easy --arms 0": "--arms = 0: must be >= 1",
     "cz/easy -T 5": "--horizon = 5: must be >= arms = 10",
@@ -306,6 +295,8 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
     for change, words in (
         ({"horizon": 4}, "horizon = 3000: must be the same in A and B: 4 in B"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
+        ({"arms": 9}, "arms = 4: must be the same in A and B: 9 in B"),
+        ({"data": "b" * 64}, "data = None: must be the same in A and B"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
         ({"rows": [{}]}, "B = b.json: holds what dpcore bandit run does not write"),

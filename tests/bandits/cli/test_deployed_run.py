@@ -15,8 +15,6 @@ from accounting.checker.text.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
-from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import run_cells
 from bandits.experiments.users import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
@@ -100,20 +98,6 @@ def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: 
     enough = bandit("run", *SMALL, *words, "--json").json
     assert "remarks" not in enough
     assert enough["rows"][0]["out_of_users"] == 0
-
-
-def test_who_returns_is_the_same_at_every_call() -> None:
-    experiment = Experiment(
-        preset="cz/easy",
-        algorithms=("sdp-ae:m=64",),
-        epsilons=("2",),
-        horizon=3000,
-        instances=2,
-        arms=3,
-        max_visits=8,
-    )
-    worlds = experiment.worlds()
-    assert run_cells(experiment, worlds) == run_cells(experiment, worlds)
 
 
 # -- certificates --------------------------------------------------------------------------------
@@ -218,17 +202,6 @@ def test_bad_options_are_refused_by_name(
     assert answer.code == 2
     assert answer.out == ""
     assert option in answer.err
-
-
-@pytest.mark.parametrize("preset", ["csb/topk", "lzj/fig2"])
-@pytest.mark.parametrize("words", [("--visits", "2"), ("--dropouts", "5%")])
-def test_other_families_are_refused_by_name(
-    bandit: Bandit, preset: str, words: tuple[str, str]
-) -> None:
-    answer = bandit("run", preset, *words)
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: --algorithms = ")
-    assert "; those that" in answer.err
 
 
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:

@@ -79,18 +79,6 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(nearest(long)) < long
 
 
-def test_the_rows_of_a_command_promise_what_their_own_arms_give(bandit: Bandit) -> None:
-    few = "run cz/easy -T 500 --instances 1 --arms 4 --algorithms dist-rdp-se --epsilon 1"
-    (row,) = bandit(*few.split(), "--delta", "1e-3", "--json").json["rows"]
-    experiment = Experiment(
-        preset="cz/easy", algorithms=("dist-rdp-se",), epsilons=(1,), horizon=500, instances=1
-    )
-    four, two = (
-        guarantee_json(experiment.guarantee("dist-rdp-se", 1, arms), "1e-3") for arms in (4, 2)
-    )
-    assert row["guarantee"] == four != two
-
-
 # -- whose files -------------------------------------------------------------------------------
 
 
@@ -207,14 +195,6 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
     ]
     with pytest.raises(InvalidParameter, match="has no regret to show"):
         draw_results(lines[:1], path)
-
-
-def test_the_table_says_what_its_columns_are(bandit: Bandit) -> None:
-    out = bandit(*RUN, "--epsilon", "1/3", "--algorithms", "dist-dp-se").out
-    assert "regret/T is a mean over instances, +- its standard error; bits are the most" in out
-    assert "1/3-DP" in out
-    assert "schedule exact" in out
-    assert "schedule" not in bandit(*RUN, "--epsilon", "1", "--algorithms", "dp-se").out
 
 
 def test_every_promise_is_made_before_the_first_run() -> None:

@@ -1,16 +1,19 @@
-"""The tidy table: every run at every checkpoint, and no curve of runs that do not belong."""
+"""The tidy table and two documents side by side: no curve of runs that do not belong."""
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bandits.experiments import curves as tidy
+from bandits.experiments.comparison import compare
 from bandits.experiments.curves import COLUMNS, lines_of, read_lines, write_csv
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import run_cells
@@ -163,3 +166,19 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidParameter, match="is not a plain file"):
         read_lines(tmp_path / "pipe")
+
+
+SHARED: dict[str, Any] = {"preset": "x", "arms": 2, "horizon": 10, "data": None}
+
+
+def document(*regret: float, **more: Any) -> dict[str, Any]:
+    row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [*regret]}
+    return {**SHARED, **more, "rows": [row]}
+
+
+def test_errors_apart_add_up_as_those_of_independent_means() -> None:
+    # Means 0.4 and 0.2, errors 0.2 and 0.1: R = 2.
+    (found,) = compare(document(0.2, 0.6), document(0.1, 0.1, 0.4))
+    assert not found.paired
+    assert found.ratio == pytest.approx(2)
+    assert found.error == pytest.approx(math.hypot(0.2, 2 * 0.1) / 0.2)
