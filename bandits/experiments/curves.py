@@ -25,7 +25,7 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
-    from bandits.plots.plots import Curve
+    from bandits.plots import Curve
 
 __all__ = ["COLUMNS", "Line", "bounds_of", "draw_results", "label", "lines_of", "read_lines"]
 __all__ += ["title_of", "without_regret", "write_csv"]
@@ -222,7 +222,7 @@ def draw_results(
 
     Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
     """
-    from bandits.plots.plots import Panel, draw_panels
+    from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
     for line in lines:
@@ -246,7 +246,7 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, C
     ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
     dpcore bandit run does not write.
     """
-    from bandits.plots.plots import Curve
+    from bandits.plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
     try:
@@ -276,7 +276,7 @@ def without_regret(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _curve(line: Line) -> Curve:
-    from bandits.plots.plots import Curve
+    from bandits.plots import Curve
 
     # A logarithmic axis has no place for no regret: such points are left out.
     kept = [i for i, mean in enumerate(line.mean) if mean > 0]

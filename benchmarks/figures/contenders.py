@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from bandits.experiments.curves import label
 from bandits.experiments.experiment import Experiment
-from bandits.plots.plots import Curve
+from bandits.plots import Curve
 from bandits.policies.registry import read_algorithm
 from benchmarks.figures.section import Effort
 from benchmarks.figures.sweep import Contender, Outcome, Outcomes, of_contenders, of_experiment

@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from bandits.experiments.summary import mean_and_error
-from bandits.plots.dots import Dots
-from bandits.plots.plots import Panel
+from bandits.plots import Dots, Panel
 from benchmarks.figures.sweep import Outcome, Ratio, ratio
 from dpcore.numbers.rounding import up
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.plots.plots import Curve, Panel
+from bandits.plots import Curve, Panel
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.setting import RELEASED
 from bandits.privatizers.sums import SumPrivatizer, Trust

@@ -25,8 +25,7 @@ from audit.report.figures import Point, curve_figure, trace_figure, tradeoff_fig
 from audit.report.histogram import Bin, Histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.svg import width_of
-from bandits.plots.dots import Dots
-from bandits.plots.plots import Curve, Panel, draw_panels
+from bandits.plots import Curve, Dots, Panel, draw_panels
 from dpcore.command import picture as module
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"

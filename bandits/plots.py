@@ -1,27 +1,31 @@
-r"""Pictures of regret: lines with their standard errors, named where they end.
+r"""Pictures of regret: lines with their standard errors, and rows of marks.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
-in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes, and its
-name and its last value stand beside its end. The same data give the same bytes.
+in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; the
+legend beside it has its name and its last value, in the order of these values. Marks of a row
+differ in shape and in fill, so that they are told apart in grey. The same data give the same bytes.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from bandits.plots.dots import Dots, Scale, draw_dots, round_numbers
 from dpcore.command.picture import check_picture, fold, picture
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Look", "Panel", "draw_panels", "looks_of"]
+__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Dots", "Look", "Panel", "Scale", "draw_dots"]
+__all__ += ["draw_panels", "looks_of", "round_numbers"]
+
+Scale: TypeAlias = Literal["linear", "log"]
 
 Look: TypeAlias = tuple[str, Any]
 """A colour, and dashes as matplotlib takes them."""
@@ -52,6 +56,138 @@ SPARE: Final[tuple[Look, ...]] = (
 )
 """For other names, by turns in the order in which a picture names them."""
 
+ERROR_NOTE: Final = "bands and bars: one standard error"
+
+# Inches: the legends stand right of the axes.
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.6, 2.8, 0.85, 3.1, 0.34, 0.5
+_TITLE, _NOTE = 0.28, 0.24
+_ROW, _NAMES, _MARKS = 0.29, 1.5, 1.4
+"""A row of marks, the names left of the rows, and the marks' names right of them."""
+
+_NAME_WIDTH: Final = 0.75
+"""The share of the place right of the axes that a name may take."""
+
+_INK: Final = "#222222"
+_FEW: Final = 12
+"""So many points or fewer are shown one by one, with bars."""
+
+_DODGE: Final = 0.012
+"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
+
+_DECADES: Final = 1000
+"""A logarithmic axis that spans less names what lies between the powers of ten."""
+
+_SHAPES: Final = (("o", "#222222"), ("s", "#ffffff"), ("^", "#9a9a9a"), ("D", "#222222"))
+_APART: Final = 0.24
+_STEPS: Final = (1, 2, 5)
+_FINE: Final = (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+_WIDE: Final = 8
+
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.hashsalt": "bandits",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "grid.linewidth": 0.5,
+    "grid.color": "#dddddd",
+}
+_BESIDE: Final[dict[str, Any]] = {
+    "bbox_to_anchor": (1.02, 1.0), "loc": "upper left", "frameon": False, "borderaxespad": 0.0
+}  # fmt: skip
+
+
+# -- what is drawn ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
+
+    ``last`` is what the legend has of its end: the last y to three digits, if nothing is said. A
+    bound is to be rounded in its direction.
+
+    >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
+    'se'
+
+    Raises :class:`InvalidParameter` for no point, lengths that differ, numbers that are not finite,
+    an x that does not rise and an error below 0.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float]
+    last: str = ""
+
+    def __post_init__(self) -> None:
+        whole = bool(self.x) and len(self.x) == len(self.y) == len(self.error)
+        rises = all(a < b for a, b in pairwise(self.x))
+        for right, reason in (
+            (whole, "must have one y and one error for every x, and one x or more"),
+            (all(map(math.isfinite, (*self.x, *self.y, *self.error))), "must have finite numbers"),
+            (rises, "must have an x that rises"),
+            (min(self.error, default=0) >= 0, "must have errors >= 0"),
+        ):
+            if not right:
+                raise InvalidParameter("curve", self.label, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    r"""One pair of axes, with the names and units of both; x is logarithmic."""
+
+    title: str
+    curves: Sequence[Curve]
+    x_label: str = "round t"
+    y_label: str = "regret per round, Reg(t)/t"
+    y_scale: Scale = "log"
+    ticks: Sequence[float] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.curves:
+            raise InvalidParameter("curves", self.title, "must hold one curve or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    r"""``rows[name][k]`` is the value called ``marks[k]`` of that row, and its standard error.
+
+    >>> Dots(title="", marks=("epsilon = 1",), rows={"se": [(1.0, 0.0)]}, x_label="ratio").marks
+    ('epsilon = 1',)
+
+    Raises :class:`InvalidParameter` for no row, no mark or more than four, a row of another number
+    of values, numbers that are not finite, errors below 0, and a value <= 0 on a logarithmic axis.
+    """
+
+    title: str
+    marks: Sequence[str]
+    rows: Mapping[str, Sequence[tuple[float, float]]]
+    x_label: str
+    x_scale: Scale = "linear"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.marks) <= len(_SHAPES):
+            reason = f"must be one to {len(_SHAPES)}: there are as many shapes"
+            raise InvalidParameter("marks", self.marks, reason)
+        if not self.rows:
+            raise InvalidParameter("rows", self.title, "must hold one row or more")
+        for name, pairs in self.rows.items():
+            for right, reason in (
+                (len(pairs) == len(self.marks), "must have one value for every mark"),
+                (all(math.isfinite(n) for pair in pairs for n in pair), "must have finite numbers"),
+                (all(error >= 0 for _, error in pairs), "must have errors >= 0"),
+                (
+                    self.x_scale == "linear" or all(value > 0 for value, _ in pairs),
+                    "must be > 0 on a logarithmic axis",
+                ),
+            ):
+                if not right:
+                    raise InvalidParameter("rows", name, reason)
+
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
     r"""A look for each name: its algorithm's, or a spare one where another has that already.
@@ -79,90 +215,7 @@ def _first_word(name: str) -> str:
     return (name.split() or [""])[0].rstrip(",").partition(":")[0]
 
 
-# Inches: the names of the lines stand right of the axes.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.6, 2.8, 0.85, 3.1, 0.34, 0.5
-_TITLE, _NOTE = 0.28, 0.24
-_ROW, _NAMES, _MARKS = 0.29, 1.5, 1.4
-"""A row of marks, the names left of the rows, and the marks' names right of them."""
-
-_NAME_SIZE: Final = 8.5
-_EDGE: Final = 1 + (_RIGHT - 0.12) / (_WIDTH - _LEFT - _RIGHT)
-"""The right edge of the picture, in widths of the axes."""
-
-_POINTS: Final = 72.0
-_INK: Final = "#222222"
-_FEW: Final = 12
-"""So many points or fewer are shown one by one, with bars."""
-
-_DODGE: Final = 0.012
-"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
-
-_DECADES: Final = 1000
-"""A logarithmic axis that spans less names what lies between the powers of ten."""
-
-ERROR_NOTE: Final = "bands and bars: one standard error"
-
-_STYLE: Final[dict[Any, Any]] = {
-    "svg.hashsalt": "bandits",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "grid.linewidth": 0.5,
-    "grid.color": "#dddddd",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
-
-    ``last`` is what stands beside its end: the last y to three digits, if nothing is said. A bound
-    is to be rounded in its direction.
-
-    >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
-    'se'
-
-    Raises :class:`InvalidParameter` for no point, lengths that differ, numbers that are not finite,
-    an x that does not rise and an error below 0.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    error: Sequence[float]
-    last: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.x or not len(self.x) == len(self.y) == len(self.error):
-            raise InvalidParameter(
-                "curve", self.label, "must have one y and one error for every x, and one x or more"
-            )
-        if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
-            raise InvalidParameter("curve", self.label, "must have finite numbers")
-        if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
-            raise InvalidParameter("curve", self.label, "must have an x that rises")
-        if min(self.error) < 0:
-            raise InvalidParameter("curve", self.label, "must have errors >= 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    r"""One pair of axes, with the names and units of both; x is logarithmic."""
-
-    title: str
-    curves: Sequence[Curve]
-    x_label: str = "round t"
-    y_label: str = "regret per round, Reg(t)/t"
-    y_scale: Scale = "log"
-    ticks: Sequence[float] = field(default=())
-
-    def __post_init__(self) -> None:
-        if not self.curves:
-            raise InvalidParameter("curves", self.title, "must hold one curve or more")
+# -- how it is drawn --------------------------------------------------------------------------
 
 
 def draw_panels(
@@ -207,6 +260,10 @@ def draw_panels(
                     draw_dots(axes, panel)
                 case Panel():
                     _draw(axes, panel, looks)
+            axes.set_title(panel.title)
+            axes.set_xlabel(panel.x_label, labelpad=2)
+            axes.grid(visible=True)
+            axes.set_axisbelow(True)
 
 
 def _height(panel: Panel | Dots) -> float:
@@ -224,28 +281,23 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
         axes.set_xlim(firsts, lasts)
     else:  # room for the marks at both ends
         axes.set_xlim(firsts / 1.15, lasts * 1.15)
+    handles = []
     for i, curve in enumerate(panel.curves):
         beside = i - (len(panel.curves) - 1) / 2
-        _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
-    for axis, scale in ((axes.xaxis, "log"), (axes.yaxis, panel.y_scale)):
-        if scale == "log":
-            axis.set_major_formatter(lambda value, _: _number(value))
-            axis.set_minor_formatter("")
-        else:
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        line = _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
+        handles.append((curve.y[-1], line))
     if panel.y_scale == "log" and high < low * _DECADES:  # few powers of ten: name what is between
         shown = round_numbers(low, high)
         axes.set_yticks([], minor=True)
-        axes.set_yticks(shown, [_number(step) for step in shown])
+        axes.set_yticks(shown, [f"{step:g}" for step in shown])
     if panel.ticks:
         axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         axes.set_xticks([], minor=True)
-    axes.set_title(panel.title)
-    axes.set_xlabel(panel.x_label, labelpad=2)
     axes.set_ylabel(panel.y_label)
-    axes.grid(visible=True)
-    axes.set_axisbelow(True)
-    _names(axes, panel, looks)
+    ordered = [line for _, line in sorted(handles, key=lambda pair: -pair[0])]
+    legend = axes.legend(handles=ordered, title="value at the end", fontsize=8.5, **_BESIDE)
+    for text in legend.get_texts():
+        fold(text, _NAME_WIDTH * _RIGHT / _WIDTH * axes.figure.bbox.width, lines=2)
 
 
 def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
@@ -254,11 +306,6 @@ def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
         return curve.x
     low, high = axes.get_xlim()
     return [x * (high / low) ** (beside * _DODGE) for x in curve.x]
-
-
-def _number(value: float) -> str:
-    # A power of ten that is large is shown as one.
-    return f"{value:.0e}".replace("e+0", "e") if value >= 1e4 else f"{value:g}"
 
 
 def _range(panel: Panel) -> tuple[float, float]:
@@ -276,86 +323,68 @@ def _range(panel: Panel) -> tuple[float, float]:
 
 def _line(
     axes: Axes, curve: Curve, x: Sequence[float], colour: str, dashes: Any, *, floor: float
-) -> None:
+) -> Any:
     y = [max(value, floor) for value in curve.y]
     few = len(curve.x) <= _FEW
     mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if few else {}
-    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.5, **mark)
+    name = f"{curve.last or f'{curve.y[-1]:.3g}'}  {curve.label}"
+    (line,) = axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.5, label=name, **mark)
     low = [max(v - e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     high = [max(v + e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     if few:
         axes.vlines(x, low, high, color=colour, linewidth=1.0)
     else:
         axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    return line
 
 
-def _names(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
-    # Names right of the axes, as near to the ends of their lines as they find room.
-    (low, high), (left, right) = axes.get_ylim(), axes.get_xlim()
-
-    def share(value: float, bottom: float, top: float, scale: Scale) -> float:
-        if scale == "log":
-            value, bottom, top = (math.log(max(v, 1e-300)) for v in (value, bottom, top))
-        return (value - bottom) / (top - bottom)
-
-    ends = [
-        (
-            share(curve.x[-1], left, right, "log"),
-            min(max(share(curve.y[-1], low, high, panel.y_scale), 0.0), 1.0),
+def draw_dots(axes: Axes, panel: Dots) -> None:
+    r"""The rows from the top, the marks of a row one below the other, and a line at 1."""
+    axes.set_xscale(panel.x_scale)
+    low, high = _span_of_dots(panel)
+    for k, mark in enumerate(panel.marks):
+        shape, fill = _SHAPES[k]
+        height = ((len(panel.marks) - 1) / 2 - k) * _APART
+        values = [pair[k] for pair in panel.rows.values()]
+        places = [height - i for i in range(len(values))]
+        axes.hlines(
+            places,
+            [max(value - error, low) for value, error in values],
+            [min(value + error, high) for value, error in values],
+            color=_INK,
+            linewidth=1.0,
         )
-        for curve in panel.curves
-    ]
-    apart = 1.25 * _NAME_SIZE / _POINTS / (_HEIGHT - _TOP - _BOTTOM)
-    places = spread([y for _, y in ends], apart)
-    # Names that would leave the picture at the bottom or the top move back into it together.
-    lift = max(0.0 - min(places), 0.0) + min(1.0 - max(places), 0.0)
-    places = [place + lift for place in places]
-    for curve, end, place in zip(panel.curves, ends, places, strict=True):
-        colour, dashes = looks[curve.label]
         axes.plot(
-            [end[0], 1.025, 1.045], [end[1], place, place], transform=axes.transAxes,
-            color=colour, linewidth=0.6, clip_on=False,
+            [value for value, _ in values], places, linestyle="none", marker=shape, markersize=4.5,
+            markerfacecolor=fill, markeredgecolor=_INK, markeredgewidth=0.8, label=mark,
         )  # fmt: skip
-        axes.plot(
-            [1.045, 1.115], [place, place], transform=axes.transAxes,
-            color=colour, linestyle=dashes, linewidth=1.5, clip_on=False,
-        )  # fmt: skip
-        name = axes.text(
-            1.13, place, curve.label, transform=axes.transAxes,
-            color=_INK, fontsize=_NAME_SIZE, va="center",
-        )  # fmt: skip
-        value = axes.text(
-            _EDGE, place, curve.last or f"{curve.y[-1]:.3g}", transform=axes.transAxes,
-            color=_INK, fontsize=_NAME_SIZE, va="center", ha="right",
-        )  # fmt: skip
-        fold(name, value.get_window_extent().x0 - name.get_window_extent().x0 - 6, lines=1)
-    head: dict[str, Any] = {"transform": axes.transAxes, "fontsize": _NAME_SIZE, "style": "italic"}
-    axes.text(_EDGE, max(places) + 0.8 * apart, "at the end", ha="right", **head)
+    axes.axvline(1.0, color=_INK, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(0.6 - len(panel.rows), 0.6)
+    axes.set_yticks([-i for i in range(len(panel.rows))], [*panel.rows])
+    axes.tick_params(axis="y", length=0)
+    if panel.x_scale == "log":
+        ticks = round_numbers(low, high)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
+    axes.legend(**_BESIDE)
 
 
-def spread(places: Sequence[float], apart: float) -> list[float]:
-    r"""Places in the same order, ``apart`` or more from each other, each near where it was.
+def round_numbers(low: float, high: float) -> list[float]:
+    r"""Ticks of a logarithmic axis: 1, 2 and 5 of every power of ten, more where it spans few.
 
-    >>> [round(place, 6) for place in spread([0.5, 0.5, 0.9], 0.2)]
-    [0.4, 0.6, 0.9]
+    >>> round_numbers(0.6, 20), round_numbers(0.95, 1.5)
+    ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 1.1, 1.2, 1.4])
     """
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    # Neighbours that overlap become one block about their common centre.
-    blocks: list[list[float]] = []  # the sum of the wanted places, and how many there are
-    for i in order:
-        blocks.append([places[i], 1])
-        while len(blocks) > 1 and _start(blocks[-2], apart) + blocks[-2][1] * apart > _start(
-            blocks[-1], apart
-        ):
-            total, size = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + size]
-    spots = [_start(block, apart) + k * apart for block in blocks for k in range(int(block[1]))]
-    found = [0.0] * len(places)
-    for i, spot in zip(order, spots, strict=True):
-        found[i] = spot
-    return found
+    steps = _STEPS if high > low * _WIDE else _FINE
+    return [m * 10.0**k for k in range(-12, 13) for m in steps if low <= m * 10.0**k <= high]
 
 
-def _start(block: list[float], apart: float) -> float:
-    total, size = block
-    return total / size - (size - 1) * apart / 2
+def _span_of_dots(panel: Dots) -> tuple[float, float]:
+    pairs = [pair for values in panel.rows.values() for pair in values]
+    high = max(1.0, *(value + error for value, error in pairs))
+    if panel.x_scale == "linear":
+        return 0.0, high * 1.05
+    # A bar that reaches 0 ends at the edge of the picture.
+    least = min(1.0, *(value for value, _ in pairs))
+    return min([least, *(v - e for v, e in pairs if v - e > least / 2)]) / 1.15, high * 1.15
