@@ -117,7 +117,7 @@ def test_a_policy_of_any_size_is_audited_in_the_small() -> None:
     assert view.policy.privatizer.horizon == 4
     assert audit_view(policy).epsilon == 0.5
     with pytest.raises(InvalidParameter, match="privatizer"):
-        combinatorial_view_of(cucb("cucb", PAIR, horizon=1000))
+        audit_view(cucb("cucb", PAIR, horizon=1000))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_what_cannot_be_audited_is_refused_by_name_of_a_linear_run(rest: str, re
 def test_only_the_model_of_the_view_and_a_promise_have_one() -> None:
     plain = AveragePrivatizer(trust="none", bound=1)
     with pytest.raises(InvalidParameter, match="privatizer"):
-        linear_view_of(PhasedElimination(model=MODEL, privatizer=plain))
+        audit_view(PhasedElimination(model=MODEL, privatizer=plain))
     model = sphere_instance(1, 2, dimension=2).model
     other = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="central"))
     with pytest.raises(InvalidParameter, match="model"):
