@@ -78,29 +78,6 @@ def test_confidence_is_an_option(bandit: Bandit) -> None:
     assert [policy.confidence for policy in policies] == [Fraction(1, 10), Fraction(1, 3000)]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((*RENYI, "--renyi-tail", "new"), "--renyi-tail = new: must be 'printed' or 'released'"),
-        ((*SMALL, "--renyi-tail", "printed"), "--renyi-tail = printed: is of dist-rdp-se with"),
-        ((*RENYI, "--confidence", "0"), "--confidence = 0"),
-        ((*RENYI, "--confidence", "0.5"), "--confidence = 0.5"),
-        ((*RENYI, "--confidence", "nan"), "--confidence = nan"),
-        ((*RENYI, "--confidence", "2/T"), "--confidence = 2/T"),
-        (
-            ("tkms/binary", "-T", "3000", "--algorithms", "sdp-ae", "--confidence", "0.2"),
-            "--confidence = 0.2: has no effect on sdp-ae",
-        ),
-    ],
-)
-def test_choices_without_effect_or_sense_are_refused(
-    bandit: Bandit, words: tuple[object, ...], said: str
-) -> None:
-    answer = bandit("run", *words)
-    assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err
-
-
 RUN = ["run", "cz/easy", "-T", "500", "--instances", "1", "--arms", "3", "--algorithms", "cdp-se"]
 EXACT = ["1/3", "2/3", "0.3", "0.50000000000000000001", "1e-6", "1000", "0.1234567890125", "1e-5"]
 

@@ -177,50 +177,6 @@ def test_a_missing_matplotlib_costs_the_figure_only(
     assert not Path("results/regret.svg").exists()
 
 
-REFUSED = {
-    "cz/easy --arms 0": "--arms = 0: must be >= 1",
-    "cz/easy -T 5": "--horizon = 5: must be >= arms = 10",
-    "cz/easy -T 0": "--horizon = 0: must be >= 1",
-    "cz/easy -T 1.5": "--horizon = 1.5: must be a whole number",
-    "cz/easy --epsilon 0": "--epsilon = 0: must lie in [1e-6, 1000]",
-    "cz/easy --epsilon -1": "--epsilon = -1: must lie in [1e-6, 1000]",
-    "cz/easy --epsilon x": "--epsilon = x: must be a finite number",
-    "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
-    "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
-    "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
-    "cz/easy --algorithms ,": "--algorithms: must name one or more",
-    "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
-    "cz/easy --instances 0": "--instances = 0: must be >= 1",
-    "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
-    "cz/easy --seed -1": "--seed = -1: must be >= 0",
-    "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
-    "cz/easy --schedule best": "--schedule = best: must be one of",
-    "cz/easy --data x": "--data = x: cz/easy is simulated",
-    "cz/mslr": "PRESET = cz/mslr: needs --data FILE",
-    "obd --data none.csv": "--data = none.csv: No such file",
-    "cz/easy --algorithms se --output here": "--output = here: is not a folder",
-    "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
-    "cz/easy --algorithms se --resume .": "--resume = .: is not a plain file",
-    "cz/easy --algorithms se --resume here": "--resume = here: is not of schema dpcore-bandit-",
-}
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_bad_arguments_are_refused_by_name(
-    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    def never(*args: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
-    Path("here").write_text("mine\n")
-    answer = bandit("run", *line.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {REFUSED[line]}")
-    assert answer.err.count("\n") == 1
-    assert Path("here").read_text() == "mine\n"
-
-
 def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
     words += ["--epsilon", "1", "--resume", "state", "--jobs", "2"]

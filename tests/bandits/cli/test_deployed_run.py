@@ -173,37 +173,6 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
 # -- what is refused -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        (("--visits", "0"), "--visits = 0"),
-        (("--visits", "many"), "--visits = many"),
-        (("--visits", "1e12"), "--visits"),
-        (("--visits", "2", "--users", "0"), "--users = 0"),
-        (("--users", "9"), "--users = 9"),
-        (("--honest", "0"), "--honest = 0"),
-        (("--honest", "nan"), "--honest = nan"),
-        (("--dropouts", "100%"), "--dropouts = 1"),
-        (("--dropouts", "-1%"), "--dropouts = -1%"),
-        (("--dropouts", "60%", "--honest", "50%"), "--dropouts = 3/5"),
-        (("--aggregation", "secret"), "--aggregation = secret"),
-        (("--aggregation", "masked", "--dropouts", "50%"), "--dropouts = 1/2"),
-        (("--aggregation", "masked", "--algorithms", "cdp-se"), "--algorithms = cdp-se"),
-        (("--visits", "2", "--algorithms", "ldp-se"), "--algorithms = ldp-se"),
-        (("--dropouts", "5%", "--algorithms", "dp-se"), "--algorithms = dp-se"),
-        (("--visits", "2", "--radius", "paper"), "--radius = paper"),
-        (("--honest", "90%", "--radius", "paper"), "--radius = paper"),
-    ],
-)
-def test_bad_options_are_refused_by_name(
-    bandit: Bandit, words: tuple[str, ...], option: str
-) -> None:
-    answer = bandit("run", *SMALL, *words)
-    assert answer.code == 2
-    assert answer.out == ""
-    assert option in answer.err
-
-
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
     words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
     answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)

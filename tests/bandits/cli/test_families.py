@@ -111,36 +111,6 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
         assert any("fails" in str(each) for each in recheck(json.dumps(forged)).findings)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("csb/topk --super-arm 0", "--super-arm = 0: must be >= 1"),
-        ("csb/topk --super-arm 21", "--super-arm = 21: must be <= arms = 20"),
-        ("csb/topk --arms 63", "--arms = 63: must be <= 62"),
-        ("csb/topk -T 19", "--horizon = 19: must be >= arms = 20"),
-        ("csb/topk --release blocks", "--release = blocks: must be one of tree, doubling"),
-        ("csb/topk --algorithms cucb --release tree", "--release = tree: has no effect on cucb"),
-        ("csb/topk --algorithms se", "--algorithms = se: is played in worlds with independent"),
-        ("cz/easy --algorithms cucb-dp", "--algorithms = cucb-dp: is played in worlds with super"),
-        ("cz/easy --super-arm 3", "--super-arm = 3: cz/easy has none: leave it out"),
-        ("csb/path --arms 25", "--arms = 25: must be 2 n (n - 1)"),
-        ("csb/coverage --super-arm 3", "--super-arm = 3: must be a multiple of 2"),
-        ("csb/topk --schedule exact", "--schedule = exact: has no effect on"),
-        ("csb/topk --users 5", "--users = 5: has no effect in csb/topk"),
-        ("csb/topk --algorithms cucb-ldp1:c=1", "cucb-ldp1:c = 1: must be a number in [2"),
-        ("csb/topk --algorithms cucb-ldp1:c=8", "--algorithms = cucb-ldp1:c=8: c is of the paper"),
-        ("csb/topk --data x.csv", "--data = x.csv: csb/topk is simulated"),
-        ("csb/topk --epsilon 0", "--epsilon = 0"),
-        ("csb/topk --visits 2", "--algorithms = cucb: has no noise that visits share"),
-        ("csb/topk --dropouts 5%", "--algorithms = cucb: does not plan for users who vanish"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_run_is_refused_by_name(bandit: Bandit, words: str, said: str) -> None:
-    answer = bandit("run", *words.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {said}"), answer.err
-
-
 def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None:
     words = ("csb/hard-paths", "-T", "300", "--instances", "1", "--algorithms", "cucb-ldp2")
     answer = bandit("run", *words, "--epsilon", "1/2", "--output", "out", "--json")
@@ -255,37 +225,6 @@ def test_certificates_and_a_figure_are_written(bandit: Bandit) -> None:
     document = json.loads(certificate.read_text())
     assert document["algorithm"] == "cdp-dpe"
     assert float(document["claims"][0]["epsilon"]) <= 10
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--users 88000 -T 1e6", "--users = 88000: are too few: 1000000 rounds of dpe need 88437"),
-        ("-T 1e7", "--users = 100000: are too few: 10000000 rounds of dpe need 812649 clients"),
-        ("--users 0", "--users = 0: must be >= 1"),
-        ("--alpha 1", "--alpha = 1: must lie in (0, 1)"),
-        ("--alpha nan", "--alpha = nan"),
-        ("--calibration exactly", "--calibration = exactly: must be"),
-        (
-            "--calibration pure --radius paper --algorithms cdp-dpe",
-            "--radius = paper: must be",
-        ),
-        ("--calibration pure --algorithms sdp-dpe", "--calibration = pure: must be exact or paper"),
-        ("--algorithms pe", "--users = 100000: are too few: 1000000 rounds of pe need 1000000"),
-        ("--algorithms se", "--algorithms = se: is played in worlds with independent arms"),
-        ("--schedule exact", "--schedule = exact: has no effect on dpe"),
-        ("--arms 0", "--arms = 0"),
-        ("-T 999", "--horizon = 999: must be >= arms = 1000"),
-        ("--delta 0", "--delta = 0: must lie in (0, 1)"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_by_name_in_linear_worlds(
-    bandit: Bandit, words: str, said: str
-) -> None:
-    chosen = () if "--algorithms" in words else ("--algorithms", "dpe")
-    answer = bandit("run", "lzj/fig2", *chosen, *words.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {said}"), answer.err
 
 
 def test_more_users_or_a_smaller_alpha_will_do() -> None:
