@@ -16,7 +16,6 @@ from bandits.policies.policy import Policy
 from bandits.policies.returning import PartedElimination, PartedState
 from bandits.policies.setting import Schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
-from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
@@ -26,7 +25,6 @@ from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-9")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=4000), steps=8, failure="1e-9")
@@ -170,23 +168,6 @@ def test_sizes_name_every_part_that_is_released(horizon: int) -> None:
     assert sum(run.pulls) == horizon
     assert set(policy.sizes(2, horizon)) <= {each for b in range(1, 5) for each in policy.parts(b)}
     assert policy.sizes(1, horizon) == ()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "argument"),
-    [
-        ({"privatizer": SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")}, "privatizer"),
-        ({"schedule": 3}, "schedule"),
-        ({"most": 0}, "most"),
-        ({"most": "x"}, "most"),
-        ({"confidence": 0}, "confidence"),
-        ({"confidence": 1}, "confidence"),
-    ],
-    ids=["privatizer", "schedule", "most", "most-text", "confidence-0", "confidence-1"],
-)
-def test_parts_of_nothing_are_refused(arguments: dict[str, Any], argument: str) -> None:
-    with refused(argument):
-        policy_of(**arguments)
 
 
 def test_a_batch_without_a_share_of_p_has_no_gap() -> None:

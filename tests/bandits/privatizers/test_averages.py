@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -224,24 +223,6 @@ def test_what_is_no_number_is_refused() -> None:
 def test_sums_that_clients_cannot_send_are_refused(encoded: list[int]) -> None:
     with pytest.raises(InvalidParameter, match="encoded"):
         private("central").release_sums(encoded, Averages(users=2, coordinates=2))
-
-
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({"trust": "nobody"}, "trust"),
-        ({"epsilon": 0}, "epsilon"),
-        ({"delta": 0}, "delta"),
-        ({"delta": 1}, "delta"),
-        ({"bound": 0}, "bound"),
-        ({"calibration": "guess"}, "calibration"),
-        ({"trust": "shuffle", "calibration": "pure"}, "no pure epsilon"),
-        ({"epsilon": "nan"}, "epsilon"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(changed: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        AveragePrivatizer(**{"trust": "central", **changed})
 
 
 def test_sizes_are_those_of_the_asks() -> None:

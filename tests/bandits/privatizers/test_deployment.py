@@ -26,7 +26,6 @@ from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import SeededRng
 from tests.purse import purse
-from tests.support.dpcore.refusals import refused
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
@@ -47,23 +46,6 @@ def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
         assert dishonest <= n * (1 - Fraction(honest)) < dishonest + 1
         assert plan.counted_on(n) == n - gone - dishonest >= 1
         assert n <= plan.factor * plan.counted_on(n)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "argument"),
-    [
-        ({"honest": 0}, "honest"),
-        ({"honest": "nan"}, "honest"),
-        ({"honest": 2}, "honest"),
-        ({"dropouts": 1}, "dropouts"),
-        ({"dropouts": "-1/9"}, "dropouts"),
-        ({"dropouts": "1/2", "aggregation": "masked"}, "dropouts"),
-        ({"aggregation": "paper"}, "aggregation"),
-    ],
-)
-def test_bad_plans_are_refused_by_name(wrong: dict[str, Any], argument: str) -> None:
-    with refused(argument):
-        Deployment(**wrong)
 
 
 # -- promises ------------------------------------------------------------------------------------

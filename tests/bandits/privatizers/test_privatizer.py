@@ -284,49 +284,6 @@ def test_what_is_assumed_is_said() -> None:
 
 # -- refusals ----------------------------------------------------------------------------------
 
-GOOD = {"trust": "pure", "epsilon": 1, "failure": "1e-6"}
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("trust", {"trust": "blind"}),
-        ("epsilon", {"epsilon": 0}),
-        ("epsilon", {"epsilon": -1}),
-        ("epsilon", {"epsilon": float("nan")}),
-        ("failure", {"failure": 0}),
-        ("failure", {"failure": 1}),
-        ("scaling", {"scaling": 0}),
-        ("scaling", {"scaling": 2, "parameters": "paper"}),
-        ("scaling", {"scaling": "1/2", "trust": "renyi"}),
-        ("delta", {"delta": "1e-6"}),
-        ("delta", {"delta": "1e-6", "trust": "renyi", "parameters": "paper"}),
-        ("delta", {"delta": 1, "trust": "renyi"}),
-        ("parameters", {"parameters": "best"}),
-    ],
-    ids=str,
-)
-def test_sums_that_are_none_are_refused_by_name(name: str, change: dict[str, object]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        SumPrivatizer(**{**GOOD, **change})  # type: ignore[arg-type]  # what is refused
-    assert refused.value.argument == name
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("epsilon", {"epsilon": 0}),
-        ("delta", {"delta": 0}),
-        ("delta", {"delta": 1}),
-        ("parameters", {"parameters": "best"}),
-    ],
-    ids=str,
-)
-def test_bits_that_are_none_are_refused_by_name(name: str, change: dict[str, object]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        BitPrivatizer(**{"epsilon": 1, "delta": "1e-6", **change})  # type: ignore[arg-type]  # what is refused
-    assert refused.value.argument == name
-
 
 @pytest.mark.parametrize(
     "privatizer",

@@ -22,12 +22,10 @@ from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
-from tests.support.dpcore.refusals import refused
 
 BITS = SteadyPrivatizer(law=Binomial(trials=500, probability="1/2"), steps=1, failure="1e-3")
 GAUSSIANS = SteadyPrivatizer(
@@ -188,19 +186,3 @@ def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
         apart = [planned.noise(n) for n in (21, 20)]
         variance = sum(spread_of(each) ** 2 for each in apart)
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "argument"),
-    [
-        ({"law": DiscreteGaussian(sigma_squared=4)}, "law"),
-        ({"law": Binomial(trials=9, probability="1/3"), "steps": 1}, "law"),
-        ({"law": Binomial(trials=9, probability="1/2"), "steps": 2}, "steps"),
-        ({"deployment": "everyone"}, "deployment"),
-        ({"law": "skellam"}, "law"),
-    ],
-)
-def test_bad_laws_are_refused_by_name(wrong: dict[str, Any], argument: str) -> None:
-    given = {"law": Skellam(variance=4), "steps": 4, "failure": "1e-3", **wrong}
-    with refused(argument):
-        SteadyPrivatizer(**given)
