@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -46,6 +46,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, write_rational
+from dpcore.numbers.rounding import up
 
 __all__ = ["SCHEMA", "RunCertificate", "certificate_of", "certify_run", "recheck"]
 
@@ -363,11 +364,8 @@ def _steps(part: Guarantee) -> int:
 
 
 def _above(value: End) -> str:
-    # Eight digits, upwards.
-    exact = Fraction(value)
-    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
-    found = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    return format(found.normalize(), "f")
+    # Eight digits, upwards, and no exponent.
+    return f"{Decimal(up(value, _DIGITS)):f}"
 
 
 def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, str]:
