@@ -11,9 +11,8 @@ from bandits.play import play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.sums import SumPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment, cz_instance
 from dpcore.late import late_names
 

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from accounting.papers.arguments import ceil_sqrt
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import (
     Exact,

@@ -17,8 +17,7 @@ import numpy as np
 
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
-from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -281,7 +280,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
     r"""The guarantee that ``policy`` gives each new user, before a run; None without privacy.
 
-    >>> from bandits.policies.dp_se import DpSe
+    >>> from bandits.policies.elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
     Bound(at most 0.5, 'worst')
     """

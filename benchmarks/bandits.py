@@ -31,10 +31,9 @@ import numpy as np
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import play_task
 from bandits.play import play
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import BatchedElimination
+from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import RELEASED
+from bandits.policies.setting import RELEASED
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius

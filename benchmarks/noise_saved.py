@@ -19,9 +19,12 @@ from flint import arb
 from rich.console import Console
 from rich.table import Table
 
-from accounting import PrivacyCurve, papers
-from accounting.papers.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from accounting import PrivacyCurve
+from accounting.protocols.paper_parameters import lzj_vector, tkms_bits
 from accounting.protocols.shuffled_bits import fewest_bits
+from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from bandits.papers.lzj import lzj_classical_gaussian
 from benchmarks.machine import write
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
@@ -53,7 +56,7 @@ def binary_rows() -> list[dict[str, Any]]:
         start = time.perf_counter()
         found = fewest_bits(epsilon=epsilon, delta=DELTA)
         seconds = time.perf_counter() - start
-        paper = papers.tkms_bits(1, epsilon, DELTA)
+        paper = tkms_bits(1, epsilon, DELTA)
         made = row(
             "binary shuffle, TKMS Algorithm 3",
             f"({epsilon}, {DELTA})",
@@ -73,7 +76,7 @@ def vector_rows() -> list[dict[str, Any]]:
     """
     rows = []
     for coordinates, epsilon, delta in ((1, "1", DELTA), (20, "1", DELTA), (20, "10", "0.25")):
-        paper = papers.lzj_vector(1000, coordinates, epsilon, delta)
+        paper = lzj_vector(1000, coordinates, epsilon, delta)
         g = paper.precision
         start = time.perf_counter()
         found = fewest_bits(epsilon=epsilon, delta=delta, bounds=(g,) * coordinates)
@@ -121,7 +124,7 @@ def skellam_rows() -> list[dict[str, Any]]:
         start = Fraction(round((d * real_gaussian_ratio(epsilon, delta).upper_float) ** 2 + 1))
 
         def by_lemma(v: Fraction, e: Fraction = epsilon, step: int = d) -> bool:
-            bound = from_renyi(lambda a: papers.skellam_renyi_bound(a, v, step), Fraction(DELTA))
+            bound = from_renyi(lambda a: skellam_renyi_bound(a, v, step), Fraction(DELTA))
             return bound <= e
 
         def by_curve(v: Fraction, e: Fraction = epsilon, step: int = d) -> bool:
@@ -135,7 +138,7 @@ def skellam_rows() -> list[dict[str, Any]]:
         case = f"Skellam, sensitivity {d}, CZ Lemma 3 and Renyi conversion"
         rows.append(row(case, f"({epsilon}, {DELTA})", float(theirs), float(ours), seconds))
     for order, d, v in ((32, 4, 16), (8, 4, 16)):
-        goal = papers.skellam_renyi_bound(order, v, d)
+        goal = skellam_renyi_bound(order, v, d)
 
         def exact(u: Fraction, a: int = order, step: int = d, most: Fraction = goal) -> bool:
             return PrivacyCurve(noise=Skellam(variance=u), sensitivity=step).renyi(a).upper <= most
@@ -158,7 +161,7 @@ def gaussian_sum_rows() -> list[dict[str, Any]]:
         def by_bound(v: Fraction, n: int = count, step: int = d) -> bool:
             if v < Fraction(1, 4):
                 return False
-            rho = Fraction(papers.gaussian_sum_epsilon(n, v, step).upper) ** 2 / 2
+            rho = Fraction(gaussian_sum_epsilon(n, v, step).upper) ** 2 / 2
             return from_renyi(lambda a: a * rho, Fraction(DELTA)) <= 1
 
         def by_curve(v: Fraction, n: int = count, step: int = d) -> bool:
@@ -179,7 +182,7 @@ def classical_rows() -> list[dict[str, Any]]:
     r"""What the classical Gaussian calibration truly gives beyond epsilon = 1 (LZJ)."""
     rows = []
     for epsilon, delta in (("10", "0.25"), ("10", DELTA)):
-        ratio = papers.lzj_classical_gaussian(epsilon, delta)
+        ratio = lzj_classical_gaussian(epsilon, delta)
         true = real_gaussian_delta(ratio.upper, epsilon)
         needed = real_gaussian_ratio(epsilon, delta)
         rows.append(

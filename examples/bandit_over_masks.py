@@ -7,10 +7,9 @@ of those who stay keeps epsilon = 1 at delta = 1e-6, for all three answers that 
 import numpy as np
 
 from bandits import Bernoulli, play
-from bandits.policies.partial_batches import PartedElimination
-from bandits.policies.returning import steady_for
-from bandits.policies.schedule import Schedule
-from bandits.privatizers.deployment import Deployment
+from bandits.policies.returning import PartedElimination, steady_for
+from bandits.policies.setting import Schedule
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import Pool
 from dpcore import SeededRng
 

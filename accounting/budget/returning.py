@@ -20,10 +20,10 @@ from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import approx_from_renyi, epsilon_at_order
 from accounting.errors import NotDerived
-from accounting.papers import gaussian_sum_epsilon, skellam_renyi_bound
 from accounting.release.curve import PrivacyCurve, described
 from accounting.theorems.composition import advanced_over_splits
 from accounting.theorems.convert import as_approx
+from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from accounting.theorems.optimal import optimal_epsilon
 from accounting.totals.compose import Composition, compose, renyi_of
 from dpcore.errors import InvalidParameter

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, get_args
 
-from accounting import papers
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.papers.arguments import ceil_sqrt, failure_of
-from accounting.papers.real_gaussian import real_gaussian_ratio
 from accounting.protocols.box import BinomialBox, box_of
+from accounting.protocols.paper_parameters import lzj_vector, paper_sum, tkms_bits
 from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
 from accounting.protocols.shuffled_bits import fewest_bits, least_probability
 from accounting.release.guarantee import guarantee
+from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -32,6 +31,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -41,7 +41,7 @@ from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledP
 from dpcore.spec import find_name
 
 __all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "mechanism_guarantee"]
-__all__ += ["protocol_guarantee"]
+__all__ += ["protocol_guarantee", "sum_protocol"]
 
 Instance: TypeAlias = Literal[
     "pure",
@@ -70,7 +70,6 @@ GRID: Final = 1024
 
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
-_ROUNDED: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +159,7 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     if parameters == "paper" and precision is not None:
         raise InvalidParameter("precision", precision, "the paper has its own; leave it out")
     steps = None if precision is None else integer("precision", precision, at_least=1)
-    failure_of(failure)  # refused before anything is searched
+    rational_in("failure", failure, "(0, 1)")  # refused before anything is searched
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
     if scale != 1 and instance not in ("renyi", "concentrated"):
         raise InvalidParameter("scaling", scaling, "only renyi and concentrated have it")
@@ -254,7 +253,7 @@ def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: Rat
 
     def enough(make: Callable[[Fraction], Noise]) -> Callable[[Fraction], bool]:
         def holds(amount: Fraction) -> bool:
-            protocol = _built(target, g, 0, make(amount))
+            protocol = sum_protocol(target.instance, n, g, 0, make(amount))
             return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
 
         return holds
@@ -262,9 +261,9 @@ def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: Rat
     make, start = _family(target, g, e)
     amount = _least_on_grid(enough(make), start)
     noise = make(amount)
-    planned = _built(target, g, 0, noise).planned_noise
+    planned = sum_protocol(target.instance, n, g, 0, noise).planned_noise
     size = size_protocol(users=n, precision=g, noise=planned, failure=failure)
-    return target.plan(_built(target, g, size.threshold, noise), size)
+    return target.plan(sum_protocol(target.instance, n, g, size.threshold, noise), size)
 
 
 def _family(
@@ -287,19 +286,24 @@ def _family(
             return (lambda s: DiscreteLaplace(scale=s)), g / epsilon
 
 
-def _built(
-    target: _Target, g: int, threshold: int, noise: Noise
+def sum_protocol(
+    instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    n = target.users
-    match target.instance:
+    r"""The protocol of an instance that sums mod m; ``noise`` is the analyzer's, or one user's.
+
+    >>> sum_protocol("central", 8, 4, 9, DiscreteLaplace(scale=4)).modulus
+    51
+    """
+    size = {"users": users, "precision": precision, "threshold": threshold}
+    match instance:
         case "central":
-            return CentralSum(users=n, precision=g, threshold=threshold, noise=noise)
+            return CentralSum(**size, noise=noise)
         case "local":
-            return LocalSum(users=n, precision=g, threshold=threshold, noise=noise)
+            return LocalSum(**size, noise=noise)
         case "shuffled-pure":
-            return ShuffledPure(users=n, precision=g, threshold=threshold, share=noise)
+            return ShuffledPure(**size, share=noise)
         case _:
-            return AggregatedSum(users=n, precision=g, threshold=threshold, share=noise)
+            return AggregatedSum(**size, share=noise)
 
 
 def _least_on_grid(holds: Callable[[Fraction], bool], start: Fraction) -> Fraction:
@@ -308,22 +312,10 @@ def _least_on_grid(holds: Callable[[Fraction], bool], start: Fraction) -> Fracti
 
 
 def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Plan:
-    n, e = target.users, target.epsilon
-    match target.instance:
-        case "renyi":
-            found = papers.cz_renyi(n, e, failure, scaling)
-        case "concentrated":
-            found = papers.cz_concentrated(n, e, failure, scaling)
-        case "shuffled-pure":
-            found = papers.cz_shuffled(n, e, failure, form="corrected")
-        case "local":
-            raise InvalidParameter(
-                "parameters", "paper", "CZ Theorem 6 leaves a constant open: papers.cz_local"
-            )
-        case _:
-            found = papers.cz_pure(n, e, failure)
-    noise = found.noise if found.share is None or target.instance == "central" else found.share
-    protocol = _built(target, found.precision, found.threshold, noise)
+    instance, n = target.instance, target.users
+    found = paper_sum(instance, n, target.epsilon, failure, scaling)
+    noise = found.noise if instance == "central" else found.share
+    protocol = sum_protocol(instance, n, found.precision, found.threshold, noise)
     size = ProtocolSize(
         threshold=found.threshold,
         modulus=protocol.modulus,
@@ -363,12 +355,10 @@ def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
         raise InvalidParameter("coordinates", coordinates, "binary-shuffle sums one bit of a user")
     if binary and precision not in (None, 1):
         raise InvalidParameter("precision", precision, "binary-shuffle sums one bit of a user")
-    paper = papers.tkms_bits(n, e, d) if binary else papers.lzj_vector(n, coordinates, e, d)
+    paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
     g = precision or paper.precision
     if target.parameters == "paper":
-        # p is irrational: rounded up to a multiple of 2^-64, towards 1/2.
-        up = Fraction(math.ceil(Fraction(paper.probability.upper) * _ROUNDED), _ROUNDED)
-        bits, p = paper.bits, min(up, Fraction(1, 2))
+        bits, p = paper.bits, paper.rounded_up
     else:
         bounds = (g,) * coordinates
         bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest).bits

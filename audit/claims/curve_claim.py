@@ -237,7 +237,7 @@ def _zcdp(rho: Fraction) -> _Delta:
 
 
 def _gdp(mu: Fraction) -> _Delta:
-    from accounting.papers.real_gaussian import real_gaussian_delta
+    from accounting.theorems.real_gaussian import real_gaussian_delta
 
     return lambda epsilon: _end(real_gaussian_delta(1 / mu, epsilon).upper)
 

@@ -312,7 +312,7 @@ def _finite(epsilon: float) -> float:
 
 
 def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
-    from accounting.papers.real_gaussian import real_gaussian_delta
+    from accounting.theorems.real_gaussian import real_gaussian_delta
 
     end = mu * (5 + mu / 2)  # where delta is below 1e-6
     return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)

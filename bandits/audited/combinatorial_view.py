@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from accounting.claims.guarantee import Guarantee
-from bandits.audited.server_view import ABSENT, ARMS, Views
+from bandits.audited.server_view import ABSENT, ARMS, ServerView, Views, claim_of
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.rounds import Coins, Game
 from bandits.worlds.combinatorial import BitWorld
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
 
@@ -35,7 +34,7 @@ ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CombinatorialView:
+class CombinatorialView(ServerView):
     r"""The short run of ``policy``. A view is a row of integers.
 
     After each round the released sum of each base arm, in steps of 1/grid for the factorisation;
@@ -58,7 +57,6 @@ class CombinatorialView:
         return self.policy.privatizer
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""``runs`` views of the server, a row each: that many runs side by side."""
         worlds = [_Fixed(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
         # Ties are public: the same in all runs.
         coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
@@ -72,20 +70,11 @@ class CombinatorialView:
         return np.concatenate(shown, axis=1)
 
     def curve(self) -> Guarantee:
-        r"""What the run gives the user of the first round, derived."""
-        found = self.privatizer.guarantee()
-        if found is None:
-            raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
-        return found
+        return claim_of("none", self.privatizer.guarantee())
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
-    r"""The short run of ``policy``, whose problem is made :data:`PAIR`, and its horizon 4.
-
-    Raises :class:`InvalidParameter` where nothing is protected.
-    """
-    if policy.privatizer.trust == "none":
-        raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
+    r"""The short run of ``policy``, whose problem is made :data:`PAIR`, and its horizon 4."""
     sent = 1 if policy.least else PAIR.most
     short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
     return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))

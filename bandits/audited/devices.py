@@ -15,9 +15,8 @@ from typing import Final, cast
 import numpy as np
 
 from bandits.batch import ReleasedSum
-from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import AnyProtocol, Relaxed
+from bandits.privatizers.protocols import AnyProtocol, Deployment, Relaxed
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers

@@ -18,7 +18,17 @@ import numpy as np
 
 from accounting.claims.guarantee import Guarantee
 from bandits.actions import Actions, LinearModel
-from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Seen, Views, Watching
+from bandits.audited.server_view import (
+    ABSENT,
+    ARMS,
+    BATCHES,
+    Seen,
+    ServerView,
+    Views,
+    Watching,
+    claim_of,
+    whole_steps,
+)
 from bandits.batch import Ask, Encoding
 from bandits.play import play
 from bandits.policies.phased_elimination import PhasedElimination
@@ -35,7 +45,7 @@ r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearView:
+class LinearView(ServerView):
     r"""The short run of ``policy``. A view is a row of integers.
 
     Of each action in each phase the released sum in steps, ``ABSENT`` where there was none; at the
@@ -69,7 +79,6 @@ class LinearView:
         return self.privatizer.size_of(ask)
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""``runs`` views of the server, a row each: that many runs of ``play``."""
         world = np.random.default_rng(0)  # nothing is drawn from it
         rows = []
         for _ in range(runs):
@@ -93,17 +102,15 @@ class LinearView:
         return found
 
     def curve(self) -> Guarantee:
-        r"""What the one release that the watched client is in gives this client, derived."""
-        return self.privatizer.curve(self.size)
+        held = self.privatizer
+        return claim_of("none", None if held.trust == "none" else held.curve(self.size))
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
     r"""The short run of ``policy``, whose model is :data:`MODEL`.
 
-    Raises :class:`InvalidParameter` where nothing is protected, and for another model.
+    Raises :class:`InvalidParameter` for another model.
     """
-    if policy.privatizer.trust == "none":
-        raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be that of the view")
     if policy.privatizer.trust == "local":
@@ -177,6 +184,4 @@ def _steps(privatizer: AveragePrivatizer, size: Averages, released: Fraction | N
     unit, noise = privatizer.encoding(size), privatizer.noise(size)
     centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
     steps = ((released or Fraction(0)) - size.users * unit.low) / unit.step + centre
-    if steps.denominator != 1:
-        raise InvalidParameter("released", released, "must be a whole number of steps")
-    return int(steps)
+    return whole_steps(released, steps)

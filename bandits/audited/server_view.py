@@ -9,6 +9,7 @@ notes what it is shown before it hands it on. Proofs: docs/proofs/bandits.md.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -25,9 +26,9 @@ from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
-from bandits.policies.schedule import Schedule
+from bandits.policies.setting import Schedule
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import Releasing
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
@@ -36,7 +37,7 @@ from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng
 
 __all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "PathName", "Seen", "View", "Views", "Watching"]
-__all__ += ["view_of"]
+__all__ += ["ServerView", "claim_of", "view_of", "whole_steps"]
 
 PathName: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
@@ -70,8 +71,44 @@ _MOST_DEVICES: Final = 16
 _FAR: Final = 1 << 40
 
 
+class ServerView(ABC):
+    r"""A short run as the server sees it: what an audit draws, looks at, and holds it to."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[str, ...]:
+        r"""What an audit looks at in a view, by the names of functions."""
+
+    @abstractmethod
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        r"""``runs`` views, a row each, of runs in which the watched user holds ``reward``."""
+
+    @abstractmethod
+    def curve(self) -> Guarantee:
+        r"""What the releases that the watched user is in give this user, derived.
+
+        Raises :class:`InvalidParameter` where nothing is protected.
+        """
+
+
+def claim_of(name: str, found: Guarantee | None) -> Guarantee:
+    r"""``found``, or :class:`InvalidParameter` for None: the privatizer protects nobody."""
+    if found is None:
+        raise InvalidParameter("privatizer", name, "must protect: there is no claim")
+    return found
+
+
+def whole_steps(released: Fraction | None, steps: Fraction) -> int:
+    r"""``steps`` as an integer; a released sum that is off its grid is refused."""
+    if steps.denominator != 1:
+        raise InvalidParameter("released", released, "must be a whole number of steps")
+    return int(steps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(ServerView):
     r"""The small instance: a policy, the users of an arm in each batch, and how many hold 1.
 
     ``ones[b][a]`` is of batch b + 1 and arm a when the watched user, the first to pull arm 0, holds
@@ -107,7 +144,6 @@ class View:
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""``runs`` views of the server, a row each: that many runs of ``play``."""
         world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
         privatizer = self.privatizer
         scales = [_scale(privatizer, size) for size in self.sizes]
@@ -134,22 +170,17 @@ class View:
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
-        r"""What the releases that the watched user is in give this user, derived.
-
-        Over a relaxed aggregation it is of the sum alone, which is what is shown.
-        Raises :class:`InvalidParameter` where nothing is protected.
-        """
-        protocol = self.privatizer.protocol(self.sizes[0])
-        if protocol is None:
-            reason = "must protect: there is no claim"
-            raise InvalidParameter("privatizer", self.policy.privatizer.name, reason)
-        record = self.privatizer.record(self.sizes[0], "the watched one")
-        if record is None:
-            counted = self.privatizer.deployment.counted_on(self.sizes[0])
-            return protocol_guarantee(protocol, counted)
-        if self.visits > 1:
-            return per_user(guarantee(record.mechanism), max_visits=self.visits)
-        return mechanism_guarantee(record.mechanism)
+        # Over a relaxed aggregation it is of the sum alone, which is what is shown.
+        privatizer, size = self.privatizer, self.sizes[0]
+        record, protocol = privatizer.record(size, "the watched one"), privatizer.protocol(size)
+        found: Guarantee | None = None
+        if record is not None and self.visits > 1:
+            found = per_user(guarantee(record.mechanism), max_visits=self.visits)
+        elif record is not None:
+            found = mechanism_guarantee(record.mechanism)
+        elif protocol is not None:
+            found = protocol_guarantee(protocol, privatizer.deployment.counted_on(size))
+        return claim_of(privatizer.name, found)
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
@@ -246,10 +277,7 @@ def _scale(privatizer: Privatizer, pulls: int) -> tuple[int, Fraction]:
 
 
 def _steps(total: Fraction, precision: int, centre: Fraction) -> int:
-    steps = total * precision + centre
-    if steps.denominator != 1:
-        raise InvalidParameter("released", total, "must be a whole number of steps")
-    return int(steps)
+    return whole_steps(total, total * precision + centre)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinatorial_view_of
-from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
+from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
+from bandits.audited.linear_view import MODEL, linear_view_of
 from bandits.audited.own import is_own, own_policy
-from bandits.audited.server_view import ABSENT, ARMS, BATCHES, PathName, View, Views, view_of
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, PathName, ServerView, Views, view_of
 from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
@@ -28,10 +28,9 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, read_algorithm
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import SteadyPrivatizer
-from bandits.privatizers.sums import SumPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from bandits.rounds import cucb_of
 from dpcore.command.options import share
@@ -54,7 +53,6 @@ _KEYS: Final = {
     "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
     "release": f"{' or '.join(get_args(StreamRelease))}, of cucb-dp and cucb-dp2",
 }
-AnyView: TypeAlias = View | LinearView | CombinatorialView
 _OWN_KEYS: Final = ("delta", "path")
 _WORDS: Final = ("radius", "calibration", "release")
 _BITS: Final = NAMES["binary-shuffle"]
@@ -227,7 +225,7 @@ def audit_view(
     )
 
 
-def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> AnyView:
+def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerView:
     if visits not in (1, BATCHES):
         raise InvalidParameter(
             "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"
@@ -250,7 +248,7 @@ def _known(given: Mapping[str, str]) -> str:
     return f"; {near}{keys}"
 
 
-def claimed(view: AnyView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises

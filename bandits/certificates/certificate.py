@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -46,8 +46,9 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, write_rational
+from dpcore.numbers.rounding import up
 
-__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "recheck"]
+__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "certify_run", "recheck"]
 
 _DIGITS: Final = 8
 _STEPS: Final = 10_000
@@ -125,39 +126,62 @@ def certificate_of(
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
+    return certify_run(
+        run.policy,
+        run.guarantee,
+        Counter(release.mechanism for release in run.releases),
+        arms=len(run.pulls),
+        horizon=run.horizon,
+        simulated=run.simulated,
+        deltas=deltas,
+        most_steps=most_steps,
+    )
+
+
+def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keyword
+    policy: str,
+    promised: RunGuarantee | None,
+    released: Mapping[Mechanism, int],
+    *,
+    arms: int,
+    horizon: int,
+    simulated: bool,
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    most_steps: int = _STEPS,
+) -> RunCertificate:
+    r"""As :func:`certificate_of`, from what a run promised and how often each mechanism ran."""
     most = integer("most_steps", most_steps, at_least=0)
-    promised = None if run.guarantee is None else _played(run, run.guarantee)
     if promised is None:
-        raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
+        raise NotDerived(f"a certificate of {policy}", "it protects nobody: nothing is claimed")
+    promised = _played(released, promised)
     if not promised.parts:
-        raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
+        raise NotDerived(f"a certificate of {policy}", "nothing is released before T")
     at = _deltas(deltas)
-    released = _released(run, promised)
+    listed = _released(released, promised)
     if len(promised.parts) > _MOST_CHECKED and any(map(_several, promised.parts)):
         most = 0
     parts = tuple(_part(part, at, most) for part in promised.parts)
     draft = RunCertificate(
-        algorithm=ascii_text(run.policy),
-        arms=len(run.pulls),
-        horizon=run.horizon,
+        algorithm=ascii_text(policy),
+        arms=arms,
+        horizon=horizon,
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
-        released=released,
-        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM),
+        released=listed,
+        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if simulated else SYSTEM),
     )
-    assumed = draft.assumptions
-    required = required_assumptions(draft.to_json())
-    found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
+    assumed = (*required_assumptions(draft.to_json()), *draft.assumptions)
+    found = replace(draft, assumptions=tuple(dict.fromkeys(assumed)))
     _check_form(found)
     return found
 
 
-def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
+def _played(released: Iterable[Mechanism], promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
     if not any(type(part) in (Approx, Pure) for part in promised.parts):
         return promised
-    found = {guarantee(release.mechanism): None for release in run.releases}
+    found = {guarantee(mechanism): None for mechanism in released}
     return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 
 
@@ -340,11 +364,8 @@ def _steps(part: Guarantee) -> int:
 
 
 def _above(value: End) -> str:
-    # Eight digits, upwards.
-    exact = Fraction(value)
-    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
-    found = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    return format(found.normalize(), "f")
+    # Eight digits, upwards, and no exponent.
+    return f"{Decimal(up(value, _DIGITS)):f}"
 
 
 def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, str]:
@@ -353,11 +374,12 @@ def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, s
     return {"delta": at, "epsilon": max(found, key=Fraction)}
 
 
-def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
+def _released(
+    released: Mapping[Mechanism, int], promised: RunGuarantee
+) -> tuple[dict[str, Any], ...]:
     known = [law for part in promised.parts for law in _laws(part)]
-    counts: Counter[Mechanism] = Counter(release.mechanism for release in run.releases)
     found = []
-    for mechanism, times in counts.items():
+    for mechanism, times in released.items():
         curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)
         (law,) = _laws(curve)
         if law not in known:

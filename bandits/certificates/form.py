@@ -34,11 +34,9 @@ from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES
 from bandits.policies.registry import LINEAR
 from bandits.privatizers.averages import AveragePrivatizer, Averages
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.promise import NEW, POOLED
-from bandits.privatizers.protocols import BITS_ONLY
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SOME_HONEST
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
 __all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "document_of", "knows", "read"]

@@ -6,8 +6,7 @@ from typing import Final
 
 import typer
 
-from bandits.cli.compare import compare
-from bandits.cli.plot import plot
+from bandits.cli.results import compare, plot
 from bandits.cli.run import run
 from dpcore.command.options import AsJson, command_group
 from dpcore.command.terminal import say, show

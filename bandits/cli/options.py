@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.people import Visitors, supported
-from bandits.privatizers.deployment import AggregationName, Deployment
+from bandits.experiments.users import Visitors, supported
+from bandits.privatizers.protocols import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
-from bandits.worlds.own import OWN
 from bandits.worlds.preset import Preset
+from bandits.worlds.tables import OWN
 from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number

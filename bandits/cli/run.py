@@ -4,20 +4,101 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from dpcore.command.options import argument, option, read_jobs, with_fields
-from dpcore.command.terminal import say
+from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bandits.play import Run
+    from bandits.experiments.experiment import Cell, Experiment
+    from bandits.experiments.summary import Promises
+    from bandits.worlds import Worlds
 
-__all__ = ["run"]
+__all__ = ["play_cells", "promises_for", "publish", "results_folder", "run"]
+
+
+def promises_for(experiment: Experiment, worlds: Worlds) -> Promises:
+    r"""Derive what each algorithm promises: every policy is made before a folder or a file is."""
+    from bandits.experiments.summary import promises_of
+    from dpcore.command.progress import progress_bar
+
+    kinds = len(experiment.algorithms) * len(experiment.epsilons)
+    with progress_bar("preparing", kinds) as progress:
+        return promises_of(experiment, worlds.arms, progress=progress)
+
+
+@contextmanager
+def results_folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
+    r"""Make the folder of results, or refuse one that holds somebody else's files."""
+    from bandits.experiments.results import check_results
+    from dpcore.command.output_file import made_folder
+
+    with made_folder("--output", folder):
+        if folder is not None:
+            check_results(folder, experiment)
+        yield
+
+
+def play_cells(
+    experiment: Experiment,
+    worlds: Worlds,
+    workers: int,
+    state: Path | None,
+) -> list[Cell]:
+    r"""Play every cell that a state file does not hold, and keep it there."""
+    from bandits.experiments.playing import resume, run_cells
+    from dpcore.command.progress import progress_bar
+
+    stored = nullcontext() if state is None else resume(state, experiment, worlds)
+    with progress_bar("runs", experiment.size) as progress, stored as kept:
+        return run_cells(
+            experiment,
+            worlds,
+            jobs=workers,
+            done=() if kept is None else tuple(kept.cells),
+            store=None if kept is None else kept.append,
+            progress=progress,
+        )
+
+
+def publish(
+    experiment: Experiment,
+    worlds: Worlds,
+    cells: list[Cell],
+    promises: Promises,
+    folder: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Write the folder of results, and print the rows"""
+    from bandits.cli.render import run_lines
+    from bandits.experiments.results import write_results
+    from bandits.experiments.summary import document, rows_of, write_json
+
+    rows = rows_of(experiment, cells, promises)
+    found = document(experiment, worlds, rows)
+    shown = write_json(found) if as_json else page(run_lines(experiment, rows))
+    # Files first: a reader of standard output may be gone, and what was found must not go with it.
+    warnings: list[str] = []
+    try:
+        if folder is not None:
+            warnings = [*write_results(folder, experiment, worlds, cells, found)]
+    except InvalidParameter:
+        sys.stdout.write(shown)
+        raise
+    sys.stdout.write(shown)
+    sys.stdout.flush()
+    for warning in warnings:
+        say([f"warning: {warning}"], sys.stderr)
+
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _NOTHING: Final = "no result"
@@ -156,8 +237,8 @@ def run(
     stopped = _NOTHING
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
-        from bandits.cli.playing import play_cells, promises_for, publish, results_folder
-        from bandits.experiments.ownership import refuse_inputs
+        from bandits.cli.run import play_cells, promises_for, publish, results_folder
+        from bandits.experiments.results import refuse_inputs
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
@@ -172,11 +253,9 @@ def run(
             worlds = experiment.worlds(source)
             promises = promises_for(experiment, worlds)
             with results_folder(experiment, folder):
-                runs: dict[tuple[str, str], Run] = {}
-                wanted = None if folder is None else runs
-                cells = play_cells(experiment, worlds, workers, state, wanted)
+                cells = play_cells(experiment, worlds, workers, state)
                 stopped = _HALFWAY
-                publish(experiment, worlds, cells, runs, promises, folder, as_json=as_json)
+                publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)

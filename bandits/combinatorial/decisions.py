@@ -207,7 +207,7 @@ class Paths(_Graph):
     r"""Super arms are the paths from node 0 to the last one; base arms are ``edges`` (u, v), u < v.
 
     The longest path is found, by values: an arm's reward is 1 less its cost, so that more is better
-    (:class:`bandits.combinatorial.rewards.Linear` with ``offset=-1`` gives minus the cost).
+    (:class:`bandits.combinatorial.problem.Linear` with ``offset=-1`` gives minus the cost).
 
     >>> Paths(((0, 1), (0, 2), (1, 3), (2, 3))).best(np.array([[0.1, 0.3, 0.9, 0.2]]))
     array([[ True, False,  True, False]])

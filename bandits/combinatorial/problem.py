@@ -1,19 +1,191 @@
-r"""A combinatorial problem: what a server knows before it plays. Super arms, reward, oracle."""
+r"""A combinatorial problem, what a server knows before it plays: super arms, reward and oracle.
+
+An oracle goes from estimated means to a super arm. It is given a table of values, a row for each
+run, and a public coin in [0, 1) for each row. With probability ``beta`` its super arm is worth
+``alpha`` times the best at these values (Chen et al. 2020, Definition 1).
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from bandits.combinatorial.decisions import Bools, Decisions
-from bandits.combinatorial.oracles import LargestSum, Oracle
-from bandits.combinatorial.rewards import Linear, Reward
+from bandits.batch import chance_of
+from bandits.combinatorial.decisions import Bools, Decisions, Unions
+from bandits.combinatorial.rewards import AtLeastOne, Coverage, Linear, Reward
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, rational
 
-__all__ = ["Problem"]
+__all__ = ["Exhaustive", "Failing", "GreedyCoverage", "LargestSum", "Oracle", "Problem"]
+
+
+class Oracle(ABC):
+    r"""Choose a super arm of ``decisions`` for each row of values."""
+
+    __slots__ = ()
+
+    decisions: Decisions
+
+    @property
+    def alpha(self) -> float:
+        r"""The share of the best reward that it finds."""
+        return 1.0
+
+    @property
+    def beta(self) -> float:
+        r"""How often it does."""
+        return 1.0
+
+    @abstractmethod
+    def fits(self, reward: Reward) -> bool:
+        r"""Whether (alpha, beta) hold for that reward."""
+
+    @abstractmethod
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        r"""A super arm for each row; ``luck`` is a coin of [0, 1) for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LargestSum(Oracle):
+    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards.
+
+    Of :meth:`Unions.subsets` the top K, of a graph the shortest path or the spanning tree of most
+    weight. Exact as well for :class:`bandits.combinatorial.problem.AtLeastOne` over all sets of K
+    base arms.
+
+    >>> LargestSum(Unions.subsets(3, 2)).choose(np.array([[0.1, 0.3, 0.2]]), np.zeros(1))
+    array([[False,  True,  True]])
+    """
+
+    decisions: Decisions
+    offset: Exact = Exact(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", rational("offset", self.offset))
+
+    def fits(self, reward: Reward) -> bool:
+        if isinstance(reward, AtLeastOne):
+            sets = self.decisions
+            return isinstance(sets, Unions) and all(len(group) == 1 for group in sets.groups)
+        return isinstance(reward, Linear) and reward.offset == self.offset
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        return self.decisions.best(values + float(self.offset) if self.offset else values)
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive(Oracle):
+    r"""The best super arm of all, by trying each: for any reward, and few super arms.
+
+    Raises :class:`InvalidParameter` for more than 2^16 super arms.
+    """
+
+    decisions: Decisions
+    reward: Reward
+
+    def __post_init__(self) -> None:
+        self.decisions.listed()
+
+    def fits(self, reward: Reward) -> bool:
+        return reward == self.reward
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        every = self.decisions.listed()
+        worth = self.reward.of(np.clip(values, 0, 1)[:, None, :], every[None])
+        found: Bools = every[worth.argmax(axis=1)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyCoverage(Oracle):
+    r"""Cover greedily: group after group the one that adds most, alpha = 1 - 1/e.
+
+    The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
+    """
+
+    decisions: Unions
+    reward: Coverage
+
+    def __post_init__(self) -> None:
+        if len(self.reward.targets) != self.decisions.arms:
+            reason = f"must be one target for each of {self.decisions.arms} base arms"
+            raise InvalidParameter("targets", self.reward.targets, reason)
+
+    @property
+    def alpha(self) -> float:
+        return 1 - 1 / math.e
+
+    def fits(self, reward: Reward) -> bool:
+        return reward == self.reward
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        targets, groups = np.array(self.reward.targets), self.decisions.groups
+        count, rows = 1 + targets.max(), np.arange(len(values))
+        # missed[r, g, j]: the chance that group g leaves target j uncovered.
+        missed = np.ones((len(values), len(groups), count))
+        for g, group in enumerate(groups):
+            for arm in group:
+                missed[:, g, targets[arm]] *= 1 - np.clip(values[:, arm], 0, 1)
+        left = np.ones((len(values), count))
+        chosen = np.zeros(values.shape, dtype=np.bool_)
+        free = np.ones(missed.shape[:2], dtype=np.bool_)
+        members = [list(group) for group in groups]
+        inside = np.zeros((len(groups), values.shape[1]), dtype=np.bool_)
+        for g, held in enumerate(members):
+            inside[g, held] = True
+        for _ in range(self.decisions.chosen):
+            gain = (left[:, None, :] * (1 - missed)).sum(axis=2)
+            best = np.where(free, gain, -1.0).argmax(axis=1)
+            free[rows, best] = False
+            left *= missed[rows, best]
+            chosen |= inside[best]
+        return chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing(Oracle):
+    r"""As ``of`` with probability ``chance``, else the super arm of the smallest sum: a beta < 1.
+
+    >>> Failing(of=LargestSum(Unions.subsets(3, 1)), chance="3/4").beta
+    0.75
+
+    Raises :class:`InvalidParameter` for a chance outside of (0, 1).
+    """
+
+    of: Oracle
+    chance: Exact = Exact()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chance", chance_of("chance", self.chance))
+
+    @property
+    def decisions(self) -> Decisions:  # type: ignore[override]  # a field of the others
+        return self.of.decisions
+
+    @property
+    def alpha(self) -> float:
+        return self.of.alpha
+
+    @property
+    def beta(self) -> float:
+        return float(self.chance) * self.of.beta
+
+    def fits(self, reward: Reward) -> bool:
+        return self.of.fits(reward)
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        share = float(self.chance)
+        works = luck < share
+        good = self.of.choose(values, np.where(works, luck / share, 0.0))
+        return np.where(works[:, None], good, self.decisions.best(-values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

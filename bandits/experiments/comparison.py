@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bandits.experiments.averages import mean_and_error, paired_ratio
-from bandits.experiments.ownership import ROWS, require_whole
-from bandits.experiments.summary import SCHEMA
+from bandits.experiments.results import ROWS, require_whole
+from bandits.experiments.summary import SCHEMA, mean_and_error, paired_ratio
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
 

@@ -1,4 +1,4 @@
-r"""A simulated experiment: algorithms, epsilons and instances as cells, each with its own coins.
+r"""A simulated experiment: algorithms x epsilons x instances, each cell with its own coins.
 
 What a cell draws is a function of (seed, preset, algorithm, epsilon, instance), whoever draws it
 and in whatever order. Simulated runs draw their noise from a seed, so they protect nobody.
@@ -6,44 +6,102 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, check_word, confidence_of
+from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
-from bandits.experiments.asked import (
-    check_delta,
-    check_epsilons,
-    check_named,
-    check_worlds,
-    checked_rounds,
-    float_up,
-    spaced_checkpoints,
-)
-from bandits.experiments.cells import Cell, Task
-from bandits.experiments.people import Visitors
-from bandits.policies.registry import read_algorithm
+from bandits.experiments.users import Visitors
+from bandits.play import checked_checkpoints
+from bandits.policies.policy import Policy
+from bandits.policies.registry import Algorithm, WorldKind, read_algorithm
 from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.radius.radius import RadiusName, TailName
 from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
-from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    rational,
+    rational_in,
+    write_rational,
+)
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
 
-RECIPE: Final = "dpcore-bandit-cell/2"
-r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
+RECIPE: Final = "dpcore-bandit-cell/3"
+r"""Names what a cell draws, decides and keeps; whoever changes any of that changes it."""
 
 _MOST_HORIZON: Final = 10**12
 _SHARED: Final = [field.name for field in fields(Setting) if field.name not in ("epsilon", "model")]
+_LEAST_EPSILON: Final = Fraction(1, 10**6)
+_MOST_EPSILON: Final = Fraction(10**3)
+# Exact tables of shuffled bits take minutes beyond these.
+_LEAST_OF_BITS: Final = Fraction(1, 10**2)
+_LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
+_BITS: Final = ("sdp-ae", "vb-sdp-ae", "sdp-dpe", "sdp-pe")
+_PURE_SHUFFLE: Final = "shuffled-se"
+# Below it the long messages of a pure shuffle take minutes to certify, or cannot be.
+_LEAST_OF_MESSAGES: Final = Fraction(1, 10)
+_POINTS: Final = 81
+_DECADES: Final = 4
+_PLAYED_IN: Final[dict[WorldKind, str]] = {
+    "arms": "independent arms, such as cz/easy",
+    "linear": "linear rewards, as lzj/fig2",
+    "combinatorial": "super arms, as csb/topk",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    r"""One cell to come; ``epsilon`` as it is written, exact."""
+
+    algorithm: str
+    epsilon: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    r"""What one run gave: the fields are those of :class:`bandits.play.Run`.
+
+    ``released``, of instance 0 only, are the mechanisms that ran, for the certificate: noise and
+    sensitivity as they are written, and how often.
+    """
+
+    algorithm: str
+    epsilon: str
+    instance: int
+    regret: tuple[float, ...]
+    pulls: tuple[int, ...]
+    active: tuple[int, ...]
+    batches: int
+    bits_per_user: int
+    mean_bits_per_user: float
+    numbers: int = 0
+    bits_sent: int = 0
+    out_of_users: int = 0
+    released: tuple[tuple[str, str, int], ...] = ()
+
+    @property
+    def task(self) -> Task:
+        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, in order; floats are read back as they were."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +162,15 @@ class Experiment:
         read = tuple(read_algorithm(text) for text in self.algorithms)
         spelled = tuple(map(str, read))
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
-        check_named("algorithms", spelled)
-        check_named("epsilon", epsilons)
+        _check_named("algorithms", spelled)
+        _check_named("epsilon", epsilons)
         horizon = integer("horizon", self.horizon, at_least=1, at_most=_MOST_HORIZON)
         instances = integer("instances", self.instances, at_least=1, at_most=MOST_INSTANCES)
         names = [each.entry.name for each in read]
-        check_worlds(read, preset.kind)
+        _check_worlds(read, preset.kind)
         self.visitors.check(names, self.radius)
-        check_epsilons(self.epsilons, names, self.radius)
-        check_delta(self.delta, names)
+        _check_epsilons(self.epsilons, names, self.radius)
+        _check_delta(self.delta, names)
         check_word("calibration", self.calibration, Calibrated)
         check_word("radius", self.radius, RadiusName)
         check_word("release", self.release, StreamRelease)
@@ -133,7 +191,7 @@ class Experiment:
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", checked_rounds(self.checkpoints, horizon)),
+            ("checkpoints", _checked_rounds(self.checkpoints, horizon)),
             ("users", users),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
@@ -193,15 +251,29 @@ class Experiment:
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
+        policy = self.policy(algorithm, epsilon, arms)
+        if isinstance(policy, Cucb):
+            return policy.promise()
+        return self.visitors.guarantee(policy, arms, self.horizon)
+
+    def policy(
+        self,
+        algorithm: str,
+        epsilon: RationalLike,
+        arms: int,
+        model: LinearModel | Problem | None = None,
+    ) -> Policy[Any] | Cucb:
+        r"""The policy of that name in a world with so many arms; ``model`` is that of the world.
+
+        Where the kind of world has a model and none is given, it is that of the first instance.
+        """
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
-        model = None
-        if preset.kind != "arms":
+        if model is None and preset.kind != "arms":
             # The promise is of every set of actions in as many dimensions, or of as many base arms.
             model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
         setting = self.setting(epsilon, arms, model)
-        if preset.kind == "combinatorial":
-            return cucb_of(named, setting).promise()
-        return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
+        combinatorial = preset.kind == "combinatorial"
+        return cucb_of(named, setting) if combinatorial else named.policy(setting)
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields, exact numbers as they are written.
@@ -235,3 +307,81 @@ class Experiment:
         if self.renyi_tail is not None:
             found["renyi_tail"] = self.renyi_tail
         return found | self.visitors.to_json()
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def float_up(exact: Fraction) -> float:
+    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
+
+    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    nearest = float(exact)
+    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _check_named(argument: str, values: Sequence[object]) -> None:
+    # Refuse no ``values``, and one that is there twice.
+    if not values:
+        raise InvalidParameter(argument, ABSENT, "must name one or more")
+    if len(set(values)) < len(values):
+        raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+
+
+def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
+    # Refuse an algorithm that is played in another kind of world.
+    for entry in (each.entry for each in algorithms):
+        if entry.world != kind:
+            reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
+            raise InvalidParameter("algorithms", entry.name, reason)
+
+
+def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
+    # Refuse a delta outside of (0, 1), or that an algorithm cannot keep.
+    delta = rational_in("delta", given, "(0, 1)")
+    for name in names:
+        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
+            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
+
+
+def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:
+    # Refuse epsilons that an algorithm cannot be made for, and two of one float.
+    least = {name: _LEAST_OF_BITS for name in names if name in _BITS}
+    if radius == "exact" and _PURE_SHUFFLE in names:
+        least[_PURE_SHUFFLE] = _LEAST_OF_MESSAGES
+    for given in epsilons:
+        epsilon = rational("epsilon", given)
+        if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
+        for name, end in least.items():
+            if epsilon < end:
+                raise InvalidParameter("epsilon", given, f"must be >= {float(end):g} for {name}")
+    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
+        reason = "names one twice: two of them are printed as the same float"
+        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
+
+
+def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
+    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
+
+    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
+    ((10, 100, 1000, 10000, 100000), (1, 20))
+    """
+    rounds = integer("horizon", horizon, at_least=1)
+    count = integer("points", points, at_least=1)
+    steps = max(count - 1, 1)
+    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
+    return tuple(sorted(found))
+
+
+def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    # The rounds that are given, or :func:`spaced_checkpoints`.
+    if not checkpoints:
+        return spaced_checkpoints(horizon)
+    exact = checked_checkpoints(checkpoints, horizon)
+    if exact[-1] != horizon:
+        reason = f"must rise, and end with the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact

@@ -1,44 +1,73 @@
-r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn from it."""
+r"""The folder that ``dpcore bandit run --output`` fills, and which of its files a run may replace.
+
+A run replaces its own kind of file only: rows.json by its schema, regret.csv by its header, a
+certificate that a record of the folder implies, a picture that shows the record's preset. The
+record is rows.json, or regret.csv where a run was ended while it wrote. rows.json is the first to
+go and the last to come: a folder that has one is whole, and of one experiment.
+"""
 
 from __future__ import annotations
 
-import math
+import csv
+import hashlib
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 from accounting.errors import NotDerived
-from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.ownership import (
-    PICTURE,
-    ROWS,
-    TABLE,
-    certificate_name,
-    refuse_foreign,
-    remove_earlier,
+from bandits.experiments.curves import (
+    COLUMNS,
+    bounds_of,
+    draw_results,
+    lines_of,
     title_of,
+    without_regret,
+    write_csv,
 )
-from bandits.experiments.playing import play_task
-from bandits.experiments.regret_csv import Line, lines_of, write_csv
-from bandits.experiments.summary import write_json
-from bandits.play import Run
-from bandits.policies.registry import read_algorithm
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.summary import SCHEMA, write_json
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.picture import NEEDED
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.rounding import up
+from dpcore.mechanism import Mechanism
+from dpcore.spelling import read_noise, read_sensitivity
 
-if TYPE_CHECKING:
-    from bandits.plots.plots import Curve
+__all__ = ["ROWS", "TABLE", "certificate_name", "certificates", "check_results", "refuse_foreign"]
+__all__ += ["refuse_inputs", "remove_earlier", "require_whole", "write_results"]
 
-__all__ = ["bounds_of", "certificates", "check_results", "draw_results", "without_regret"]
-__all__ += ["write_results"]
+ROWS: Final = "rows.json"
+TABLE: Final = "regret.csv"
+PICTURE: Final = "regret.svg"
 
-_DIGITS: Final = 12
+_CERTIFICATES: Final = "certificate-*.json"
+_LONGEST: Final = 80
+_FOREIGN: Final = (
+    "is no file of dpcore bandit run --output, which would replace it: name another folder"
+)
+
+_Record: TypeAlias = set[tuple[str, str, str]]
+"""What the run that filled a folder says of itself: each preset, algorithm and epsilon of it."""
+
+
+def certificate_name(algorithm: str, epsilon: str) -> str:
+    r"""The file of a certificate, for an algorithm and an epsilon as they are written.
+
+    >>> certificate_name("dist-rdp-se:s=20", "1/2")
+    'certificate-dist-rdp-se_s=20-1_2.json'
+    """
+    # A number of many digits would be too long a name: its digest tells it from others.
+    name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"certificate-{name}.json"
+
+
+# -- before a run -----------------------------------------------------------------------------
 
 
 def check_results(folder: Path, experiment: Experiment) -> None:
@@ -53,21 +82,72 @@ def check_results(folder: Path, experiment: Experiment) -> None:
     refuse_foreign(folder, experiment)
 
 
+def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
+    r"""Refuse a run that would write over what it reads; ``inputs`` are files by their options.
+
+    Raises :class:`InvalidParameter`, naming the option, for a file that stands, or would stand,
+    where results are written, and for one file under two options.
+    """
+    named = [(option, path) for option, path in inputs.items() if path is not None]
+    for number, (option, path) in enumerate(named):
+        if folder is not None and any(_same(path, place) for place in _results(folder, path)):
+            raise InvalidParameter(option, str(path), "is a file that --output writes")
+        for other, earlier in named[:number]:
+            if _same(path, earlier):
+                raise InvalidParameter(option, str(path), f"is the file of {other}, too")
+
+
+def _results(folder: Path, path: Path) -> Iterator[Path]:
+    yield from (folder / name for name in (ROWS, TABLE, PICTURE))
+    yield from folder.glob(_CERTIFICATES)
+    # One that is not there yet, by whatever way it is named.
+    wanted = Path(os.path.realpath(path)).name
+    if Path(wanted).match(_CERTIFICATES):
+        yield folder / wanted
+
+
+def _same(one: Path, other: Path) -> bool:
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def refuse_foreign(folder: Path, experiment: Experiment) -> None:
+    r"""Refuse a folder where a file of this experiment would replace one of somebody else.
+
+    Raises :class:`InvalidParameter`, naming the option and the file.
+    """
+    record = _record_of(folder)
+    for place in (folder / ROWS, folder / TABLE):
+        if os.path.lexists(place) and _read(place) is None:
+            raise InvalidParameter("--output", str(place), _FOREIGN)
+    picture = folder / PICTURE
+    if os.path.lexists(picture) and not _shows(picture, record):
+        raise InvalidParameter("--output", str(picture), _FOREIGN)
+    certified = _certified(folder, record)
+    for kind in experiment.kinds():
+        place = folder / certificate_name(*kind)
+        if os.path.lexists(place) and place not in certified:
+            raise InvalidParameter("--output", str(place), _FOREIGN)
+
+
+# -- after a run ------------------------------------------------------------------------------
+
+
 def write_results(
     folder: Path,
     experiment: Experiment,
     worlds: Worlds,
     cells: Sequence[Cell],
     found: dict[str, Any],
-    runs: Mapping[tuple[str, str], Run],
 ) -> Iterator[str]:
     r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
 
     The files of an earlier run are removed first, and the rows are written last: what stands beside
     rows is whole and of the same experiment. Other files are left alone.
-
-    ``runs`` are those of instance 0 that were kept while they were played; others, of a state file,
-    are played again, the same.
 
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
     be written, or would replace one of somebody else.
@@ -75,7 +155,7 @@ def write_results(
     refuse_foreign(folder, experiment)  # a run is long: somebody may have put a file there
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
-    for name, text in certificates(experiment, worlds, runs):
+    for name, text in certificates(experiment, worlds, cells):
         if isinstance(text, NotDerived):
             yield f"no {name}: {text}"
         else:
@@ -99,122 +179,138 @@ def _write_picture(
 
 
 def certificates(
-    experiment: Experiment, worlds: Worlds, runs: Mapping[tuple[str, str], Run]
+    experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
     r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
 
     All its instances promise the same, as their arms and horizon are the same. An algorithm that
     protects nobody has none; in the place of a text that there cannot be stands the reason.
     """
-    from bandits.certificates.certificate import certificate_of
+    from bandits.certificates.certificate import certify_run
 
-    for task in experiment.tasks():
-        if task.instance:
+    for cell in cells:
+        if cell.instance:
             continue
-        run = runs.get((task.algorithm, task.epsilon))
-        if run is None:
-            run = play_task(experiment, worlds.environments[0], task)
-        if run.guarantee is None or not run.guarantee.parts:
+        arms = worlds.environments[0].arms
+        promised = experiment.guarantee(cell.algorithm, cell.epsilon, arms)
+        if promised is None or not promised.parts:
             continue
-        name = certificate_name(task.algorithm, task.epsilon)
+        name = certificate_name(cell.algorithm, cell.epsilon)
         try:
-            found = certificate_of(run, deltas=[experiment.delta])
+            found = certify_run(
+                experiment.policy(cell.algorithm, cell.epsilon, arms).name,
+                promised,
+                {_mechanism(*each): times for *each, times in cell.released},
+                arms=arms,
+                horizon=experiment.horizon,
+                simulated=True,
+                deltas=[experiment.delta],
+            )
         except NotDerived as reason:
             yield name, reason
             continue
         yield name, found.text()
 
 
-def draw_results(
-    lines: Sequence[Line], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
-) -> None:
-    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
+def _mechanism(noise: str, sensitivity: str) -> Mechanism:
+    moved = read_sensitivity("released", sensitivity)
+    return Mechanism(noise=read_noise(noise), sensitivity=moved)
 
-    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
 
-    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
+# -- the files of an earlier run --------------------------------------------------------------
+
+
+def remove_earlier(folder: Path) -> None:
+    r"""Remove what an earlier run wrote; what a record of the folder does not imply is left alone.
+
+    rows.json goes first: from then on the folder is not whole. The table goes last: as long as
+    anything is left, it says what else there is.
+
+    Raises :class:`InvalidParameter` where that cannot be done.
     """
-    from bandits.plots.plots import Panel, draw_panels
-
-    groups: dict[tuple[str, str], list[Curve]] = {}
-    for line in lines:
-        if max(line.mean) > 0:
-            groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
-    if not groups:
-        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
-    for (_, epsilon), curves in groups.items():
-        if epsilon in bounds:
-            curves.append(bounds[epsilon])
-    panels = [
-        Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
-        for (preset, epsilon), curves in groups.items()
-    ]
-    draw_panels(path, panels, title="")
-
-
-def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Curve]:
-    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
-
-    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
-    dpcore bandit run does not write.
-    """
-    from bandits.plots.plots import Curve
-
-    at = tuple(float(t) for t in lines[0].t if t > 1)
+    record = _record_of(folder)
+    certified = _certified(folder, record)
     try:
-        stated, found = [*document.get("lower_bounds", ())], {}
-        for bound, epsilon in zip(stated, document["epsilons"] if stated else (), strict=True):
-            horizon = int(document["horizon"])
-            c = float(bound["regret_per_round"]) * horizon / math.log(horizon)
-            if not 0 < c < math.inf:
-                raise ValueError(f"a lower bound of {c}")
-            y = tuple(c * math.log(t) / t for t in at)
-            label = f"{bound['theorem']}, T to infinity"
-            found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
-    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as wrong:
-        reason = f"holds what dpcore bandit run does not write ({wrong})"
-        raise InvalidParameter("path", ROWS, reason) from None
-    return found
+        for place in (folder / ROWS, *certified, folder / PICTURE, folder / TABLE):
+            place.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
 
 
-def without_regret(lines: Sequence[Line]) -> Iterator[str]:
-    r"""What :func:`draw_results` leaves out of a picture, in words."""
-    for line in lines:
-        if not max(line.mean) > 0:
-            yield (
-                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
-                "regret to show on a logarithmic axis"
-            )
+def require_whole(argument: str, folder: Path) -> None:
+    r"""Refuse a folder without rows.json, which a run writes last.
 
+    >>> from tempfile import mkdtemp
+    >>> require_whole("path", Path(mkdtemp()))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: path = ...: is not whole: it has no rows.json, ...
 
-def _curve(line: Line) -> Curve:
-    from bandits.plots.plots import Curve
-
-    # A logarithmic axis has no place for no regret: such points are left out.
-    kept = [i for i, mean in enumerate(line.mean) if mean > 0]
-    return Curve(
-        label=label(line.algorithm),
-        x=tuple(float(line.t[i]) for i in kept),
-        y=tuple(line.mean[i] for i in kept),
-        error=tuple(line.error[i] for i in kept),
-    )
-
-
-def label(algorithm: str) -> str:
-    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
-
-    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
-    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
+    Raises :class:`InvalidParameter`, naming the argument.
     """
-    found = read_algorithm(algorithm)
-    value = found.entry.default if found.value is None else found.value
-    if found.entry.parameter is None or value is None:
-        return found.entry.name
-    return f"{found.entry.name} {found.entry.parameter}={value}"
+    if not os.path.lexists(folder / ROWS):
+        reason = f"is not whole: it has no {ROWS}, which dpcore bandit run --output writes last"
+        raise InvalidParameter(argument, str(folder), reason)
 
 
-def _decimal(epsilon: str) -> str:
+# -- whose a file is --------------------------------------------------------------------------
+
+
+def _record_of(folder: Path) -> _Record:
+    return {each for name in (ROWS, TABLE) for each in _read(folder / name) or ()}
+
+
+def _read(place: Path) -> _Record | None:
+    # None for what no run wrote.
+    return _read_rows(place) if place.name == ROWS else _read_table(place)
+
+
+def _read_rows(place: Path) -> _Record | None:
+    found = _json(place)
+    if found.get("schema") != SCHEMA:
+        return None
+    algorithms, epsilons = (_words(found.get(name)) for name in ("algorithms", "epsilons"))
+    return {*product(_words([found.get("preset")]), algorithms, epsilons)}
+
+
+def _read_table(place: Path) -> _Record | None:
     try:
-        return up(Fraction(epsilon), _DIGITS)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidParameter("path", epsilon, "is no epsilon") from None
+        if not place.is_file():
+            return None
+        with place.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != COLUMNS:
+                return None
+            return {(preset, algorithm, epsilon) for preset, algorithm, epsilon, *_ in rows}
+    except (OSError, ValueError, csv.Error):
+        return None
+
+
+def _words(found: object) -> list[str]:
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _certified(folder: Path, record: _Record) -> list[Path]:
+    # The certificates in the folder that the record implies.
+    from bandits.certificates.certificate import SCHEMA as CERTIFICATE
+
+    names = sorted({certificate_name(algorithm, epsilon) for _, algorithm, epsilon in record})
+    places = (folder / name for name in names)
+    return [place for place in places if _json(place).get("schema") == CERTIFICATE]
+
+
+def _shows(place: Path, record: _Record) -> bool:
+    try:
+        data = place.read_bytes() if place.is_file() else b""
+    except OSError:
+        return False
+    return any(title_of(preset, "").encode() in data for preset, _, _ in record)
+
+
+def _json(place: Path) -> dict[str, Any]:
+    # Empty unless it is a regular file of JSON: others are somebody else's.
+    try:
+        found = json.loads(place.read_bytes()) if place.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

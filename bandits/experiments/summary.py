@@ -15,18 +15,18 @@ from importlib.metadata import version
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds import Worlds
-from bandits.worlds.hard import lower_bound
+from bandits.worlds.combinatorial import lower_bound
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
-__all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
-__all__ += ["Promises", "for_each_user", "lower_bounds", "remarks", "written_up"]
+__all__ = ["SCHEMA", "Promises", "Row", "document", "for_each_user", "guarantee_json"]
+__all__ += ["lower_bounds", "mean_and_error", "paired_ratio", "promises_of", "remarks", "rows_of"]
+__all__ += ["write_json", "written_up"]
 
 SCHEMA: Final = "dpcore-bandit/1"
 
@@ -158,6 +158,34 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
         guarantee=promised,
         by_instance=each,
     )
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    r"""The mean and its standard error, s/sqrt(n); None where one value says nothing of it.
+
+    >>> mean_and_error((1.0, 3.0)), mean_and_error((2.0,))
+    ((2.0, 1.0), (2.0, None))
+    """
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count == 1:
+        return mean, None
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return mean, math.sqrt(squares / (count - 1) / count)
+
+
+def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
+    r"""R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b).
+
+    The mean below is > 0; the error is None for one pair.
+
+    >>> paired_ratio((1.0, 2.0, 3.0), (2.0, 4.0, 6.0))
+    (0.5, 0.0)
+    """
+    mean, _ = mean_and_error(below)
+    ratio = mean_and_error(above)[0] / mean
+    _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
+    return ratio, None if left is None else left / mean
 
 
 def guarantee_json(

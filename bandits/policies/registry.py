@@ -14,19 +14,15 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
 from bandits.combinatorial.cucb import FAMILY
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.elimination import NAMES, BatchedElimination, DpSe
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
 from bandits.policies.phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import EXACT_SCALING, Schedule
-from bandits.policies.setting import Setting
+from bandits.policies.setting import EXACT_SCALING, Schedule, Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational

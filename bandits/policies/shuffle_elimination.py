@@ -120,7 +120,7 @@ class ShuffleState:
 class ShuffleElimination(Policy[ShuffleState]):
     r"""SDP-AE with batches of ``batch`` users an arm, or VB-SDP-AE (``batch`` None, 2^t users).
 
-    >>> from bandits.privatizers.bits import BitPrivatizer
+    >>> from bandits.privatizers.sums import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> vb = ShuffleElimination(privatizer=privatizer)
     >>> vb.name, vb.choose(vb.init(2, 1000))

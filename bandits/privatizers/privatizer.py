@@ -18,17 +18,19 @@ import numpy as np
 
 from accounting.claims.guarantee import Guarantee
 from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
-from bandits.privatizers.deployment import EVERYONE, Deployment, masked_sum
+from bandits.privatizers.promise import Releasing
 from bandits.privatizers.protocols import (
+    EVERYONE,
     AnyProtocol,
+    Deployment,
     Relaxed,
     guarantee_of,
     implied,
+    masked_sum,
     mechanism_of,
     noise_by_user,
     noise_of,
 )
-from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.noise import Noise
@@ -68,6 +70,7 @@ class Privatizer(Releasing[int]):
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         # `final` is for type checkers; a slip is refused without one, too.
         for name in sorted(vars(cls)):
             if getattr(getattr(Privatizer, name, None), "__final__", False):

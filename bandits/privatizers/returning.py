@@ -22,13 +22,11 @@ import numpy as np
 
 from accounting.budget.returning import per_user
 from accounting.errors import NotDerived
-from accounting.papers.arguments import ceil_sqrt
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import Plays, Pulls, chance_of
-from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import POOLED, RunGuarantee, Users
-from bandits.privatizers.releasing import Releasing
+from bandits.privatizers.promise import POOLED, Releasing, RunGuarantee, Users
+from bandits.privatizers.protocols import EVERYONE, Deployment, check_planned
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
@@ -41,6 +39,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import Exact, integer, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle

@@ -1,24 +1,25 @@
-r"""Sums with noise, in every trust model of Chowdhury and Zhou (Theorems 1 to 6).
+r"""Sums of rewards by protocols that are planned for an epsilon: all but users who come back.
 
+In every trust model of Chowdhury and Zhou (Theorems 1 to 6), by shuffled bits (Algorithm 3 of
+Tenenbaum, Kaplan, Mansour and Stemmer), and by a pure shuffle, noise with covers, certified.
 ``dpcore.protocols.run.run`` over any aggregation gives the released sums the same law user by user,
 which the tests hold against this.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-from accounting import papers
-from accounting.papers import SumParameters
-from accounting.papers.arguments import ceil_sqrt
-from accounting.protocols.choose import Instance, choose
+from accounting.protocols.choose import Instance, choose, sum_protocol
+from accounting.protocols.paper_parameters import paper_sum
+from accounting.protocols.pure_shuffle import plan_pure_shuffle
 from bandits.batch import chance_of, check_word
-from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import Relaxed, SumProtocol
+from bandits.privatizers.protocols import EVERYONE, Deployment, Relaxed, SumProtocol, check_planned
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -26,12 +27,16 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, integer, make_positive, rational_in
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.sums import AggregatedSum, LocalSum
 
-__all__ = ["Parameters", "SumPrivatizer", "SumProtocol", "Trust"]
+__all__ = ["BitPrivatizer", "Parameters", "PureShufflePrivatizer", "SumPrivatizer"]
+__all__ += ["SumProtocol", "Trust"]
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]
@@ -40,8 +45,34 @@ _SCALED: Final = ("renyi", "concentrated")
 _TAIL_BITS: Final = 32
 
 
+_Run = TypeVar("_Run", SumProtocol, BinaryShuffle, PureShuffle)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumPrivatizer(Privatizer):
+class _Planned(Privatizer, Generic[_Run]):
+    # What n users run is planned for an epsilon, once for each n.
+    deployment: Deployment = EVERYONE
+
+    def __post_init__(self) -> None:
+        make_positive(self, epsilon="no noise gives epsilon 0")
+        check_planned(self.deployment, getattr(self, "parameters", "exact"))
+
+    @abstractmethod
+    def plan(self, n: int) -> _Run:
+        r"""What n >= 1 users run."""
+
+    def protocol(self, pulls: int) -> _Run:
+        found: _Run = _protocol(self, integer("pulls", pulls, at_least=1))
+        return found
+
+
+@lru_cache(maxsize=1 << 11)
+def _protocol(privatizer: _Planned[Any], n: int) -> Any:
+    return privatizer.plan(n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumPrivatizer(_Planned[SumProtocol]):
     r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` says who adds the noise.
 
     With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
@@ -75,16 +106,13 @@ class SumPrivatizer(Privatizer):
     scaling: Exact = Exact(1)
     delta: Exact = Exact(0)
     parameters: Parameters = "exact"
-    deployment: Deployment = EVERYONE
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         check_word("trust", self.trust, Trust)
         check_word("parameters", self.parameters, Parameters)
-        check_planned(self.deployment, self.parameters)
-        make_positive(
-            self, epsilon="no noise gives epsilon 0", scaling="it multiplies the precision"
-        )
+        _Planned.__post_init__(self)
+        make_positive(self, scaling="it multiplies the precision")
         failure = chance_of("failure", self.failure)
         delta = rational_in("delta", self.delta, "[0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
@@ -107,49 +135,44 @@ class SumPrivatizer(Privatizer):
     def name(self) -> str:
         return self.trust
 
-    def protocol(self, pulls: int) -> SumProtocol:
-        return _protocol(self, integer("pulls", pulls, at_least=1))
-
     @property
     def relaxed(self) -> Relaxed | None:
         if self.trust != "shuffled-pure":
             return None
         return Relaxed(epsilon_hat=self.epsilon / 4, q_hat=self.failure)
 
-
-@lru_cache(maxsize=1 << 10)
-def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
-    if privatizer.parameters == "paper" and privatizer.trust != "local":
-        found = _of_paper(privatizer, n)
-        noise = found.noise if found.share is None else found.share
-        return _built(privatizer.trust, n, found.precision, found.threshold, noise)
-    counted = privatizer.deployment.counted_on(n)
-    if privatizer.delta:
-        plan = choose(
-            instance=cast(Instance, privatizer.trust),
-            users=n,
-            epsilon=privatizer.epsilon,
-            delta=privatizer.delta,
-            honest_fraction=Fraction(counted, n),
-            failure=privatizer.failure,
-            scaling=privatizer.scaling,
-        )
-        return cast(AggregatedSum, plan.protocol)
-    epsilon, failure = privatizer.epsilon, privatizer.failure
-    if privatizer.trust == "shuffled-pure":
-        epsilon /= 2
-    g = ceil_sqrt((privatizer.scaling * epsilon) ** 2 * n)
-    noise = _noise(privatizer.trust, g / epsilon, counted)
-    plain = _built(privatizer.trust, n, g, 0, noise)
-    if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
-        tau = laplace_sum_threshold(n, g / epsilon, failure)
-    elif counted < n and privatizer.trust in ("pure", "shuffled-pure"):
-        # Fewer draws spread less, and whole ones are far quicker to bound.
-        tau = laplace_sum_threshold(-(-n // counted), g / epsilon, failure)
-    else:
-        law = plain.planned_noise
-        tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
-    return _built(privatizer.trust, n, g, tau, noise)
+    def plan(self, n: int) -> SumProtocol:
+        trust, epsilon, failure = self.trust, self.epsilon, self.failure
+        if self.parameters == "paper" and trust != "local":
+            found = paper_sum(trust, n, epsilon, failure, self.scaling)
+            noise = found.noise if trust == "central" else found.share
+            return sum_protocol(trust, n, found.precision, found.threshold, noise)
+        counted = self.deployment.counted_on(n)
+        if self.delta:
+            plan = choose(
+                instance=cast(Instance, trust),
+                users=n,
+                epsilon=epsilon,
+                delta=self.delta,
+                honest_fraction=Fraction(counted, n),
+                failure=failure,
+                scaling=self.scaling,
+            )
+            return cast(AggregatedSum, plan.protocol)
+        if trust == "shuffled-pure":
+            epsilon /= 2
+        g = ceil_sqrt((self.scaling * epsilon) ** 2 * n)
+        noise = _noise(trust, g / epsilon, counted)
+        plain = sum_protocol(trust, n, g, 0, noise)
+        if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
+            tau = laplace_sum_threshold(n, g / epsilon, failure)
+        elif counted < n and trust in ("pure", "shuffled-pure"):
+            # Fewer draws spread less, and whole ones are far quicker to bound.
+            tau = laplace_sum_threshold(-(-n // counted), g / epsilon, failure)
+        else:
+            law = plain.planned_noise
+            tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
+        return sum_protocol(trust, n, g, tau, noise)
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
@@ -171,21 +194,6 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
     return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
 
 
-def _of_paper(privatizer: SumPrivatizer, n: int) -> SumParameters:
-    e, p, s = privatizer.epsilon, privatizer.failure, privatizer.scaling
-    match privatizer.trust:
-        case "renyi":
-            return papers.cz_renyi(n, e, p, s)
-        case "concentrated":
-            return papers.cz_concentrated(n, e, p, s)
-        case "shuffled-pure":
-            return papers.cz_shuffled(n, e, p, form="corrected")
-        case "central":
-            return papers.cz_central(n, e, p)
-        case _:
-            return papers.cz_pure(n, e, p)
-
-
 def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
     # What one user adds, or the analyzer; ratio = g/epsilon.
     match trust:
@@ -199,13 +207,83 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
             return DiscreteLaplace(scale=ratio)
 
 
-def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise) -> SumProtocol:
-    match trust:
-        case "central":
-            return CentralSum(users=n, precision=g, threshold=tau, noise=noise)
-        case "local":
-            return LocalSum(users=n, precision=g, threshold=tau, noise=noise)
-        case "shuffled-pure":
-            return ShuffledPure(users=n, precision=g, threshold=tau, share=noise)
-        case _:
-            return AggregatedSum(users=n, precision=g, threshold=tau, share=noise)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitPrivatizer(_Planned[BinaryShuffle]):
+    r"""The sum of n bits, each shuffled among its owner's random bits: (epsilon, delta) for each.
+
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` takes
+    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's tau, which is
+    96 ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
+
+    >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
+    >>> privatizer.noise(16), privatizer.bits(16)
+    (Binomial(trials=272, probability='1/2'), 18)
+    >>> privatizer.guarantee(16).meets("1/2", "1e-6")
+    True
+
+    ``deployment`` says how many users may vanish or collude: the others' bits are enough.
+
+    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), and the paper's
+    bits for others than everyone.
+    """
+
+    epsilon: Exact = Exact()
+    delta: Exact = Exact()
+    parameters: Parameters = "exact"
+
+    def __post_init__(self) -> None:
+        check_word("parameters", self.parameters, Parameters)
+        _Planned.__post_init__(self)
+        object.__setattr__(self, "delta", chance_of("delta", self.delta))  # the loss is unbounded
+
+    @property
+    def name(self) -> str:
+        return "binary-shuffle"
+
+    def plan(self, n: int) -> BinaryShuffle:
+        plan = choose(
+            instance="binary-shuffle",
+            users=n,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            honest_fraction=Fraction(self.deployment.counted_on(n), n),
+            parameters=self.parameters,
+        )
+        return cast(BinaryShuffle, plan.protocol)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureShufflePrivatizer(_Planned[PureShuffle]):
+    r"""The sum of n bits from shuffled messages: epsilon for each user, and no delta.
+
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is about the
+    chance that a release holds a cover (:meth:`missed`), which stands for somebody's reward. The
+    guarantee of each size is certified before it is given, and one that is not is refused.
+
+    >>> privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-6")
+    >>> privatizer.bits(128), privatizer.guarantee(128)
+    (93, Pure(1))
+
+    ``deployment`` says how many users may vanish or collude: the others' noise is enough.
+
+    Raises :class:`InvalidParameter` for epsilon not > 0 and a failure outside of (0, 1).
+    """
+
+    epsilon: Exact = Exact()
+    failure: Exact = Exact()
+
+    def __post_init__(self) -> None:
+        _Planned.__post_init__(self)
+        object.__setattr__(self, "failure", chance_of("failure", self.failure))
+
+    @property
+    def name(self) -> str:
+        return "pure-shuffle"
+
+    def plan(self, n: int) -> PureShuffle:
+        return plan_pure_shuffle(
+            users=n,
+            honest=self.deployment.counted_on(n),
+            epsilon=Fraction(self.epsilon),
+            failure=self.failure,
+        )

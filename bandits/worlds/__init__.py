@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from bandits.worlds.combinatorial import CORRELATED, COVERAGE, INFLUENCE, PATH, TOP_K, TREE
-from bandits.worlds.cz import EASY, HARD
-from bandits.worlds.hard import HARD_MAB, HARD_PATHS, HARD_PUBLIC
+from bandits.worlds.combinatorial import (
+    CORRELATED,
+    COVERAGE,
+    HARD_MAB,
+    HARD_PATHS,
+    HARD_PUBLIC,
+    INFLUENCE,
+    PATH,
+    TOP_K,
+    TREE,
+)
+from bandits.worlds.cz import BINARY, EASY, HARD
 from bandits.worlds.letor import MSLR
 from bandits.worlds.linear import BALL, BOX, CLIENTS, FIGURE_2, TABLE_2
-from bandits.worlds.obd import OBD
-from bandits.worlds.own import OWN
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
-from bandits.worlds.tkms import BINARY
+from bandits.worlds.tables import OBD, OWN
 from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]

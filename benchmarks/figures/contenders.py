@@ -7,9 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from bandits.experiments.curves import label
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.results import label
-from bandits.plots.plots import Curve
+from bandits.plots import Curve
 from bandits.policies.registry import read_algorithm
 from benchmarks.figures.section import Effort
 from benchmarks.figures.sweep import Contender, Outcome, Outcomes, of_contenders, of_experiment

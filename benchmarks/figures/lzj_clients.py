@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from bandits.experiments.experiment import Experiment
-from bandits.plots.plots import Panel
+from bandits.plots import Panel
 from bandits.policies.phased_elimination import PhasedElimination, clients_needed
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.averages import Calibrated

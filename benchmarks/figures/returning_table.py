@@ -24,10 +24,10 @@ from accounting.release.curve import PrivacyCurve
 from accounting.theorems.composition import advanced_over_splits
 from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
-from bandits.experiments.averages import mean_and_error
+from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
-from bandits.policies.partial_batches import PartedElimination
-from bandits.policies.schedule import exact_schedule
+from bandits.policies.returning import PartedElimination
+from bandits.policies.setting import exact_schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import visits_of
 from bandits.worlds.environment import cz_instance

@@ -13,8 +13,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
-from bandits.experiments.averages import mean_and_error
-from bandits.plots.plots import Dots, Panel
+from bandits.experiments.summary import mean_and_error
+from bandits.plots import Dots, Panel
 from benchmarks.figures.sweep import Outcome, Ratio, ratio
 from dpcore.numbers.rounding import up
 

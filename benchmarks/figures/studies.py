@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.plots.plots import Curve, Panel
+from bandits.plots import Curve, Panel
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.schedule import RELEASED
+from bandits.policies.setting import RELEASED
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.worlds import preset_of

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from bandits.batch import Commit, Pulls, Released
 from bandits.play import Run, _Score, play
-from bandits.policies.dp_se import DpSe
-from bandits.policies.elimination import BatchedElimination
+from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust

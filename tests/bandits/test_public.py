@@ -33,8 +33,7 @@ from bandits import (
 )
 from bandits.batch import Commit, Pulls, Released
 from bandits.policies.policy import Choice
-from bandits.privatizers.deployment import ALL_HONEST
-from bandits.privatizers.protocols import SUM_ONLY, Relaxed
+from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY, Relaxed
 from dpcore import DiscreteLaplace, Poisson
 from dpcore.errors import InvalidParameter
 from dpcore.protocols.sums import AggregatedSum, ShuffledPure

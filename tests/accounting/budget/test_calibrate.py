@@ -17,8 +17,8 @@ from accounting.budget.gaussian_guess import log_delta, log_mu
 from accounting.budget.promise import Promise
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.papers.real_gaussian import real_gaussian_delta
 from accounting.release.curve import PrivacyCurve
+from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Sensitivity, Skellam
 from dpcore.command.patience import ended_after
 from dpcore.noise import Noise

@@ -14,11 +14,11 @@ from typing import Any
 import mpmath
 import pytest
 
-from accounting.papers import tkms_bits
-from accounting.papers.real_gaussian import real_gaussian_ratio
 from accounting.protocols import shuffled_bits as shuffle
 from accounting.protocols.box import BinomialBox
+from accounting.protocols.paper_parameters import tkms_bits
 from accounting.protocols.shuffled_bits import fewest_bits, least_probability
+from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from tests.accounting.protocols.test_product_curve import worst
 from tests.support.dpcore.mutants import mutated

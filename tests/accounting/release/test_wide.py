@@ -18,13 +18,13 @@ from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.registry import pair_of
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.papers.real_gaussian import real_gaussian_delta
 from accounting.release import binned as merged
 from accounting.release import dominating as dots
 from accounting.release.binned import Bin, MergedPair, bins, fineness, is_wide, spread
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import DottedPair, dominating
 from accounting.release.subsampling import PoissonSampled
+from accounting.theorems.real_gaussian import real_gaussian_delta
 from accounting.totals.rounds import ways
 from accounting.totals.total import Total
 from dpcore.laws.binomial import Binomial

@@ -12,7 +12,7 @@ import pytest
 from accounting import Approx, Pure, compose, per_user, routes
 from accounting.fourier import integral as line
 from accounting.fourier.integral import Line
-from accounting.papers.real_gaussian import real_gaussian_delta
+from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,
     DiscreteGaussian,

@@ -12,11 +12,10 @@ import audit
 from accounting.budget.returning import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits.audited.server_view import view_of
-from bandits.audited.target import Viewed, audit_view, both, target
+from bandits.audited.target import Viewed, audit_view, both
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning import steady_for
-from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.protocols import SumProtocol
+from bandits.privatizers.protocols import Deployment, SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
@@ -99,24 +98,6 @@ def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
 
 
 # -- what is asked for ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rest", "argument"),
-    [
-        ("dist-dp-se,epsilon=1,visits=3", "visits"),
-        ("dist-dp-se,epsilon=1,visits=0", "max_visits"),
-        ("dist-dp-se,epsilon=1,visits=x", "visits"),
-        ("cdp-se,epsilon=1,visits=2", "algorithms"),
-        ("dist-dp-se,epsilon=1,honest=0", "honest"),
-        ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts"),
-        ("dist-dp-se,epsilon=1,dropouts=nan", "dropouts"),
-    ],
-)
-def test_bad_keys_are_refused_by_name(rest: str, argument: str) -> None:
-    with pytest.raises(InvalidParameter) as caught:
-        target(f"bandit:{rest}", rest, True)  # as an entry point calls it
-    assert caught.value.argument == argument
 
 
 def test_visits_need_one_law() -> None:

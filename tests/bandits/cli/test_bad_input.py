@@ -1,4 +1,4 @@
-"""What no run can be made of is refused by name, before anything is played or left behind."""
+"""Experiments that can be made, and comparisons of rows that no run wrote."""
 
 from __future__ import annotations
 
@@ -23,68 +23,6 @@ from tests.support.bandits.command import Bandit
 
 PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"}
 """A world of each kind."""
-
-PLACES = ("--output", "out", "--resume", "st")
-SMALL = ("-T", "3000", "--instances", "2", "--arms", "4", "--algorithms")
-
-NOT_MADE: dict[str, str] = {
-    "se,dist-dp-se --epsilon=1e20": "--epsilon = 1e20: must lie in [1e-6, 1000]",
-    "se,dist-dp-se --epsilon=1e400": "--epsilon = 1e400: must lie in [1e-6, 1000]",
-    "se --epsilon=1e-400": "--epsilon = 1e-400: must lie in [1e-6, 1000]",
-    "se,sdp-ae --epsilon=1e-5": "--epsilon = 1e-5: must be >= 0.01 for sdp-ae",
-    "vb-sdp-ae --epsilon=1 --delta=1e-31": "--delta = 1e-31: must be >= 1e-30 for vb-sdp-ae",
-    "se,dist-rdp-se:s=1e12 --epsilon=1": "--epsilon (for dist-rdp-se:s=1000000000000) = 1: "
-    "it would need a precision of ",
-    "se --epsilon=1 --jobs 1e3000": "--jobs = 1e3000: must be a whole number in [1, 1024]",
-    "se --epsilon=1 --schedule=": "--schedule = : must be one of exact, paper, released",
-    "dpe --epsilon=1": "--algorithms = dpe: is played in worlds with linear rewards",
-    "se --epsilon=1 --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: leave it out",
-    "se --epsilon=1 --users=50": "--users = 50: has no effect in cz/easy: leave it out",
-    "se --epsilon=1 --calibration=paper": "--calibration = paper: has no effect in cz/easy",
-    "dp-se,sdp-ae --epsilon=1 --schedule paper": "--schedule = paper: has no effect on dp-se, sdp",
-}
-
-
-@pytest.mark.parametrize("line", NOT_MADE)
-def test_what_cannot_be_made_leaves_nothing_behind(
-    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    def never(*args: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
-    answer = bandit("run", "cz/easy", *PLACES, *SMALL, *line.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {NOT_MADE[line]}"), answer.err
-    assert answer.err.count("\n") == 1
-    assert "defect" not in answer.err
-    assert list(Path().iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--output", "out", "--resume", "."], "--resume = .: is not a plain file"),
-        (["--output", ""], "--output = '': must name a place"),
-        (["--resume", ""], "--resume = '': must name a place"),
-        (["--data", " "], "--data = ' ': must name a place"),
-        (["--output", "q", "--resume", "st"], "--output = q/regret.csv: is a directory"),
-        (["--output", "pipe", "--resume", "st"], "--output = pipe: is not a folder"),
-        (["--output", "out", "--resume", "pipe"], "--resume = pipe: is not a plain file"),
-        (["--output", "out", "--resume", "/dev/full"], "--resume = /dev/full: is not a plain"),
-        (["--output", "out", "--resume", "zeros"], "--resume = zeros: is not the state"),
-    ],
-)
-def test_refused_places_leave_nothing_behind(bandit: Bandit, words: list[str], said: str) -> None:
-    Path("q/regret.csv").mkdir(parents=True)
-    os.mkfifo("pipe")
-    Path("zeros").write_bytes(bytes(100_000))
-    before = sorted(Path().rglob("*"))
-    answer = bandit("run", "cz/easy", *SMALL, "se", "--epsilon", 1, *words)
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {said}"), answer.err
-    assert sorted(Path().rglob("*")) == before
-    assert Path("zeros").read_bytes() == bytes(100_000)
 
 
 def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:

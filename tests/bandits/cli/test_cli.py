@@ -16,7 +16,7 @@ import pytest
 from accounting.checker import Status
 from bandits.certificates.certificate import recheck
 from bandits.experiments.comparison import compare, read_document
-from bandits.experiments.results import label
+from bandits.experiments.curves import label
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import mutated
@@ -177,61 +177,6 @@ def test_a_missing_matplotlib_costs_the_figure_only(
     assert not Path("results/regret.svg").exists()
 
 
-def test_one_arm_has_no_regret_and_no_figure(bandit: Bandit) -> None:
-    answer = bandit(
-        "run", "cz/easy", "-T", 100, "--instances", 1, "--arms", 1, "--algorithms", "cdp-se",
-        "--epsilon", 1, "--output", "results", "--json",
-    )  # fmt: skip
-    assert answer.code == 0
-    (row,) = answer.json["rows"]
-    assert (row["regret_per_round"], row["standard_error"]) == (0.0, None)
-    assert answer.err.startswith("warning: no regret.svg")
-
-
-REFUSED = {
-    "cz/easy --arms 0": "--arms = 0: must be >= 1",
-    "cz/easy -T 5": "--horizon = 5: must be >= arms = 10",
-    "cz/easy -T 0": "--horizon = 0: must be >= 1",
-    "cz/easy -T 1.5": "--horizon = 1.5: must be a whole number",
-    "cz/easy --epsilon 0": "--epsilon = 0: must lie in [1e-6, 1000]",
-    "cz/easy --epsilon -1": "--epsilon = -1: must lie in [1e-6, 1000]",
-    "cz/easy --epsilon x": "--epsilon = x: must be a finite number",
-    "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
-    "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
-    "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
-    "cz/easy --algorithms ,": "--algorithms: must name one or more",
-    "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
-    "cz/easy --instances 0": "--instances = 0: must be >= 1",
-    "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
-    "cz/easy --seed -1": "--seed = -1: must be >= 0",
-    "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
-    "cz/easy --schedule best": "--schedule = best: must be one of",
-    "cz/easy --data x": "--data = x: cz/easy is simulated",
-    "cz/mslr": "PRESET = cz/mslr: needs --data FILE",
-    "obd --data none.csv": "--data = none.csv: No such file",
-    "cz/easy --algorithms se --output here": "--output = here: is not a folder",
-    "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
-    "cz/easy --algorithms se --resume .": "--resume = .: is not a plain file",
-    "cz/easy --algorithms se --resume here": "--resume = here: is not of schema dpcore-bandit-",
-}
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_bad_arguments_are_refused_by_name(
-    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    def never(*args: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
-    Path("here").write_text("mine\n")
-    answer = bandit("run", *line.split())
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: {REFUSED[line]}")
-    assert answer.err.count("\n") == 1
-    assert Path("here").read_text() == "mine\n"
-
-
 def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
     words += ["--epsilon", "1", "--resume", "state", "--jobs", "2"]
@@ -306,6 +251,8 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
     for change, words in (
         ({"horizon": 4}, "horizon = 3000: must be the same in A and B: 4 in B"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
+        ({"arms": 9}, "arms = 4: must be the same in A and B: 9 in B"),
+        ({"data": "b" * 64}, "data = None: must be the same in A and B"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
         ({"rows": [{}]}, "B = b.json: holds what dpcore bandit run does not write"),

@@ -15,13 +15,11 @@ from accounting.checker.text.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
-from bandits.experiments.experiment import Experiment
-from bandits.experiments.people import Visitors
-from bandits.experiments.playing import run_cells
+from bandits.experiments.users import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
@@ -102,20 +100,6 @@ def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: 
     assert enough["rows"][0]["out_of_users"] == 0
 
 
-def test_who_returns_is_the_same_at_every_call() -> None:
-    experiment = Experiment(
-        preset="cz/easy",
-        algorithms=("sdp-ae:m=64",),
-        epsilons=("2",),
-        horizon=3000,
-        instances=2,
-        arms=3,
-        max_visits=8,
-    )
-    worlds = experiment.worlds()
-    assert run_cells(experiment, worlds) == run_cells(experiment, worlds)
-
-
 # -- certificates --------------------------------------------------------------------------------
 
 
@@ -187,48 +171,6 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
 
 
 # -- what is refused -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        (("--visits", "0"), "--visits = 0"),
-        (("--visits", "many"), "--visits = many"),
-        (("--visits", "1e12"), "--visits"),
-        (("--visits", "2", "--users", "0"), "--users = 0"),
-        (("--users", "9"), "--users = 9"),
-        (("--honest", "0"), "--honest = 0"),
-        (("--honest", "nan"), "--honest = nan"),
-        (("--dropouts", "100%"), "--dropouts = 1"),
-        (("--dropouts", "-1%"), "--dropouts = -1%"),
-        (("--dropouts", "60%", "--honest", "50%"), "--dropouts = 3/5"),
-        (("--aggregation", "secret"), "--aggregation = secret"),
-        (("--aggregation", "masked", "--dropouts", "50%"), "--dropouts = 1/2"),
-        (("--aggregation", "masked", "--algorithms", "cdp-se"), "--algorithms = cdp-se"),
-        (("--visits", "2", "--algorithms", "ldp-se"), "--algorithms = ldp-se"),
-        (("--dropouts", "5%", "--algorithms", "dp-se"), "--algorithms = dp-se"),
-        (("--visits", "2", "--radius", "paper"), "--radius = paper"),
-        (("--honest", "90%", "--radius", "paper"), "--radius = paper"),
-    ],
-)
-def test_bad_options_are_refused_by_name(
-    bandit: Bandit, words: tuple[str, ...], option: str
-) -> None:
-    answer = bandit("run", *SMALL, *words)
-    assert answer.code == 2
-    assert answer.out == ""
-    assert option in answer.err
-
-
-@pytest.mark.parametrize("preset", ["csb/topk", "lzj/fig2"])
-@pytest.mark.parametrize("words", [("--visits", "2"), ("--dropouts", "5%")])
-def test_other_families_are_refused_by_name(
-    bandit: Bandit, preset: str, words: tuple[str, str]
-) -> None:
-    answer = bandit("run", preset, *words)
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: --algorithms = ")
-    assert "; those that" in answer.err
 
 
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bandits.experiments import playing
+from bandits.experiments.curves import COLUMNS
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.ownership import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.playing import play_task
-from bandits.experiments.regret_csv import COLUMNS
+from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.summary import SCHEMA
 from bandits.play import Run
 from dpcore.errors import InvalidParameter

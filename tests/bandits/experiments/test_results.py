@@ -17,13 +17,11 @@ from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from bandits.certificates import certificate
 from bandits.experiments import results, summary
+from bandits.experiments.curves import Line, draw_results, without_regret
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.ownership import certificate_name
 from bandits.experiments.playing import play_task, run_cells
-from bandits.experiments.regret_csv import Line
-from bandits.experiments.results import without_regret
+from bandits.experiments.results import certificate_name
 from bandits.experiments.summary import guarantee_json, written_up
-from bandits.play import Run
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
@@ -81,18 +79,6 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(nearest(long)) < long
 
 
-def test_the_rows_of_a_command_promise_what_their_own_arms_give(bandit: Bandit) -> None:
-    few = "run cz/easy -T 500 --instances 1 --arms 4 --algorithms dist-rdp-se --epsilon 1"
-    (row,) = bandit(*few.split(), "--delta", "1e-3", "--json").json["rows"]
-    experiment = Experiment(
-        preset="cz/easy", algorithms=("dist-rdp-se",), epsilons=(1,), horizon=500, instances=1
-    )
-    four, two = (
-        guarantee_json(experiment.guarantee("dist-rdp-se", 1, arms), "1e-3") for arms in (4, 2)
-    )
-    assert row["guarantee"] == four != two
-
-
 # -- whose files -------------------------------------------------------------------------------
 
 
@@ -144,34 +130,34 @@ def test_certificates_are_of_the_first_instance_and_the_delta_asked_for() -> Non
         arms=3,
         delta="1e-3",
     )
-    found = [*results.certificates(experiment, experiment.worlds(), {})]
+    worlds = experiment.worlds()
+    found = [*results.certificates(experiment, worlds, run_cells(experiment, worlds))]
     assert [name for name, _ in found] == ["certificate-cdp-se-1.json"]
     assert json.loads(str(found[0][1]))["claims"][0]["delta"] == "1/1000"
 
 
-def test_a_run_that_was_kept_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("preset", "algorithm", "more"),
+    [
+        ("tkms/binary", "dist-rdp-se:s=20", {}),
+        ("tkms/binary", "dist-dp-se", {"max_visits": 2}),
+        ("tkms/binary", "vb-sdp-ae", {}),
+        ("lzj/clients", "cdp-pe", {"arms": 12}),
+        ("csb/topk", "cucb-dp", {}),
+    ],
+)
+def test_a_cell_gives_the_certificate_of_its_run(
+    preset: str, algorithm: str, more: dict[str, Any]
+) -> None:
     experiment = Experiment(
-        preset="tkms/binary", algorithms=("cdp-se",), epsilons=(1, 2), horizon=500, instances=2
+        preset=preset, algorithms=(algorithm,), epsilons=(1,), horizon=400, instances=2, **more
     )
-    worlds, runs = experiment.worlds(), dict[tuple[str, str], Run]()
-    cells = run_cells(experiment, worlds, runs=runs)
-    assert [*runs] == [("cdp-se", "1"), ("cdp-se", "2")]
-    again = [*results.certificates(experiment, worlds, {})]
-    played: list[Any] = []
-
-    def noted(*words: Any) -> Run:
-        played.append(words)
-        return play_task(*words)
-
-    monkeypatch.setattr(results, "play_task", noted)
-    assert [*results.certificates(experiment, worlds, runs)] == again
-    assert played == []
-    # Of a state file there is the cell alone: its run is played again, the same.
-    missing = dict[tuple[str, str], Run]()
-    assert run_cells(experiment, worlds, runs=missing, done=cells[:1]) == cells
-    assert [*missing] == [("cdp-se", "2")]
-    assert [*results.certificates(experiment, worlds, missing)] == again
-    assert len(played) == 1
+    worlds = experiment.worlds()
+    cells = run_cells(experiment, worlds)
+    assert [bool(cell.released) for cell in cells] == [True, False]
+    run = play_task(experiment, worlds.environments[0], next(experiment.tasks()))
+    ((_, text),) = results.certificates(experiment, worlds, cells)
+    assert text == certificate.certificate_of(run, deltas=[experiment.delta]).text()
 
 
 def test_a_missing_certificate_names_its_reason(
@@ -180,7 +166,7 @@ def test_a_missing_certificate_names_its_reason(
     def refused(*_: Any, **__: Any) -> None:
         raise NotDerived("a certificate of cdp-se", "parts: must hold at most 1024")
 
-    monkeypatch.setattr(certificate, "certificate_of", refused)
+    monkeypatch.setattr(certificate, "certify_run", refused)
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
     wanted = "no theorem here gives a certificate of cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
@@ -198,7 +184,7 @@ def line(algorithm: str, epsilon: str, mean: float) -> Line:
 def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     lines = [line("se", "1", 0.0), line("se", "2", 0.5), line("cdp-se", "2", 0.0)]
-    results.draw_results(lines, path)
+    draw_results(lines, path)
     assert b"epsilon = 2" in path.read_bytes()
     assert b"epsilon = 1" not in path.read_bytes()
     assert b"cdp-se" not in path.read_bytes()
@@ -208,15 +194,7 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
         "cdp-se at epsilon 2",
     ]
     with pytest.raises(InvalidParameter, match="has no regret to show"):
-        results.draw_results(lines[:1], path)
-
-
-def test_the_table_says_what_its_columns_are(bandit: Bandit) -> None:
-    out = bandit(*RUN, "--epsilon", "1/3", "--algorithms", "dist-dp-se").out
-    assert "regret/T is a mean over instances, +- its standard error; bits are the most" in out
-    assert "1/3-DP" in out
-    assert "schedule exact" in out
-    assert "schedule" not in bandit(*RUN, "--epsilon", "1", "--algorithms", "dp-se").out
+        draw_results(lines[:1], path)
 
 
 def test_every_promise_is_made_before_the_first_run() -> None:

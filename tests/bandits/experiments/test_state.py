@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import random
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import run_cells
-from bandits.experiments.state import SCHEMA, _read, resume
+from bandits.experiments.playing import _START, SCHEMA, _header, _line, _read, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
 from dpcore.command.state_file import open_state
@@ -145,7 +146,7 @@ def test_other_coins_and_other_worlds_are_refused(
     path, data, _ = whole
     worlds = small().worlds().environments
     if name == "RECIPE":
-        monkeypatch.setattr("bandits.experiments.state.RECIPE", "dpcore-bandit-cell/0")
+        monkeypatch.setattr("bandits.experiments.playing.RECIPE", "dpcore-bandit-cell/0")
     else:
         worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
     with (
@@ -237,15 +238,6 @@ def test_a_reader_that_trusts_its_lines_is_caught(
         kept(path)
 
 
-@pytest.mark.parametrize("content", [b"hello\n", b"hello", b'{"schema":"x"}\n', b"\n"])
-def test_what_is_no_state_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "state.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(InvalidParameter, match="resume"):
-        kept(path)
-    assert path.read_bytes() == content
-
-
 def test_a_file_in_use_is_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
     path, _, _ = whole
     with path.open("rb") as file:
@@ -265,7 +257,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from bandits.experiments import playing as module
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
-from bandits.experiments.state import resume
+from bandits.experiments.playing import resume
 played = module.play_task
 def slowly(*cell):
     time.sleep(0.01)
@@ -314,3 +306,93 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     assert sizes == sorted(set(sizes))
     kept(tmp_path / "whole", small(instances=20))
     assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+WORLDS: Worlds = small().worlds()
+CELLS = run_cells(small(), WORLDS)
+
+
+def begun(path: Path) -> bytes:
+    with resume(path, small(), WORLDS):
+        pass
+    return path.read_bytes()
+
+
+def refused(path: Path, words: str) -> None:
+    """It cannot be resumed, and stays as it is."""
+    data = path.read_bytes()
+    with pytest.raises(InvalidParameter, match=words), resume(path, small(), WORLDS):
+        pass
+    assert path.read_bytes() == data
+
+
+def test_a_cell_is_on_the_disk_before_the_next_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.jsonl"
+    synced: list[tuple[int, int]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, path.read_bytes().count(b"\n")))
+
+    monkeypatch.setattr("dpcore.command.state_file.os.fsync", fsync)
+    with resume(path, small(), WORLDS) as state:
+        file, folder = path.stat().st_ino, tmp_path.stat().st_ino
+        assert synced == [(file, 1), (folder, 1)]
+        for number, cell in enumerate(CELLS, start=2):
+            state.append(cell)
+            assert synced[-1] == (file, number)
+
+
+@pytest.mark.parametrize("name", ["dpcore", "numpy"])
+def test_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    begun(tmp_path / "state.jsonl")
+
+    def other(package: str) -> str:
+        return "0.0" if package == name else version(package)
+
+    monkeypatch.setattr("bandits.experiments.playing.version", other)
+    refused(tmp_path / "state.jsonl", f"was begun with another {name}")
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    line, _ = _line(_START, {**_header(small(), WORLDS), "schema": "dpcore-bandit-state/2"})
+    path.write_bytes(line)
+    refused(path, "is not of schema")
+
+
+def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    with resume(path, small(), WORLDS) as state:
+        state.append(CELLS[1])
+    refused(path, "holds cells in another order")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batches": 1.0},
+        {"pulls": [500, 0, False]},
+        {"regret": [1, 2]},
+        {"mean_bits_per_user": 3},
+        {"regret": None},
+        {"another": 1},
+    ],
+    ids=str,
+)
+def test_a_line_that_fits_but_holds_no_cell_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    path = tmp_path / "state.jsonl"
+    with resume(path, small(), WORLDS) as state:
+        line, _ = _line(state.chain, {**CELLS[0].to_json(), **change})
+    path.write_bytes(path.read_bytes() + line)
+    refused(path, "holds what no experiment wrote .* in line 2")
+
+
+def test_what_json_does_not_know_is_never_written() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _line(_START, {"mean_bits_per_user": float("nan")})

@@ -1,4 +1,4 @@
-"""Batched elimination: Algorithm 1, its regret against play round by round, and its confidence."""
+"""Batched elimination and DP-SE: regret against play round by round, epochs, and confidence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import get_args
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,20 +17,20 @@ from scipy import stats
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import (
-    NAMES,
     BatchedElimination,
+    DpSe,
     EliminationState,
+    epoch_pulls,
     means_of,
     surviving,
 )
-from bandits.policies.schedule import RELEASED, Schedule
-from bandits.privatizers.bits import BitPrivatizer
+from bandits.policies.setting import RELEASED
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
-from bandits.privatizers.sums import SumPrivatizer, Trust
-from bandits.radius.radius import ExactRadius, PaperRadius, Radius
+from bandits.privatizers.sums import SumPrivatizer
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.purse import purse
@@ -194,86 +194,55 @@ def test_a_width_that_is_too_small_is_caught() -> None:
 # -- names, sizes, refusals --------------------------------------------------------------------
 
 
-CALLED = {
-    "none": "se",
-    "central": "cdp-se",
-    "local": "ldp-se",
-    "pure": "dist-dp-se",
-    "renyi": "dist-rdp-se",
-    "concentrated": "dist-cdp-se",
-    "shuffled-pure": "shuffled-se",
-    "pure-shuffle": "shuffled-se",
-    "binary-shuffle": "bit-se",
-}
-
-
-@pytest.mark.parametrize("trust", CALLED)
-def test_every_trust_model_has_its_name(trust: str) -> None:
-    privatizer: Privatizer
-    if trust == "none":
-        privatizer = PLAIN
-    elif trust == "binary-shuffle":
-        privatizer = BitPrivatizer(epsilon=1, delta="1e-6")
-    elif trust == "pure-shuffle":
-        privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-6")
-    else:
-        privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1e-6")  # type: ignore[arg-type]  # a name of it
-    assert BatchedElimination(privatizer=privatizer).name == CALLED[trust]
-
-
-def test_every_trust_model_has_a_name() -> None:
-    assert {*CALLED} == {*NAMES} == {"none", "binary-shuffle", "pure-shuffle", *get_args(Trust)}
-
-
-@pytest.mark.parametrize("horizon", [2, 11, 12, 13, 1000])
-def test_sizes_cover_every_batch_of_a_run(horizon: int) -> None:
-    policy = BatchedElimination(privatizer=PLAIN, radius=Given(beta=0.2))
-    sizes = policy.sizes(2, horizon)
-    assert policy.sizes(1, horizon) == ()
-    for seed in range(20):
-        state, left, world = policy.init(2, horizon), horizon, np.random.default_rng(seed)
-        while isinstance(choice := policy.choose(state), Pulls) and choice.total <= left:
-            assert max(choice.counts) in sizes
-            left -= choice.total
-            each = max(choice.counts)
-            state = policy.observe(
-                state,
-                released([int(world.integers(0, each + 1)) if n else None for n in choice.counts]),
-            )
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("confidence", {"confidence": 0}),
-        ("confidence", {"confidence": 1}),
-        ("confidence", {"confidence": "-0.1"}),
-        ("confidence", {"confidence": "0.95"}),
-        ("confidence", {"confidence": "1/2"}),
-        ("privatizer", {"privatizer": None}),
-        ("radius", {"radius": "paper"}),
-        ("schedule", {"schedule": 2}),
-    ],
-    ids=str,
-)
-def test_policies_that_are_none_are_refused_by_name(name: str, change: dict[str, object]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        BatchedElimination(**{"privatizer": PLAIN, **change})  # type: ignore[arg-type]  # what is refused
-    assert refused.value.argument == name
-
-
-def test_slow_growth_no_arms_and_short_horizons_are_refused() -> None:
-    with pytest.raises(InvalidParameter, match="growth"):
-        Schedule(first=2, growth=1)
-    policy = BatchedElimination(privatizer=PLAIN)
-    with pytest.raises(InvalidParameter, match="arms"):
-        policy.init(0, 10)
-    with pytest.raises(InvalidParameter, match="horizon"):
-        policy.init(10, 9)
-
-
 def test_a_missing_sum_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="released"):
         means_of((0, 1), released([1, None]), 2)
     with pytest.raises(InvalidParameter, match="released"):
         means_of((0, 1), released([1]), 2)
+
+
+DP_SE = DpSe(epsilon="1/2", failure="1e-6", radius=DpSeRadius())
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "1/2", 3])
+@pytest.mark.parametrize("active", [2, 10])
+@pytest.mark.parametrize("epoch", [1, 2, 6])
+def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon: object) -> None:
+    gap, odds = mpmath.mpf(2) ** -epoch, active * epoch**2 / mpmath.mpf("0.1")
+    eps = mpmath.mpf(Fraction(str(epsilon)).numerator) / Fraction(str(epsilon)).denominator
+    reward = 32 * mpmath.log(8 * odds) / gap**2
+    noise = 8 * mpmath.log(4 * odds) / (eps * gap)
+    expected = int(mpmath.ceil(max(reward, noise))) + 1
+    assert epoch_pulls(epoch, active, epsilon, "0.1") == expected  # type: ignore[arg-type]  # all rationals
+
+
+def test_rewards_are_encoded_in_about_the_root_of_the_epoch() -> None:
+    for n in (857, 900, 901, 10**6):
+        protocol = DP_SE.privatizer.protocol(n)
+        assert (protocol.precision - 1) ** 2 < n <= protocol.precision**2
+        assert protocol.planned_noise == DiscreteLaplace(scale=2 * protocol.precision)
+
+
+def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
+    state = DP_SE.init(3, 10**6)
+    n = DP_SE.pulls(state)
+    width = DP_SE.radius.width(DP_SE.privatizer, n, batch=1, active=3, failure="1/10")
+    h, c = mpmath.sqrt(mpmath.log(240) / (2 * n)), mpmath.log(120) * 2 / n
+    assert width == pytest.approx(float(h + c), rel=1e-12)
+    below = Fraction(2 * width) * n
+    edge = [Fraction(n), n - below, n - below - Fraction(1, 10**6)]
+    after = DP_SE.observe(state, Released(tuple(map(ReleasedSum, edge))))
+    assert (after.active, after.batch) == ((0, 1), 2)
+    assert DP_SE.choose(after) == Pulls((epoch_pulls(2, 2, "1/2", "1/10"),) * 2 + (0,))
+    assert DP_SE.choose(EliminationState(arms=3, active=(2,), batch=4)) == Commit(2)
+
+
+def test_the_best_arm_is_found_and_every_release_is_pure() -> None:
+    world, rng = np.random.default_rng(1), SeededRng(1)
+    run = play(DP_SE, Bernoulli(means=(0.3, 0.9, 0.1)), horizon=10**5, world=world, rng=rng)
+    assert run.pulls[1] > 9 * 10**4
+    assert run.guarantee is not None
+    assert run.guarantee.pure().upper == Fraction(1, 2)
+    assert len(run.releases) == 3
+    sizes = DP_SE.sizes(3, 10**5)
+    assert {pulled for pulled in run.pulls if pulled < 10**4} <= set(sizes)

@@ -12,9 +12,7 @@ from scipy import stats
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.privatizer import Unprotected
-from bandits.radius.radius import ExactRadius
+from bandits.privatizers.sums import BitPrivatizer
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -99,13 +97,6 @@ def test_the_papers_width_is_the_papers() -> None:
     assert doubling.width(5, 999) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("phase", [1, 4, 9, 14])
-@pytest.mark.parametrize("policy", [VB, CONSTANT], ids=lambda p: p.name)
-def test_the_exact_width_is_shorter_than_the_papers(policy: ShuffleElimination, phase: int) -> None:
-    paper = ShuffleElimination(privatizer=BITS, batch=policy.batch, radius=TkmsRadius())
-    assert policy.width(phase, 10**6) < 0.9 * paper.width(phase, 10**6)
-
-
 def miss(laws: tuple[Binomial, ...], pulls: int, mean: float, width: float) -> float:
     # P(|released mean - mean| > width) for Bernoulli rewards, by convolution.
     total = stats.binom.pmf(np.arange(pulls + 1), pulls, mean)
@@ -151,28 +142,6 @@ def test_a_run_finds_the_best_arm_at_the_promised_price(policy: ShuffleEliminati
     assert run.guarantee.epsilon("1e-6").upper <= 1
     assert run.guarantee.pure().upper == math.inf
     assert run.bits_per_user == max(policy.privatizer.bits(n) for n in policy.sizes(2, 50_000)[:1])
-
-
-def test_sizes_are_those_of_the_phases() -> None:
-    assert VB.sizes(2, 100) == (2, 4, 8, 16)  # 2 (2 + 4 + 8 + 16) = 60 rounds; 124 do not fit
-    assert CONSTANT.sizes(2, 100) == (50,)
-    assert CONSTANT.sizes(2, 99) == CONSTANT.sizes(1, 1000) == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("privatizer", {"privatizer": Unprotected()}),
-        ("batch", {"batch": 0}),
-        ("radius", {"radius": "exact"}),
-        ("radius", {"radius": ExactRadius()}),
-    ],
-    ids=str,
-)
-def test_arguments_out_of_range_are_refused_by_name(name: str, change: dict[str, object]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        ShuffleElimination(**{"privatizer": BITS, **change})  # type: ignore[arg-type]  # what is refused
-    assert refused.value.argument == name
 
 
 def test_a_missing_sum_is_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +11,10 @@ from scipy import stats
 
 from accounting.claims.claim import Approx, Pure
 from accounting.protocols.box import BinomialBox
-from accounting.release.curve import PrivacyCurve
 from bandits.batch import Encoding, OwnRounds, SharedRounds
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
@@ -64,19 +61,6 @@ def test_exact_noise_keeps_the_target_and_hardly_more(
     # A hundredth less noise does not keep it.
     less = gaussian_delta(math.sqrt(0.9 * variance) / moved, float(epsilon))
     assert less > float(Fraction(delta))
-
-
-def test_the_noise_of_a_target_is_the_least_of_its_grid() -> None:
-    size = Averages(users=1, coordinates=9)
-    law = private("central").noise(size)
-    assert isinstance(law, DiscreteGaussian)
-    moves = private("central").curve(size)
-    assert isinstance(moves, PrivacyCurve)
-    less = DiscreteGaussian(sigma_squared=law.sigma_squared * Fraction(99, 100))
-    curve = PrivacyCurve(noise=less, sensitivity=moves.sensitivity)
-    lower = curve.delta(10).lower
-    assert lower is not None
-    assert lower > Fraction(1, 4)
 
 
 def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
@@ -239,24 +223,6 @@ def test_what_is_no_number_is_refused() -> None:
 def test_sums_that_clients_cannot_send_are_refused(encoded: list[int]) -> None:
     with pytest.raises(InvalidParameter, match="encoded"):
         private("central").release_sums(encoded, Averages(users=2, coordinates=2))
-
-
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({"trust": "nobody"}, "trust"),
-        ({"epsilon": 0}, "epsilon"),
-        ({"delta": 0}, "delta"),
-        ({"delta": 1}, "delta"),
-        ({"bound": 0}, "bound"),
-        ({"calibration": "guess"}, "calibration"),
-        ({"trust": "shuffle", "calibration": "pure"}, "no pure epsilon"),
-        ({"epsilon": "nan"}, "epsilon"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(changed: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        AveragePrivatizer(**{"trust": "central", **changed})
 
 
 def test_sizes_are_those_of_the_asks() -> None:

@@ -18,13 +18,9 @@ from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.protocols import SUM_ONLY
-from bandits.privatizers.releasing import Releasing
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
@@ -186,11 +182,6 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         assert as_pure(promised) == Pure(1)
 
 
-def test_everything_is_promised_at_a_delta_of_one() -> None:
-    promised = RunGuarantee(parts=(guaranteed(private()),), assumptions=())
-    assert promised.epsilon(1).upper == 0
-
-
 def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
     # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
     policy = BatchedElimination(privatizer=private())
@@ -222,21 +213,6 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
         alone.epsilon(2)
     with pytest.raises(InvalidParameter, match="epsilon"):
         alone.delta(-1)
-
-
-@pytest.mark.parametrize("trust", ["pure", "renyi", "concentrated", "shuffled-pure"])
-def test_shares_of_noise_take_honest_users_for_granted(trust: Trust) -> None:
-    assert ALL_HONEST in private(trust).assumed(8)
-    assert ALL_HONEST in BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)
-    # One draw of the analyzer, or a whole draw of one's own, needs nobody else.
-    assert not {ALL_HONEST} & {*private("central").assumed(8), *private("local").assumed(8)}
-
-
-@pytest.mark.parametrize("trust", ["pure", "renyi", "concentrated"])
-def test_an_aggregation_is_taken_to_show_the_sum_only(trust: Trust) -> None:
-    assert SUM_ONLY in private(trust).assumed(8)
-    (shuffler, _) = BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)
-    assert shuffler == "the shuffler shows the server the bits only"
 
 
 # -- who draws the noise -----------------------------------------------------------------------

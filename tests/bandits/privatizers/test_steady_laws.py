@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.partial_batches import PartedElimination
-from bandits.policies.schedule import Schedule
-from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.returning import PartedElimination
+from bandits.policies.setting import Schedule
 from bandits.privatizers import protocols
-from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
-from bandits.privatizers.visits import MemoryBook, Names
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
-from tests.support.dpcore.mutants import mutated
 
 BITS = SteadyPrivatizer(law=Binomial(trials=500, probability="1/2"), steps=1, failure="1e-3")
 GAUSSIANS = SteadyPrivatizer(
@@ -131,16 +124,6 @@ def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, vis
     assert own_delta(steady, visits, at - 0.03 * visits - 0.01) > 1e-3
 
 
-def test_one_visit_of_bits_is_a_box_of_bits() -> None:
-    pool = pool_of(BITS, users=50, max_visits=1)
-    promised = pool.guarantee(BITS, (16,))
-    box = BinomialBox(trials=500, bounds=(1,))
-    assert promised is not None
-    assert float(promised.epsilon("1e-6").upper) == pytest.approx(
-        float(box.epsilon("1e-6").upper), rel=2e-3
-    )
-
-
 @each_law
 def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivatizer) -> None:
     planned, rng = replace(steady, deployment=PLAN), SeededRng(4)
@@ -195,40 +178,6 @@ def test_a_pool_plays_and_nobody_comes_too_often(
     assert {release.mechanism.noise for release in run.releases} == {steady.law}
 
 
-class Noted(MemoryBook):
-    """Writes down who took part, and would allow far more visits than a pool."""
-
-    def __init__(self) -> None:
-        super().__init__(users=40, curve=BITS.curve, max_visits=64)
-        self.seen = Counter[int]()
-
-    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-        paid = super().pay(users, release)
-        self.seen.update(users[paid].tolist())
-        return paid
-
-
-class Uncounted(Pool):
-    _filled = mutated(Pool._filled, "self.visited[called[paid]] += 1", "pass")
-
-
-@pytest.mark.parametrize(("kind", "counts"), [(Pool, True), (Uncounted, False)])
-def test_nobody_sends_bits_more_often_than_is_promised(
-    kind: type[Pool], counts: bool
-) -> None:  # a case
-    book, arrivals = Noted(), np.random.default_rng(3)
-    pool = kind(users=40, max_visits=2, privatizer=BITS, arrivals=arrivals, book=book)
-    play(
-        ShuffleElimination(privatizer=BITS, batch=8),
-        Bernoulli(means=(0.6, 0.5)),
-        horizon=400,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=pool,
-    )
-    assert (max(book.seen.values()) <= 2) is counts
-
-
 def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
     plan = Deployment(honest="9/10")
     for steady in (BITS, GAUSSIANS, LAPLACE, SKELLAM):
@@ -237,20 +186,3 @@ def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
         apart = [planned.noise(n) for n in (21, 20)]
         variance = sum(spread_of(each) ** 2 for each in apart)
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "argument"),
-    [
-        ({"law": DiscreteGaussian(sigma_squared=4)}, "law"),
-        ({"law": Binomial(trials=9, probability="1/3"), "steps": 1}, "law"),
-        ({"law": Binomial(trials=9, probability="1/2"), "steps": 2}, "steps"),
-        ({"deployment": "everyone"}, "deployment"),
-        ({"law": "skellam"}, "law"),
-    ],
-)
-def test_bad_laws_are_refused_by_name(wrong: dict[str, Any], argument: str) -> None:
-    given = {"law": Skellam(variance=4), "steps": 4, "failure": "1e-3", **wrong}
-    with pytest.raises(InvalidParameter) as caught:
-        SteadyPrivatizer(**given)
-    assert caught.value.argument == argument

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius import certified as radius_exact
 from bandits.radius.certified import (
     certified_gap,
@@ -21,7 +20,6 @@ from bandits.radius.certified import (
     has_gap,
     union_width,
 )
-from bandits.radius.radius import ExactRadius
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -29,11 +27,9 @@ from dpcore import (
     DiscreteLaplace,
     Noise,
     PolyaDifference,
-    SeededRng,
     Skellam,
 )
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
 # -- the oracles: laws and failures by convolution, nothing shared with what is tested ------------
@@ -276,46 +272,6 @@ def test_the_gap_pays_for_both_wraparounds() -> None:
 
 
 # -- coverage of what is released -----------------------------------------------------------------
-
-
-@by_day(3)
-@pytest.mark.parametrize("trust", ["central", "local", "pure", "renyi", "concentrated"])
-@pytest.mark.parametrize("mean", [0.03, 0.5])
-def test_releases_stay_within_the_width(trust: Trust, mean: float) -> None:
-    alpha = purse.buy(f"coverage of the exact radius: {trust}, {mean}", "1e-10")
-    pulls, runs, failure = 4, 1500, 0.1
-    privatizer = SumPrivatizer(trust=trust, epsilon="1/4", failure="1e-3")
-    width = ExactRadius(batches=1).width(privatizer, pulls, batch=1, active=1, failure="0.1")
-    world, rng = np.random.default_rng(11), SeededRng(12)
-    sums = world.binomial(pulls, mean, runs) * privatizer.precision(pulls)
-    off = [abs(float(privatizer.release(int(total), pulls, rng)) / pulls - mean) for total in sums]
-
-    def too_often(width: float) -> bool:
-        count = sum(error > width for error in off)
-        return float(binom.sf(count - 1, runs, failure)) < alpha
-
-    assert not too_often(width)
-    assert too_often(width / 2)
-
-
-@pytest.mark.nightly
-def test_the_run_fails_no_more_often_than_p() -> None:
-    # Every interval of a run: three batches of two arms, at the boundary of the budget.
-    alpha = purse.buy("coverage of a whole run", "1e-9")
-    radius, p, runs = ExactRadius(batches=3), 0.2, 1500
-    privatizer = SumPrivatizer(trust="pure", epsilon="1/10", failure="1e-3")
-    world, rng = np.random.default_rng(21), SeededRng(22)
-    missed = np.zeros(runs, dtype=bool)
-    for batch in (1, 2, 3):
-        pulls = 4**batch
-        width = radius.width(privatizer, pulls, batch=batch, active=2, failure="0.2")
-        for mean in (0.1, 0.5):
-            sums = world.binomial(pulls, mean, runs) * privatizer.precision(pulls)
-            for place, total in enumerate(sums):
-                released = float(privatizer.release(int(total), pulls, rng))
-                missed[place] |= abs(released / pulls - mean) > width
-    assert float(binom.sf(int(missed.sum()) - 1, runs, p)) >= alpha
-    assert missed.any()
 
 
 @by_day(1)

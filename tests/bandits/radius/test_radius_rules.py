@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.certified import (
     certified_gap,
     certified_width,

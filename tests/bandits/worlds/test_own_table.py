@@ -1,14 +1,17 @@
-"""A reward table of one's own: what is read, what is refused, and a run of the command."""
+"""Reward tables of one's own and data that a user has: what is read, refused, and run."""
 
 from __future__ import annotations
 
+import csv
+import subprocess
+import sys
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bandits.worlds.own import table_arms
+from bandits.worlds.tables import obd_arms, table_arms
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 
@@ -28,14 +31,6 @@ def test_columns_are_arms_and_rows_are_rewards(tmp_path: Path, text: str) -> Non
     assert found.means == tuple(map(float, exact))
     assert found.values[1] == (Fraction(1, 4), Fraction(1, 2))
     assert found.counts[1] == (2, 1)
-
-
-def test_rewards_are_drawn_with_replacement(tmp_path: Path) -> None:
-    table = table_arms(at(tmp_path, "0,1\n1,1\n"))
-    # Many more pulls than rows: a sum of fair coins, six deviations of which are 3 sqrt(n).
-    total = table.encoded_sum(0, 10**6, 1, np.random.default_rng(1))
-    assert 0 < abs(total - 500_000) < 3000
-    assert table.encoded_sum(1, 10**6, 1, np.random.default_rng(1)) == 10**6
 
 
 @pytest.mark.parametrize(
@@ -82,3 +77,41 @@ def test_a_run_on_ones_own_rewards(tmp_path: Path, capsys: pytest.CaptureFixture
         refused = typed(capsys, "bandit", "run", *given, *words)
         assert (refused.code, refused.out) == (2, "")
         assert said in refused.err
+
+
+PACKAGE = "obp==0.4.1"
+LOG = "obp/dataset/obd/random/all/all.csv"
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("obd")
+    wanted = ("--no-deps", "--only-binary=:all:", "-qq", "-d", str(folder), PACKAGE)
+    subprocess.run([sys.executable, "-m", "pip", "download", *wanted], check=True, timeout=300)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as held:
+        return Path(held.extract(LOG, folder))
+
+
+def test_the_arms_are_the_click_rates_of_the_log(log: Path) -> None:
+    with log.open(newline="", encoding="utf-8") as file:
+        rows = [(int(row["item_id"]), int(row["click"])) for row in csv.DictReader(file)]
+    assert len(rows) == 10_000
+    found = obd_arms(log)
+    assert found.arms == 80
+    for item, mean in enumerate(found.means):
+        clicks = [click for shown, click in rows if shown == item]
+        assert mean == sum(clicks) / len(clicks)
+
+
+def test_shuffled_bits_run_on_real_means(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--epsilon", "1", "-T", "1e5", "--instances", "2", "--json")
+    answer = typed(capsys, "bandit", "run", "obd", "--data", log, *options)
+    assert answer.code == 0, answer
+    rows = {row["algorithm"]: row for row in answer.json["rows"]}
+    assert [*rows] == ["sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"]
+    # Rates of a few clicks in a thousand: no regret exceeds the best rate.
+    best = max(obd_arms(log).means)
+    assert all(0 < row["regret_per_round"] < best for row in rows.values())

@@ -22,7 +22,7 @@ from bandits.worlds.environment import (
     cz_instance,
 )
 from bandits.worlds.letor import FEATURES, letor_arms
-from bandits.worlds.obd import obd_arms
+from bandits.worlds.tables import obd_arms
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,9 +18,12 @@ from audit.sample import sample
 from audit.targets.target import Vectorised
 from bandits.audited.target import Viewed, target
 from bandits.batch import ReleasedSum
+from bandits.combinatorial.streams import StreamPrivatizer
+from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.laws.binomial import Binomial
 from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import ModularSum
@@ -43,6 +47,9 @@ COMBINATORIAL = (
     ),
 )
 """All on super arms that can be audited, spelled whole."""
+
+PURE = tuple(f"{name},epsilon=1,calibration=pure" for name in LINEAR if name[:3] != "sdp")
+"""With discrete Laplace noise."""
 
 FLOORS = ("se", "dpe", "pe", "dpe-fixedu", "cucb")
 """What protects nobody."""
@@ -130,3 +137,29 @@ def shared() -> Release:
         return with_noise(privatizer, encoded_sum, pulls, drawn[0])
 
     return release
+
+
+_DRAWN, _DRAW = AveragePrivatizer._drawn, StreamPrivatizer.draw
+
+
+@contextmanager
+def erring(how: Literal["bare", "halved", "shared"]) -> Iterator[None]:
+    """Every privatizer adds no noise, half, or one draw for all arms, and promises the same."""
+
+    def instead(drawn: Integers, centre: int = 0) -> Integers:
+        if how == "shared":
+            return np.repeat(drawn[..., :1], drawn.shape[-1], axis=-1)
+        return centre + (drawn - centre) // 2 * (how == "halved")
+
+    def averages(held: Any, noise: Noise, size: Averages, rng: Rng) -> list[int]:
+        centre = int(noise.mean) if isinstance(noise, Binomial) else 0
+        return [*map(int, instead(np.array(_DRAWN(held, noise, size, rng)), centre))]
+
+    def streams(held: Any, shape: tuple[int, ...], rng: Rng) -> Integers:
+        return instead(_DRAW(held, shape, rng))
+
+    release = {"bare": bare, "halved": halved, "shared": shared()}[how]
+    with releasing(release), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AveragePrivatizer, "_drawn", averages)
+        patch.setattr(StreamPrivatizer, "draw", streams)
+        yield

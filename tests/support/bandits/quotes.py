@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from bandits.experiments.results import label
+from bandits.experiments.curves import label
 from benchmarks.figures.page import _cell
 from tests.support.bandits.committed import FIGURES, ROOT, figures_of, results_of, row_of, rows_of
 

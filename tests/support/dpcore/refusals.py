@@ -2,7 +2,8 @@ r"""How the suite looks at a refusal: one line that names the argument, its valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,6 +18,14 @@ def refusal(act: Callable[[], object], kind: type[DpcoreError] = InvalidParamete
     assert "\n" not in line
     assert line == line.strip()
     return line
+
+
+@contextmanager
+def refused(argument: str) -> Iterator[None]:
+    r"""What happens within is refused by the name of that argument."""
+    with pytest.raises(InvalidParameter) as caught:
+        yield
+    assert caught.value.argument == argument
 
 
 def names(line: str, argument: str, value: object = None) -> bool:

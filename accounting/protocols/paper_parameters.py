@@ -1,0 +1,300 @@
+r"""Parameters of protocols as three papers state them: what ``parameters="paper"`` takes.
+
+CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021, Algorithm 3) and LZJ
+(Li, Zhou and Ji 2022, Algorithm 2). Nothing here promises anything: guarantees are derived from the
+exact laws. Integers are exact: no float decides a ceiling. Reals are enclosures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+from flint import arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceil_sqrt, ceiling
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
+
+__all__ = [
+    "WIDTH_BITS",
+    "BitNoise",
+    "Form",
+    "SumParameters",
+    "bits_of_cheu",
+    "cz_concentrated",
+    "cz_pure",
+    "cz_renyi",
+    "cz_shuffled",
+    "epsilon_of",
+    "log_of",
+    "lzj_vector",
+    "paper_sum",
+    "tkms_bits",
+    "tkms_threshold",
+]
+
+WIDTH_BITS: Final = 64
+"""Enclosures of irrational parameters have this relative width."""
+
+_ROUNDED: Final = 1 << 64
+
+Form: TypeAlias = Literal["printed", "corrected"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumParameters:
+    r"""What a theorem of CZ chooses for n users: g, tau, and the law of the whole noise, in steps.
+
+    ``share`` is the law of one user's part, for local noise the whole noise of one message.
+    """
+
+    users: int
+    precision: int
+    threshold: int
+    noise: Noise
+    share: Noise
+
+    @property
+    def modulus(self) -> int:
+        r"""m = n g + 2 tau + 1."""
+        return self.users * self.precision + 2 * self.threshold + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitNoise:
+    r"""What a shuffle protocol of bits chooses: g encoding bits and b noise bits of a user.
+
+    ``probability`` is that of each noise bit, enclosed: it is irrational in general.
+    """
+
+    users: int
+    precision: int
+    bits: int
+    probability: Enclosure
+
+    @property
+    def trials(self) -> int:
+        r"""All the noise bits of a coordinate."""
+        return self.users * self.bits
+
+    @property
+    def rounded_up(self) -> Fraction:
+        r"""The probability rounded up to a multiple of 2^-64, towards 1/2 and never beyond."""
+        up = Fraction(math.ceil(Fraction(self.probability.upper) * _ROUNDED), _ROUNDED)
+        return min(up, Fraction(1, 2))
+
+    @property
+    def variance(self) -> Enclosure:
+        r"""Of the noise of a coordinate, in steps: n b p (1-p)."""
+        low, high = Fraction(self.probability.lower), Fraction(self.probability.upper)
+        # p (1-p) rises up to 1/2.
+        if high <= Fraction(1, 2):
+            return Enclosure(self.trials * low * (1 - low), self.trials * high * (1 - high))
+        return Enclosure(Fraction(0), Fraction(self.trials, 4))
+
+
+# -- sums of CZ -------------------------------------------------------------------------------
+
+
+def paper_sum(
+    instance: str,
+    users: int,
+    epsilon: RationalLike,
+    failure: RationalLike,
+    scaling: RationalLike = 1,
+) -> SumParameters:
+    r"""What CZ chooses for an instance of ``accounting.protocols.choose``, in its corrected form.
+
+    Raises :class:`InvalidParameter` for ``local``: Theorem 6 leaves a constant open.
+    """
+    match instance:
+        case "renyi":
+            return cz_renyi(users, epsilon, failure, scaling)
+        case "concentrated":
+            return cz_concentrated(users, epsilon, failure, scaling)
+        case "shuffled-pure":
+            return cz_shuffled(users, epsilon, failure, form="corrected")
+        case "local":
+            reason = "CZ Theorem 6 leaves a constant open: bandits.papers.cz.cz_local"
+            raise InvalidParameter("parameters", "paper", reason)
+        case _:
+            return cz_pure(users, epsilon, failure)
+
+
+def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> SumParameters:
+    r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
+
+    The noise is discrete Laplace of scale g/epsilon, a difference of two Polya(1/n) of each user.
+    Theorem 5 is the same, the analyzer adding the noise.
+
+    >>> found = cz_pure(1024, 1, "1/1000")
+    >>> found.precision, found.threshold, found.modulus, found.noise
+    (32, 244, 33257, DiscreteLaplace(scale=32))
+    """
+    n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
+    g, log = ceil_sqrt(e * e * n), log_of(2 / _failure(failure))
+    return _shared(n, g, ceiling(lambda: ball(g / e) * log()), DiscreteLaplace(scale=g / e))
+
+
+def cz_renyi(
+    users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
+) -> SumParameters:
+    r"""CZ Theorem 2: g = ceil(s epsilon sqrt n), Skellam noise of variance g^2/epsilon^2,
+    tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)).
+
+    >>> found = cz_renyi(16, 1, "1/1000")
+    >>> found.precision, found.threshold, found.noise
+    (4, 33, Skellam(variance=16))
+    """
+    n, g, ratio = _scaled(users, epsilon, scaling)
+    log = log_of(2 / _failure(failure))
+    tau = ceiling(lambda: 2 * ball(ratio) * log().sqrt() + arb(2).sqrt() * log())
+    return _shared(n, g, tau, Skellam(variance=ratio**2))
+
+
+def cz_concentrated(
+    users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
+) -> SumParameters:
+    r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))), and each
+    user adds a discrete Gaussian of sigma^2 = g^2/(n epsilon^2).
+
+    >>> found = cz_concentrated(16, 1, "1/1000")
+    >>> found.precision, found.threshold, found.noise
+    (4, 16, DiscreteGaussianSum(count=16, sigma_squared=1))
+    """
+    n, g, ratio = _scaled(users, epsilon, scaling)
+    log = log_of(2 / _failure(failure))
+    each = ratio**2 / n
+    return SumParameters(
+        users=n,
+        precision=g,
+        threshold=ceiling(lambda: ball(ratio) * (2 * log()).sqrt()),
+        noise=DiscreteGaussianSum(count=n, sigma_squared=each),
+        share=DiscreteGaussian(sigma_squared=each),
+    )
+
+
+def cz_shuffled(
+    users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
+) -> SumParameters:
+    r"""CZ Theorem 3, over an (epsilon/4, q)-relaxed aggregation: epsilon' = epsilon/2 in g and tau.
+
+    ``form="printed"`` has the noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
+    ``form="corrected"`` the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
+
+    >>> cz_shuffled(1024, 1, "1/1000", form="printed").noise
+    DiscreteLaplace(scale=16)
+    >>> cz_shuffled(1024, 1, "1/1000", form="corrected").noise
+    DiscreteLaplace(scale=32)
+    """
+    if form not in ("printed", "corrected"):
+        raise InvalidParameter("form", form, "must be 'printed' or 'corrected'")
+    found = cz_pure(users, epsilon_of(epsilon) / 2, failure)
+    if form == "corrected":
+        return found
+    noise = DiscreteLaplace(scale=found.precision / epsilon_of(epsilon))
+    return _shared(found.users, found.precision, found.threshold, noise)
+
+
+def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[int, int, Fraction]:
+    # n, g = ceil(s epsilon sqrt n) and g/epsilon.
+    n, e, s = integer("users", users, at_least=1), epsilon_of(epsilon), rational("scaling", scaling)
+    if s < 1:
+        raise InvalidParameter("scaling", scaling, "must be >= 1")
+    g = ceil_sqrt((s * e) ** 2 * n)
+    return n, g, g / e
+
+
+def _shared(n: int, g: int, tau: int, noise: DiscreteLaplace | Skellam) -> SumParameters:
+    share = noise.share(n)
+    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
+
+
+# -- shuffled bits ----------------------------------------------------------------------------
+
+
+def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
+    r"""TKMS Algorithm 3: tau = 96 ln(2/delta)/epsilon^2, for epsilon in (0, 1).
+
+    >>> tkms_threshold("0.5", "1e-6")
+    Enclosure([5571.3245715933002, 5571.3245715933003])
+    """
+    return narrow(_tkms_tau(epsilon, delta), WIDTH_BITS)
+
+
+def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
+    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each while m <= tau, else one bit
+    of probability tau/2m.
+
+    >>> tkms_bits(1, "0.5", "1e-6").trials, tkms_bits(1, "0.1", "1e-6").trials
+    (5572, 139284)
+    """
+    m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
+    if tau.lower >= m:
+        exact = _tkms_tau(epsilon, delta)
+        half = Enclosure.exactly(Fraction(1, 2))
+        return BitNoise(users=m, precision=1, bits=ceiling(lambda: exact() / m), probability=half)
+    low, high = (Fraction(end) / (2 * m) for end in (tau.lower, tau.upper))
+    return BitNoise(users=m, precision=1, bits=1, probability=Enclosure(low, high))
+
+
+def _tkms_tau(epsilon: RationalLike, delta: RationalLike) -> Callable[[], arb]:
+    e, log = epsilon_of(epsilon), log_of(2 / rational_in("delta", delta, "(0, 1)"))
+    return lambda: 96 * log() / ball(e * e)
+
+
+def lzj_vector(
+    users: int, coordinates: int, epsilon: RationalLike, delta: RationalLike
+) -> BitNoise:
+    r"""LZJ Algorithm 2: vectors of s coordinates and l2 norm at most Delta, g steps on 2 Delta;
+    e = epsilon/(18 sqrt(ln(2/delta))), g = max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10}
+    rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)), p = 90 g^2 ln(4s/delta)/(b e^2 n).
+
+    >>> found = lzj_vector(1000, 1, 1, "1e-6")
+    >>> found.precision, found.bits
+    (10, 1286293)
+    """
+    n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
+    s, d = integer("coordinates", coordinates, at_least=1), rational_in("delta", delta, "(0, 1)")
+    log, log_two = log_of(4 * s / d), log_of(2 / d)
+    growing = ceiling(
+        lambda: ball(e) * arb(n).sqrt() / (18 * log_two().sqrt() * 6 * (5 * log()).sqrt())
+    )
+    g = max(growing, ceil_sqrt(Fraction(s)), 10)
+    return bits_of_cheu(n, g, lambda: log() * 18**2 * log_two() / ball(e * e))
+
+
+def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
+    r"""b = ceil(180 g^2 f/n) noise bits of a user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
+    bits = ceiling(lambda: 180 * g * g * factor() / n)
+    chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
+    # At most 1/2, as bits was rounded up.
+    high = min(Fraction(chance.upper), Fraction(1, 2))
+    return BitNoise(users=n, precision=g, bits=bits, probability=Enclosure(chance.lower, high))
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def epsilon_of(value: object) -> Fraction:
+    r"""epsilon > 0."""
+    return positive_rational("epsilon", value, "no noise gives epsilon 0")
+
+
+def log_of(value: Fraction) -> Callable[[], arb]:
+    r"""ln(value), at the precision of the moment."""
+    return lambda: ball(value).log()
+
+
+def _failure(value: object) -> Fraction:
+    return rational_in("failure", value, "(0, 1)")

@@ -1,0 +1,57 @@
+r"""Published bounds of the loss of integer noise, as the papers state them.
+
+Guarantees never use them: they come from the exact law. They are routes of composition that a
+reader may want to compare, and what the noise of other libraries is calibrated with.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+
+__all__ = ["gaussian_sum_epsilon", "skellam_renyi_bound"]
+
+_BITS: Final = 64
+
+
+def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
+    r"""Agarwal, Kairouz and Liu 2021, Theorem 3.5 (CZ Lemma 3), for integer orders:
+    D_alpha <= alpha d^2/2v + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}.
+
+    >>> skellam_renyi_bound(32, 16, 4)
+    Fraction(131, 8)
+    """
+    alpha = integer("order", order, at_least=2)
+    d = integer("sensitivity", sensitivity, at_least=1)
+    v = positive_rational("variance", variance, "variance 0 adds no noise")
+    return alpha * d**2 / (2 * v) + min(
+        ((2 * alpha - 1) * d**2 + 6 * d) / (4 * v**2), 3 * d / (2 * v)
+    )
+
+
+def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
+    r"""Kairouz, Liu and Steinke 2021, Proposition 13 (CZ Lemma 4): a sum of n discrete Gaussians
+    is (epsilon^2/2)-concentrated for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi},
+    xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)), v = sigma^2 >= 1/4.
+
+    >>> gaussian_sum_epsilon(16, 1, 4)
+    Enclosure([1.0001360525238399, 1.0001360525238400])
+    """
+    n, d = integer("count", count, at_least=1), integer("sensitivity", sensitivity, at_least=1)
+    v = positive_rational("sigma_squared", sigma_squared, "variance 0 adds no noise")
+    if v < Fraction(1, 4):
+        raise InvalidParameter("sigma_squared", sigma_squared, "must be >= 1/4: Proposition 13")
+
+    def bound() -> arb:
+        rate = -2 * arb.pi() ** 2 * ball(v)
+        xi = 10 * sum(((rate * k / (k + 1)).exp() for k in range(1, n)), arb(0))
+        squared = ball(Fraction(d * d) / (n * v))
+        return (squared + xi / 2).sqrt().min(squared.sqrt() + xi)
+
+    return narrow(bound, _BITS)

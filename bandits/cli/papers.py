@@ -1,0 +1,39 @@
+r"""``dpcore papers``, and its old name ``dpcore claims``: the theorems of four papers, replayed."""
+
+from __future__ import annotations
+
+from dpcore.command.options import AsJson, command_group, option
+from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
+
+__all__ = ["claims", "papers"]
+
+papers = command_group("papers")
+claims = command_group("claims")
+
+
+@papers.command()
+@claims.command(hidden=True)
+def papers_command(
+    *,
+    quick: bool = option(
+        "", "Fewer parameters of each theorem; still every erratum.", "--quick", default=False
+    ),
+    as_json: AsJson = False,
+) -> None:
+    r"""Check the privacy theorems of four papers against exact values, and list what fails.
+
+    The papers: Chowdhury and Zhou 2023 (CZ), Li, Zhou and Ji 2022 (LZJ), Tenenbaum and others 2021
+    (TKMS), Chen and others 2020 (CSB).
+
+    Verdicts: holds; loose (holds with a factor of two or more to spare); fails (a proven bound
+    contradicts it); unproven (holds wherever it was checked, but the printed proof does not show
+    it).
+
+    Example: dpcore papers --quick
+    """
+    from bandits.papers.table import lines, replay, rows, to_json
+
+    with progress_bar("theorems", len(rows(quick=quick))) as advance:
+        found = replay(quick=quick, progress=lambda done, _: advance(done))
+    show({"schema": "dpcore-claims/1", **to_json(found)} if as_json else list(lines(found)))

@@ -1,0 +1,81 @@
+r"""``dpcore bandit compare`` and ``dpcore bandit plot``; ``bandits.cli`` registers both."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from dpcore.command.options import AsJson, argument, named, option
+from dpcore.command.terminal import say, show
+
+__all__ = ["compare", "plot"]
+
+_SCHEMA: Final = "dpcore-bandit-compare/1"
+
+
+def compare(
+    first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
+    second: Path = argument("B", "Another one, of the same worlds."),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    r"""Compare two results: regret of A divided by regret of B, with standard errors.
+
+    Example: dpcore bandit compare paper.json exact.json
+
+    Rows are matched by algorithm and epsilon; rows without a partner are listed. If both results
+    have the same number of instances, they are compared world by world.
+    Exit code: 0 done, 2 usage.
+    """
+    from bandits.cli.render import compare_lines
+    from bandits.experiments.comparison import alone, read_document
+    from bandits.experiments.comparison import compare as ratios_of
+
+    one = read_document(first, argument="A")
+    other = read_document(second, argument="B")
+    ratios = ratios_of(one, other)
+    left = {"A": alone(one, other), "B": alone(other, one)}
+    if not as_json:
+        say(compare_lines(ratios, left))
+        return
+    unmatched = [
+        {"in": name, "algorithm": algorithm, "epsilon": epsilon}
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    rows = [ratio.to_json() for ratio in ratios]
+    show({"schema": _SCHEMA, "rows": rows, "unmatched": unmatched})
+
+
+def plot(
+    source: Path = argument(
+        "SOURCE", "A folder that dpcore bandit run --output wrote, or its regret.csv."
+    ),
+    *,
+    output: Path = option(
+        "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
+    ),
+) -> None:
+    r"""Draw regret per round over time, with bands of one standard error.
+
+    Example: dpcore bandit plot results --output regret.svg
+
+    One panel for each epsilon; of a folder also the lower bound of a hard instance, which
+    regret.csv alone does not tell. Needs matplotlib (dpcore\[plot]).
+    Exit code: 0 done, 2 usage.
+    """
+    from bandits.experiments.comparison import read_document
+    from bandits.experiments.curves import bounds_of, draw_results, read_lines, without_regret
+    from bandits.experiments.results import TABLE
+    from dpcore.command.picture import check_picture
+
+    check_picture("--output", output)
+    with named(path="SOURCE"):
+        document = read_document(source) if source.is_dir() else {}
+        lines = read_lines(source / TABLE if source.is_dir() else source)
+        bounds = bounds_of(document, lines)
+    draw_results(lines, output, bounds)
+    for warning in without_regret(lines):
+        say([f"warning: {warning}"], sys.stderr)
+    say([str(output)])

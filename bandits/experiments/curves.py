@@ -1,0 +1,308 @@
+r"""Curves of regret: a tidy table, curves read back from it, and the picture of them.
+
+The table is CSV, a row for each run and checkpoint.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.summary import mean_and_error
+from bandits.policies.registry import read_algorithm
+from dpcore.command.input_file import csv_rows
+from dpcore.command.output_file import write_whole
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import up
+
+if TYPE_CHECKING:
+    from bandits.plots import Curve
+
+__all__ = ["COLUMNS", "Line", "bounds_of", "draw_results", "label", "lines_of", "read_lines"]
+__all__ += ["title_of", "without_regret", "write_csv"]
+
+_DIGITS: Final = 12
+
+COLUMNS: Final = (
+    "preset",
+    "algorithm",
+    "epsilon",
+    "delta",
+    "radius",
+    "schedule",
+    "horizon",
+    "seed",
+    "instance",
+    "bits_per_user",
+    "t",
+    "regret",
+)
+r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as they are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
+
+    With one instance the error is 0.
+    """
+
+    preset: str
+    algorithm: str
+    epsilon: str
+    t: tuple[int, ...]
+    mean: tuple[float, ...]
+    error: tuple[float, ...]
+
+
+def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
+    r"""Every cell at every checkpoint; the file is there whole or not at all.
+
+    Raises :class:`InvalidParameter` where it cannot be written.
+    """
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    delta = write_rational(Fraction(experiment.delta))
+    for cell in cells:
+        head = (
+            experiment.preset,
+            cell.algorithm,
+            cell.epsilon,
+            delta,
+            experiment.radius,
+            experiment.schedule,
+            experiment.horizon,
+            experiment.seed,
+            cell.instance,
+            cell.bits_per_user,
+        )
+        for t, regret in zip(experiment.checkpoints, cell.regret, strict=True):
+            rows.writerow((*head, t, repr(regret)))
+    write_whole("--output", path, text.getvalue())
+
+
+def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[Line, ...]:
+    r"""The curves of an experiment, as :func:`read_lines` reads them from its table."""
+    curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for cell in cells:
+        curves.setdefault((cell.algorithm, cell.epsilon), []).append(cell.regret)
+    return tuple(
+        _averaged((experiment.preset, *kind), experiment.checkpoints, regrets)
+        for kind, regrets in curves.items()
+    )
+
+
+def read_lines(path: Path) -> tuple[Line, ...]:
+    r"""The curves of a file that :func:`write_csv` wrote, in its order.
+
+    Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
+    for one that was cut, and where runs that no mean is over would be one curve: of two settings,
+    an instance twice, instances of unequal rounds.
+    """
+    curves: dict[_Key, _Curve] = {}
+    for number, point in _points(path):
+        curve = curves.setdefault(point.key, _Curve(setting=point.setting, number=number))
+        if point.setting != curve.setting:
+            reason = (
+                f"line {number} is of another setting than line {curve.number}: plot them apart"
+            )
+            raise InvalidParameter("path", str(path), reason)
+        run = curve.runs.setdefault(point.instance, {})
+        if point.t in run:
+            reason = f"line {number} has instance {point.instance} at t = {point.t} a second time"
+            raise InvalidParameter("path", str(path), reason)
+        run[point.t] = point.regret
+    if not curves:
+        raise InvalidParameter("path", str(path), "holds no runs")
+    return tuple(_line(path, key, curve) for key, curve in curves.items())
+
+
+_Key: TypeAlias = tuple[str, str, str]
+_KEY: Final = ("preset", "algorithm", "epsilon")
+_SETTING: Final = ("delta", "radius", "schedule", "horizon", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    key: _Key
+    setting: tuple[str, ...]
+    instance: int
+    t: int
+    regret: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Curve:
+    # The runs of a curve by instance, and the line that it began with.
+    setting: tuple[str, ...]
+    number: int
+    runs: dict[int, dict[int, float]] = field(default_factory=dict)
+
+
+def _line(path: Path, key: _Key, curve: _Curve) -> Line:
+    _, algorithm, epsilon = key
+    rounds = sorted(next(iter(curve.runs.values())))
+    for instance, run in curve.runs.items():
+        if sorted(run) != rounds or str(rounds[-1]) != curve.setting[_SETTING.index("horizon")]:
+            reason = f"was cut: {algorithm} at epsilon {epsilon} misses rounds of a run"
+            raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
+    return _averaged(key, rounds, [[run[t] for t in rounds] for run in curve.runs.values()])
+
+
+def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> Line:
+    preset, algorithm, epsilon = key
+    both = [mean_and_error([run[i] / t for run in regrets]) for i, t in enumerate(rounds)]
+    return Line(
+        preset=preset,
+        algorithm=algorithm,
+        epsilon=epsilon,
+        t=tuple(rounds),
+        mean=tuple(mean for mean, _ in both),
+        error=tuple(error or 0.0 for _, error in both),
+    )
+
+
+def _points(path: Path) -> Iterator[tuple[int, _Point]]:
+    rows = csv_rows("path", path, whole=True)
+    _, header = next(rows, (0, []))
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
+        raise InvalidParameter("path", str(path), reason)
+    for line, row in rows:
+        try:
+            yield line, _point(dict(zip(header, row, strict=True)))
+        except ValueError:
+            reason = f"line {line} holds no round and regret"
+            raise InvalidParameter("path", str(path), reason) from None
+
+
+def _point(row: dict[str, str]) -> _Point:
+    preset, algorithm, epsilon = (row[name] for name in _KEY)
+    point = _Point(
+        key=(preset, algorithm, epsilon),
+        setting=tuple(row[name] for name in _SETTING),
+        instance=int(row["instance"]),
+        t=int(row["t"]),
+        regret=float(row["regret"]),
+    )
+    if point.t < 1 or not math.isfinite(point.regret):
+        raise ValueError(point)
+    return point
+
+
+# -- the picture ------------------------------------------------------------------------------
+
+
+def title_of(preset: str, epsilon: str) -> str:
+    r"""What a panel of the picture is headed, and the picture is known by.
+
+    >>> title_of("cz/easy", "0.5")
+    'cz/easy, epsilon = 0.5'
+    """
+    return f"{preset}, epsilon = {epsilon}"
+
+
+def draw_results(
+    lines: Sequence[Line], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
+) -> None:
+    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
+
+    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
+
+    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
+    """
+    from bandits.plots import Panel, draw_panels
+
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for line in lines:
+        if max(line.mean) > 0:
+            groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+    if not groups:
+        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
+    for (_, epsilon), curves in groups.items():
+        if epsilon in bounds:
+            curves.append(bounds[epsilon])
+    panels = [
+        Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
+        for (preset, epsilon), curves in groups.items()
+    ]
+    draw_panels(path, panels, title="")
+
+
+def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Curve]:
+    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
+
+    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
+    dpcore bandit run does not write.
+    """
+    from bandits.plots import Curve
+
+    at = tuple(float(t) for t in lines[0].t if t > 1)
+    try:
+        stated, found = [*document.get("lower_bounds", ())], {}
+        for bound, epsilon in zip(stated, document["epsilons"] if stated else (), strict=True):
+            horizon = int(document["horizon"])
+            c = float(bound["regret_per_round"]) * horizon / math.log(horizon)
+            if not 0 < c < math.inf:
+                raise ValueError(f"a lower bound of {c}")
+            y = tuple(c * math.log(t) / t for t in at)
+            label = f"{bound['theorem']}, T to infinity"
+            found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as wrong:
+        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        raise InvalidParameter("path", "rows.json", reason) from None
+    return found
+
+
+def without_regret(lines: Sequence[Line]) -> Iterator[str]:
+    r"""What :func:`draw_results` leaves out of a picture, in words."""
+    for line in lines:
+        if not max(line.mean) > 0:
+            yield (
+                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
+                "regret to show on a logarithmic axis"
+            )
+
+
+def _curve(line: Line) -> Curve:
+    from bandits.plots import Curve
+
+    # A logarithmic axis has no place for no regret: such points are left out.
+    kept = [i for i, mean in enumerate(line.mean) if mean > 0]
+    return Curve(
+        label=label(line.algorithm),
+        x=tuple(float(line.t[i]) for i in kept),
+        y=tuple(line.mean[i] for i in kept),
+        error=tuple(line.error[i] for i in kept),
+    )
+
+
+def label(algorithm: str) -> str:
+    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
+
+    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
+    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
+    """
+    found = read_algorithm(algorithm)
+    value = found.entry.default if found.value is None else found.value
+    if found.entry.parameter is None or value is None:
+        return found.entry.name
+    return f"{found.entry.name} {found.entry.parameter}={value}"
+
+
+def _decimal(epsilon: str) -> str:
+    try:
+        return up(Fraction(epsilon), _DIGITS)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter("path", epsilon, "is no epsilon") from None

@@ -1,0 +1,73 @@
+r"""Replays the theorems of four papers: what is claimed, what is true, and the verdict.
+
+CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
+Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
+computed when it is asked for. Errors of the papers are on the page docs/errata.md, and have rows of
+what this package does instead beside them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bandits.papers import code, csb, cz, lzj, tkms, utility
+from bandits.papers.statement import Judgement, LaterRow
+
+__all__ = ["lines", "replay", "rows", "to_json"]
+
+
+def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
+    r"""Every row, not yet computed; ``quick`` takes fewer points, and every erratum all the same.
+
+    >>> len(rows(quick=True)) < len(rows())
+    True
+    """
+    papers = (cz, lzj, tkms, csb, utility, code)
+    return tuple(row for paper in papers for row in paper.rows(quick=quick))
+
+
+def replay(
+    *, quick: bool = False, progress: Callable[[int, int], None] | None = None
+) -> tuple[Judgement, ...]:
+    r"""Compute every row. ``progress(done, of)`` is called before the first and after each.
+
+    >>> from bandits.papers.csb import rows as some
+    >>> verdict = next(row() for row in some(quick=True))
+    >>> verdict.statement, verdict.verdict
+    ('Theorem 1 (Algorithm 1)', 'holds')
+    """
+    todo = rows(quick=quick)
+    found: list[Judgement] = []
+    if progress is not None:
+        progress(0, len(todo))
+    for row in todo:
+        found.append(row())
+        if progress is not None:
+            progress(len(found), len(todo))
+    return tuple(found)
+
+
+def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
+    r"""The rows as text, paper by paper, and a last line that counts the verdicts."""
+    counts: Counter[str] = Counter()
+    paper = None
+    for row in verdicts:
+        if row.paper != paper:
+            paper = row.paper
+            yield paper
+        counts[row.verdict] += 1
+        erratum = "" if row.erratum is None else f" [erratum {row.erratum}]"
+        yield f"  {row.verdict:8}  {row.statement}{erratum}; {row.parameters}"
+        yield f"            {row.explanation}"
+    yield ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+
+
+def to_json(verdicts: Iterable[Judgement]) -> dict[str, Any]:
+    r"""All rows as data, and how many have each verdict."""
+    listed = tuple(verdicts)
+    return {
+        "rows": [row.to_json() for row in listed],
+        "counts": dict(sorted(Counter(row.verdict for row in listed).items())),
+    }

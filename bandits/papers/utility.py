@@ -1,0 +1,318 @@
+r"""The utility half of the papers: tails of noise, and bounds of regret with explicit constants.
+
+CZ Facts 2 and 3, Proposition 1, Lemmas 1, 2 and 5; TKMS Theorems 3.1 and 3.3; CSB Theorems 5 and 6.
+A tail is compared with the exact tail of the law, a bound of regret with what no run exceeds, a
+lower bound of regret by the information that it allows one private reward to carry: the most is
+that of randomised response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega alone say
+nothing at any one choice of parameters, and have no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from flint import arb
+
+from accounting.claims.bound import Bound
+from accounting.protocols.paper_parameters import WIDTH_BITS, tkms_bits
+from accounting.release.curve import PrivacyCurve
+from bandits.papers.csb import least_threshold
+from bandits.papers.statement import Judgement, LaterRow
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.numbers.ceilings import ceiling
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+
+__all__ = ["beyond", "information", "rows"]
+
+_RARE: Final = Fraction(1, 10**6)
+_TENTH: Final = Fraction(1, 10)
+_C: Final = Fraction(8, 5)
+_ARMS: Final = 10
+_HORIZON: Final = 10**6
+_GAPS: Final = tuple(Fraction(place, 2 * (_ARMS - 1)) for place in range(_ARMS))
+
+_of_cz = partial(Judgement, paper="CZ")
+
+
+def rows(*, quick: bool) -> Iterator[LaterRow]:
+    r"""Every row of these statements, not yet computed."""
+    yield from _laws(quick=quick)
+    yield from _lemmas(quick=quick)
+    few = (Fraction(1, 2),)
+    for epsilon in few if quick else (Fraction(1, 10), *few):
+        yield partial(_regret, "Theorem 3.1", epsilon)
+        yield partial(_regret, "Theorem 3.3", epsilon)
+        yield partial(_lower, "Theorem 5", epsilon, Fraction(1, 10))
+        yield partial(_lower, "Theorem 6", epsilon, Fraction(1, 10))
+
+
+def _laws(*, quick: bool) -> Iterator[LaterRow]:
+    chances = (_RARE,) if quick else (_TENTH, _RARE)
+    for chance in chances:
+        for scale in ("8",) if quick else ("8", "1/2", "1000"):
+            yield partial(_laplace_tail, Fraction(scale), chance)
+        for variance in (16,) if quick else (1, 16, 400):
+            yield partial(_skellam_tail, Fraction(variance), chance)
+    for squared, t in [("4", 6)] if quick else [("1/4", 1), ("4", 6), ("400", 100)]:
+        yield partial(_gaussian_tail, Fraction(squared), t)
+        yield partial(_gaussian_rho, Fraction(squared))
+    for variance in (16,) if quick else (1, 16, 400):
+        yield partial(_skellam_moment, Fraction(variance))
+
+
+def _lemmas(*, quick: bool) -> Iterator[LaterRow]:
+    epsilons = (Fraction(1, 2),) if quick else (Fraction(1, 10), Fraction(1, 2), Fraction(1))
+    for epsilon in epsilons:
+        yield partial(_laplace_moment, epsilon)
+        for chance in (_RARE,) if quick else (_TENTH, _RARE):
+            yield partial(_assumption, epsilon, chance)
+            for users in (16,) if quick else (16, 256):
+                yield partial(_laplace_sum, epsilon, users, chance)
+    yield _intervals
+    for last in (1, 10):
+        yield partial(_pulls, last)
+
+
+# -- tails ------------------------------------------------------------------------------------
+
+
+def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
+    r"""P(\|X\| > t) for a t that is known to lie in ``limit``: both ends cover both ends of t.
+
+    >>> beyond(DiscreteLaplace(scale=8), Enclosure.exactly(39)).upper_float
+    0.0071...
+    """
+    low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
+    return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
+
+
+def _laplace_tail(scale: Fraction, chance: Fraction) -> Judgement:
+    # 2 e^(-m/s)/(e^(1/s) + 1) <= p, solved for m.
+    printed = ceiling(
+        lambda: ball(scale) * (2 / (ball(chance) * (ball(1 / scale).exp() + 1))).log()
+    )
+    return _of_cz(
+        statement="Fact 2, its tail",
+        parameters=f"Delta/epsilon = {scale}, p = {chance}",
+        quantity="the least m with P(|Y| > m) <= p",
+        claimed=Enclosure.exactly(printed),
+        exact=Enclosure.exactly(least_threshold(DiscreteLaplace(scale=scale), chance / 2)),
+        note="the printed tail is an identity: it gives the same m",
+    )
+
+
+def _gaussian_tail(squared: Fraction, t: int) -> Judgement:
+    return _of_cz(
+        statement="Fact 3, its tail",
+        parameters=f"Delta^2/epsilon^2 = {squared}, t = {t}",
+        quantity=f"P(|Y| >= {t})",
+        claimed=narrow(lambda: 2 * (-ball(t * t / (2 * squared))).exp(), WIDTH_BITS),
+        exact=DiscreteGaussian(sigma_squared=squared).enclose_tail(t - 1),
+        note="the discrete Gaussian is sub-Gaussian with its sigma^2",
+    )
+
+
+def _gaussian_rho(squared: Fraction) -> Judgement:
+    return _of_cz(
+        statement="Fact 3, its privacy",
+        parameters=f"Delta^2/epsilon^2 = {squared}, Delta = 1",
+        quantity="rho",
+        claimed=Enclosure.exactly(1 / (2 * squared)),
+        exact=PrivacyCurve(noise=DiscreteGaussian(sigma_squared=squared), sensitivity=1).zcdp(),
+        note="epsilon^2/2-concentrated",
+    )
+
+
+def _skellam_moment(variance: Fraction) -> Judgement:
+    # K(a)/a^2 = variance (cosh a - 1)/a^2 rises with a: the largest a decides.
+    return _of_cz(
+        statement="Proposition 1, its moments",
+        parameters=f"variance = {variance}, lambda = sqrt 2",
+        quantity="ln E e^(lambda X)",
+        claimed=Enclosure.exactly(2 * variance),
+        exact=narrow(lambda: ball(variance) * (arb(2).sqrt().cosh() - 1), WIDTH_BITS),
+        note="sub-exponential: at most sigma^2 lambda^2, up to lambda = sqrt 2",
+    )
+
+
+def _skellam_tail(variance: Fraction, chance: Fraction) -> Judgement:
+    limit = narrow(
+        lambda: (
+            2 * (ball(variance) * ball(2 / chance).log()).sqrt()
+            + arb(2).sqrt() * ball(2 / chance).log()
+        ),
+        WIDTH_BITS,
+    )
+    return _of_cz(
+        statement="Proposition 1, its tail",
+        parameters=f"variance = {variance}, p = {chance}",
+        quantity="P(|X| > 2 sigma sqrt(ln(2/p)) + sqrt(2) ln(2/p))",
+        claimed=Enclosure.exactly(chance),
+        exact=beyond(Skellam(variance=variance), limit),
+        note="the threshold tau of Theorem 2",
+    )
+
+
+def _laplace_moment(epsilon: Fraction) -> Judgement:
+    # Of a symmetric law that can be divided K(a)/a^2 rises with a, so the largest a decides.
+    def most() -> arb:
+        beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
+        return 2 * (1 - beta).log() - (1 - beta * a.exp()).log() - (1 - beta * (-a).exp()).log()
+
+    return _of_cz(
+        statement=f"Lemma 5, with c = {_C}",
+        parameters=f"epsilon = {epsilon}, lambda = epsilon/c",
+        quantity="ln E e^(lambda X)",
+        claimed=Enclosure.exactly(Fraction(1, 2)),
+        exact=narrow(most, WIDTH_BITS),
+        note="c is open in the paper; for small epsilon the least is 1.5942, (1 - e^(-1/2))^(-1/2)",
+    )
+
+
+def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Judgement:
+    def limit() -> arb:
+        log, c = ball(2 / chance).log(), ball(_C / epsilon)
+        wide, far = c * (2 * users * log).sqrt(), 2 * c * log
+        return wide if bool(wide > far) else far
+
+    return _of_cz(
+        statement=f"Lemma 5, its tail with c = {_C}",
+        parameters=f"n = {users}, epsilon = {epsilon}, p = {chance}",
+        quantity="P(|sum of X_i| > v)",
+        claimed=Enclosure.exactly(chance),
+        exact=beyond(PolyaDifference(shape=users, scale=1 / epsilon), narrow(limit, WIDTH_BITS)),
+        note="the threshold of the local model, Theorem 6",
+    )
+
+
+# -- Lemmas 1 and 2 ---------------------------------------------------------------------------
+
+
+def _assumption(epsilon: Fraction, chance: Fraction) -> Judgement:
+    log = partial(lambda p: ball(2 / p).log(), chance)
+    limit = narrow(lambda: ((2 * log()).sqrt() + log()) / ball(epsilon), WIDTH_BITS)
+    return _of_cz(
+        statement="Lemma 1, its assumption for discrete Laplace noise",
+        parameters=f"sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
+        quantity="P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
+        claimed=Enclosure.exactly(chance),
+        exact=beyond(DiscreteLaplace(scale=1 / epsilon), limit),
+        note="of the noise; rounding is sub-Gaussian, and has its part of sigma",
+    )
+
+
+def _intervals() -> Judgement:
+    # Of batch b: p/(2 b^2) for the rewards, p/b^2 for the noise, over all arms.
+    return _of_cz(
+        statement="Lemma 2, all intervals",
+        parameters="equation 2, all batches",
+        quantity="the chance that an interval misses, over p",
+        claimed=Enclosure.exactly(3),
+        exact=Bound(
+            upper=Fraction(narrow(lambda: arb.pi() ** 2 / 4, WIDTH_BITS).upper),
+            method="union bound",
+            theorem="the sum of 3/(2 b^2)",
+        ),
+        note="pi^2/12 for rewards and pi^2/6 for noise",
+    )
+
+
+def _pulls(last: int) -> Judgement:
+    length = 1 << last
+    return _of_cz(
+        statement="Lemma 2, pulls of an arm",
+        parameters=f"batches of 2^b, last survived b = {last}",
+        quantity="N_a/l(b), with the batch that drops it",
+        claimed=Enclosure.exactly(4),
+        exact=Enclosure.exactly(Fraction(sum(1 << b for b in range(1, last + 2)), length)),
+        note="2 + 4 + ... + 2^(b+1); with the batches 4^b of the released code it is 16/3",
+    )
+
+
+# -- regret -----------------------------------------------------------------------------------
+
+
+def _regret(statement: str, epsilon: Fraction) -> Judgement:
+    # sigma^2 of the noise of Algorithm 3, and m as many users as it has noise bits.
+    m = tkms_bits(1, epsilon, _RARE).trials
+    squared = Fraction(m, 4)
+
+    def bound() -> arb:
+        log, pulls, rest = arb(_HORIZON).log(), _ARMS * _HORIZON, ball(Fraction(4, _HORIZON))
+        if statement == "Theorem 3.1":
+            inner = ball((128 + 512 * squared / m) * pulls) * log
+            return 2 * inner.sqrt() + m * _ARMS + rest
+        noise = 64 * arb(2).sqrt() * _ARMS * ball(squared).sqrt() * log
+        return (2048 * pulls * log).sqrt() + noise + rest
+
+    pulls = [_pulled(m if statement == "Theorem 3.1" else None, squared, gap) for gap in _GAPS]
+    lost = sum((gap * count for gap, count in zip(_GAPS, pulls, strict=True)), Fraction(0))
+    trivial = max(_GAPS) * _HORIZON
+    return Judgement(
+        paper="TKMS",
+        statement=f"{statement}, its regret for any gaps",
+        parameters=f"k = {_ARMS}, T = {_HORIZON}, epsilon = {epsilon}, delta = {_RARE}, means "
+        "evenly in [1/4, 3/4]",
+        quantity="regret",
+        claimed=narrow(bound, WIDTH_BITS),
+        exact=Bound(
+            upper=min(lost + Fraction(4, _HORIZON), trivial),
+            method="clean event",
+            theorem="an arm is dropped in the first phase with 4 I < its gap",
+        ),
+        note=f"uniform play loses {float(sum(_GAPS) / _ARMS * _HORIZON):.0f} here",
+    )
+
+
+def _pulled(batch: int | None, squared: Fraction, gap: Fraction) -> int:
+    # The pulls of an arm by the end of the first phase in which 4 I is below its gap.
+    pulled, phase = 0, 0
+    while gap and pulled < _HORIZON:
+        phase += 1
+        pulled += (1 << phase) if batch is None else batch
+        if bool(ball(gap) > 4 * _interval(phase, pulled, squared)):
+            break
+    return min(pulled, _HORIZON)
+
+
+def _interval(phase: int, pulled: int, squared: Fraction) -> arb:
+    noise = 2 * (ball(phase * squared)).sqrt() / pulled
+    return (noise + 1 / arb(pulled).sqrt()) * (2 * arb(_HORIZON).log()).sqrt()
+
+
+def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
+    r"""KL of what randomised response shows of a coin of 1/2 - ``gap`` and of a fair one.
+
+    >>> information(Fraction(1, 2), Fraction(1, 10)).upper_float
+    0.0012...
+    """
+
+    def divergence() -> arb:
+        up = ball(epsilon).exp()
+        # The chance of a shown 1: keep with e^epsilon/(1 + e^epsilon), flip otherwise.
+        moved = ball(gap) * (up - 1) / (up + 1)
+        one, other = arb(1) / 2 - moved, arb(1) / 2 + moved
+        return one * (2 * one).log() + other * (2 * other).log()
+
+    return narrow(divergence, WIDTH_BITS)
+
+
+def _lower(statement: str, epsilon: Fraction, gap: Fraction) -> Judgement:
+    # Regret/ln T >= (number of others) Delta/information: 128 epsilon^2 gap^2 is what is printed.
+    scaled = "Delta/B_inf" if statement == "Theorem 5" else "Delta/(B_1 K)"
+    return Judgement(
+        paper="CSB",
+        statement=f"{statement}, its lower bound",
+        parameters=f"epsilon = {epsilon}, {scaled} = {gap}",
+        quantity="the information of one private reward",
+        claimed=Enclosure.exactly(128 * epsilon**2 * gap**2),
+        exact=information(epsilon, gap),
+        note="the bound on regret is as many times below what randomised response could reach",
+    )

@@ -1,0 +1,345 @@
+r"""Pictures of runs: a line an algorithm with its error, or rows of marks, in panels of both.
+
+Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
+in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; its name
+and its last value stand beside the axes, in the order of the values. The marks of a row differ in
+shape and in fill. The same data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from dpcore.command.picture import check_picture, fold, picture, tick_number
+from dpcore.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Dots", "Look", "Panel", "Scale", "draw_dots"]
+__all__ += ["draw_panels", "looks_of"]
+
+Look: TypeAlias = tuple[str, Any]
+"""A colour, and dashes as matplotlib takes them."""
+
+LOOKS: Final[dict[str, Look]] = {
+    "se": ("#6e6e6e", (0, (1, 1.2))),
+    "cdp-se": ("#000000", (0, (4, 2.5))),
+    "ldp-se": ("#d55e00", "-"),
+    "dist-dp-se": ("#0072b2", "-"),
+    "dist-rdp-se": ("#009e73", (0, (7, 1.5))),
+    "dist-rdp-se:s=100": ("#56b4e9", (0, (7, 1.5, 1.2, 1.5))),
+    "dist-cdp-se": ("#cc79a7", "-"),
+    "dp-se": ("#e69f00", (0, (3, 1))),
+    "shuffled-se": ("#8c5109", (0, (5, 1.5, 1, 1.5, 1, 1.5))),
+    "sdp-ae": ("#009e73", "-"),
+    "vb-sdp-ae": ("#cc79a7", (0, (5, 1.5))),
+}
+"""An algorithm, or a variant of it where it is not there itself, looks so in every picture."""
+
+SPARE: Final[tuple[Look, ...]] = (
+    ("#000000", "-"),
+    ("#d55e00", (0, (6, 2))),
+    ("#0072b2", (0, (2, 1))),
+    ("#8c5109", "-"),
+    ("#56b4e9", (0, (4, 1, 1, 1))),
+    ("#e69f00", "-"),
+    ("#6e6e6e", (0, (6, 1.5, 1, 1.5))),
+)
+"""For other names, by turns in the order in which a picture names them."""
+
+
+Scale: TypeAlias = Literal["linear", "log"]
+
+_WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
+_BARE, _ROW = 0.84, 0.29
+r"""Inches: a panel of lines, its width, what stands above all panels, and a panel of rows."""
+
+_NAMES: Final = 0.34
+r"""The share of the width that a name beside a panel may take."""
+
+_INK: Final = "#222222"
+_SHAPES: Final = (("o", "#222222"), ("s", "#ffffff"), ("^", "#9a9a9a"), ("D", "#222222"))
+_APART: Final = 0.24
+_FEW: Final = 12
+r"""So many points or fewer are shown one by one, with bars."""
+
+_DODGE: Final = 0.012
+r"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
+
+ERROR_NOTE: Final = "bands and bars: one standard error"
+
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.hashsalt": "bandits",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.5,
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
+
+    ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
+    is to be rounded in its direction.
+
+    >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
+    'se'
+
+    Raises :class:`InvalidParameter` for no point, lengths that differ, numbers that are not finite,
+    an x that does not rise and an error below 0.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float]
+    last: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.x or not len(self.x) == len(self.y) == len(self.error):
+            raise InvalidParameter(
+                "curve", self.label, "must have one y and one error for every x, and one x or more"
+            )
+        if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
+            raise InvalidParameter("curve", self.label, "must have finite numbers")
+        if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
+            raise InvalidParameter("curve", self.label, "must have an x that rises")
+        if min(self.error) < 0:
+            raise InvalidParameter("curve", self.label, "must have errors >= 0")
+
+    @property
+    def name(self) -> str:
+        r"""What the legend shows: the last value, then the label, which may be cut."""
+        return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    r"""One pair of axes, with the names and units of both; x is logarithmic."""
+
+    title: str
+    curves: Sequence[Curve]
+    x_label: str = "round t"
+    y_label: str = "regret per round, Reg(t)/t"
+    y_scale: Scale = "log"
+    ticks: Sequence[float] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.curves:
+            raise InvalidParameter("curves", self.title, "must hold one curve or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    r"""``rows[name][k]`` is the value called ``marks[k]`` of that row, and its standard error.
+
+    >>> Dots(title="", marks=("epsilon = 1",), rows={"se": [(1.0, 0.0)]}, x_label="ratio").marks
+    ('epsilon = 1',)
+
+    Raises :class:`InvalidParameter` for no row, no mark or more than four, a row of another number
+    of values, numbers that are not finite, errors below 0, and a value <= 0 on a logarithmic axis.
+    """
+
+    title: str
+    marks: Sequence[str]
+    rows: Mapping[str, Sequence[tuple[float, float]]]
+    x_label: str
+    x_scale: Scale = "linear"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.marks) <= len(_SHAPES):
+            reason = f"must be one to {len(_SHAPES)}: there are as many shapes"
+            raise InvalidParameter("marks", self.marks, reason)
+        if not self.rows:
+            raise InvalidParameter("rows", self.title, "must hold one row or more")
+        for name, values in self.rows.items():
+            if len(values) != len(self.marks):
+                raise InvalidParameter("rows", name, "must have one value for every mark")
+            if not all(math.isfinite(number) for pair in values for number in pair):
+                raise InvalidParameter("rows", name, "must have finite numbers")
+            if any(error < 0 for _, error in values):
+                raise InvalidParameter("rows", name, "must have errors >= 0")
+            if self.x_scale == "log" and any(value <= 0 for value, _ in values):
+                raise InvalidParameter("rows", name, "must be > 0 on a logarithmic axis")
+
+
+def draw_panels(
+    path: Path, panels: Sequence[Panel | Dots], *, title: str, note: str = ERROR_NOTE
+) -> None:
+    r"""The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending.
+
+    Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
+    under the title, says so. The picture is written beside its place and moved there when it is
+    whole.
+
+    Raises :class:`InvalidParameter` for no panel, what :func:`check_picture` refuses, and a value
+    <= 0 on a logarithmic axis where no curve has one above.
+    """
+    check_picture("path", path)
+    if not panels:
+        raise InvalidParameter("panels", panels, "must hold one panel or more")
+    heights = [
+        _HEIGHT if isinstance(panel, Panel) else _BARE + _ROW * len(panel.rows) for panel in panels
+    ]
+    looks = looks_of(c.label for panel in panels if isinstance(panel, Panel) for c in panel.curves)
+    given: dict[str, Any] = {"facecolor": "white", "layout": "constrained"}
+    size = (_WIDTH, _HEAD + sum(heights))
+    with picture("path", path, size=size, style=_STYLE, **given) as figure:
+        parts: Any = figure.subfigures(2, 1, height_ratios=[_HEAD, sum(heights)])
+        head, body = parts
+        place: dict[str, Any] = {"x": 0.014, "ha": "left"}
+        if title:
+            fold(head.text(y=0.7, s=title, fontsize=10.5, **place), 0.97 * figure.bbox.width, 1)
+        head.text(y=0.25, s=note, fontsize=8, color=_INK, **place)
+        drawn = body.subplots(len(panels), 1, height_ratios=heights, squeeze=False)
+        for panel, axes in zip(panels, drawn[:, 0], strict=True):
+            axes.set_title(panel.title)
+            axes.set_xlabel(panel.x_label, labelpad=2)
+            match panel:
+                case Dots():
+                    draw_dots(axes, panel)
+                case Panel():
+                    _draw(axes, panel, looks)
+            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+            legend = axes.legend(**beside, title="at the end" if isinstance(panel, Panel) else "")
+            for text in legend.get_texts():
+                fold(text, _NAMES * figure.bbox.width, lines=1)
+
+
+def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale(panel.y_scale)
+    low, high = _range(panel)
+    lasts = max(curve.x[-1] for curve in panel.curves)
+    firsts = min(curve.x[0] for curve in panel.curves)
+    few = all(len(curve.x) <= _FEW for curve in panel.curves)
+    margin = 1.15 if few else 1.0  # room for the marks at both ends
+    axes.set_xlim(firsts / margin, lasts * margin)
+    axes.set_ylim(low, high)
+    listed = sorted(enumerate(panel.curves), key=lambda item: -item[1].y[-1])
+    for i, curve in listed:
+        beside = i - (len(panel.curves) - 1) / 2
+        _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
+    if panel.y_scale == "log":
+        _between(axes.yaxis)
+    if panel.ticks:
+        axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
+        axes.set_xticks([], minor=True)
+    axes.set_ylabel(panel.y_label)
+
+
+def _between(axis: Axis) -> None:
+    # 1, 2 and 5 of each power of ten; matplotlib names fewer of them where the axis spans more.
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    axis.set_major_formatter(lambda value, _: tick_number(value))
+    axis.set_minor_formatter("")
+
+
+def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
+    # Few points of several lines stand beside each other, so that every bar is seen.
+    if len(curve.x) > _FEW:
+        return curve.x
+    low, high = axes.get_xlim()
+    return [x * (high / low) ** (beside * _DODGE) for x in curve.x]
+
+
+def _range(panel: Panel) -> tuple[float, float]:
+    tops = [y + e for c in panel.curves for y, e in zip(c.y, c.error, strict=True)]
+    bottoms = [y - e for c in panel.curves for y, e in zip(c.y, c.error, strict=True)]
+    if panel.y_scale == "linear":
+        return min(0.0, *bottoms), max(tops) * 1.08 or 1.0
+    # A band that reaches 0 ends at the floor of the picture.
+    positive = [y for curve in panel.curves for y in curve.y if y > 0]
+    if not positive:
+        raise InvalidParameter("curves", panel.title, "must have a y > 0 for a logarithmic axis")
+    least = min(positive)
+    return min([least, *(b for b in bottoms if b > least / 2)]) / 1.2, max(tops) * 1.2
+
+
+def _line(
+    axes: Axes, curve: Curve, x: Sequence[float], colour: str, dashes: Any, *, floor: float
+) -> None:
+    y = [max(value, floor) for value in curve.y]
+    few = len(curve.x) <= _FEW
+    mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if few else {}
+    look: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.5}
+    axes.plot(x, y, label=curve.name, **look, **mark)
+    low = [max(v - e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
+    high = [max(v + e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
+    if few:
+        axes.vlines(x, low, high, color=colour, linewidth=1.0)
+    else:
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def draw_dots(axes: Axes, panel: Dots) -> None:
+    r"""The rows from the top, the marks of a row one below the other, and a line at 1."""
+    axes.set_xscale(panel.x_scale)
+    pairs = [pair for values in panel.rows.values() for pair in values]
+    low, high = 0.0, max(1.0, *(value + error for value, error in pairs)) * 1.05
+    if panel.x_scale == "log":
+        # A bar that reaches 0 ends at the edge of the picture.
+        least = min(1.0, *(value for value, _ in pairs))
+        low = min([least, *(v - e for v, e in pairs if v - e > least / 2)]) / 1.15
+        _between(axes.xaxis)
+    for k, (mark, (shape, fill)) in enumerate(zip(panel.marks, _SHAPES, strict=False)):
+        height = ((len(panel.marks) - 1) / 2 - k) * _APART
+        values = [pair[k] for pair in panel.rows.values()]
+        places = [height - i for i in range(len(values))]
+        ends = [(max(v - e, low), min(v + e, high)) for v, e in values]
+        axes.hlines(places, *zip(*ends, strict=True), color=_INK, linewidth=1.0)
+        axes.plot(
+            [value for value, _ in values], places, linestyle="none", marker=shape, markersize=4.5,
+            markerfacecolor=fill, markeredgecolor=_INK, markeredgewidth=0.8, label=mark,
+        )  # fmt: skip
+    axes.axvline(1.0, color=_INK, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(0.6 - len(panel.rows), 0.6)
+    axes.set_yticks([-i for i in range(len(panel.rows))], [*panel.rows])
+    axes.tick_params(axis="y", length=0)
+
+
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    r"""A look for each name: its algorithm's, or a spare one where another has that already.
+
+    >>> looks_of(["dp-se", "dp-se, exact radius"])["dp-se"] == LOOKS["dp-se"]
+    True
+    """
+    found: dict[str, Look] = {}
+    wanted = dict.fromkeys(names)
+    for key in (_algorithm, _first_word):
+        for name in wanted:
+            look = LOOKS.get(key(name))
+            if name not in found and look is not None and look not in found.values():
+                found[name] = look
+    others = [name for name in wanted if name not in found]
+    return found | {name: SPARE[i % len(SPARE)] for i, name in enumerate(others)}
+
+
+def _algorithm(name: str) -> str:
+    # As it is written in a command; s = 10 is what a name without s means.
+    return re.sub("[ :]s=", ":s=", name).removesuffix(":s=10")
+
+
+def _first_word(name: str) -> str:
+    return (name.split() or [""])[0].rstrip(",").partition(":")[0]

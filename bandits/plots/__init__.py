@@ -1,1 +1,0 @@
-r"""Plots: regret against time and epsilon."""

@@ -1,0 +1,214 @@
+"""Who comes to a pool: equally likely, charged once, turned away when spent, in any thread."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from accounting.ledger import Ledger
+from bandits.batch import Pulls
+from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.visits import LedgerBook, MemoryBook, Names, visits_budget
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.protocols.sums import AggregatedSum
+from tests.bandits.privatizers.test_returning import LAPLACE, each_steady, pool_of, run_with
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+ARRIVALS = 400
+
+
+def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
+    """20 of 40 are spent and 10 are wanted: how often each took part, and the mean turned away."""
+    times, away = np.zeros(40, dtype=np.int64), 0
+    for seed in range(ARRIVALS):
+        arrivals = np.random.default_rng([5, seed])
+        pool = kind(users=40, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
+        pool.visited[::2] = 1
+        assert pool.admit(Pulls((10,)), "b")
+        times += pool.visited
+        away += pool.turned_away
+    return times - ARRIVALS * (np.arange(40) % 2 == 0), away / ARRIVALS
+
+
+def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
+    class Ordered(Pool):
+        _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
+
+    # Hoeffding: each of the 20 comes with chance 1/2; of 20 spent, 10 20/21 come before the tenth.
+    odds = math.log(2 * 21 / purse.buy("arrivals at a pool", "1e-9"))
+    off = math.sqrt(odds / (2 * ARRIVALS))
+    times, away = who_came(Pool)
+    assert times[::2].sum() == 0
+    assert abs(times[1::2] / ARRIVALS - 0.5).max() <= off
+    assert abs(away - 200 / 21) <= 20 * off
+    times, _ = who_came(Ordered)
+    assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
+
+
+@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
+def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
+    called: str, tmp_path: Path
+) -> None:
+    curve = LAPLACE.curve
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
+        with pytest.raises(InvalidParameter, match="release = "):
+            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
+        assert ledger.charges() == 0
+
+
+# -- what a visit is -----------------------------------------------------------------------------
+
+
+def test_epsilon_and_deviation_are_rounded_up() -> None:
+    for variance in (2, 3, 401, 12345):
+        steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
+        less = steady.epsilon - Fraction(1, 10**6)
+        assert less**2 * variance < 49 <= steady.epsilon**2 * variance
+        assert (Fraction(steady.deviation) * 7) ** 2 >= variance
+    assert LAPLACE.epsilon == Fraction(1, 8)
+
+
+@each_steady
+def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
+    protocol, law = steady.protocol(9), steady.law
+    assert isinstance(protocol, AggregatedSum)
+    tau = protocol.threshold
+    assert law.enclose_tail(tau).upper <= Fraction(1, 1000)
+    assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
+    with pytest.raises(InvalidParameter, match="encoded_sum"):
+        steady.release(9 * steady.steps + 1, 9)
+
+
+# -- who is charged ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_visits", [1, 3])
+def test_a_pool_without_a_book_keeps_one_for_its_visits(max_visits: int) -> None:
+    pool = pool_of(LAPLACE, users=2, max_visits=max_visits)
+    admitted = [pool.admit(Pulls((2,)), f"b{i}") for i in range(max_visits)]
+    assert admitted == [True] * max_visits
+    assert not pool.book.able(np.arange(2)).any()
+    assert not pool.admit(Pulls((2,)), "one more")
+
+
+def test_who_is_charged_is_charged_for_the_release_of_that_name() -> None:
+    names: list[str] = []
+
+    class Named(MemoryBook):
+        def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
+            names.append(release)
+            return super().pay(users, release)
+
+    book = Named(users=2000, curve=LAPLACE.curve, max_visits=1)
+    run = run_with(pool_of(LAPLACE, users=2000, max_visits=1, book=book))
+    assert names == [f"{release.batch}/call 1" for release in run.releases]
+
+
+def passed_over(seed: int) -> Iterator[int]:
+    """How many of four stand before the last of two who are taken, in two releases of a pool."""
+    arrivals = np.random.default_rng(seed)
+    first, second = arrivals.permutation(4), arrivals.permutation(4)
+    yield 0
+    yield int(np.flatnonzero(~np.isin(second, first[:2]))[-1]) + 1 - 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> None:
+    arrivals = np.random.default_rng(seed)
+    pool = Pool(users=4, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
+    assert pool.admit(Pulls((2, 2)), "b")
+    assert pool.visited.tolist() == [1, 1, 1, 1]
+    assert pool.turned_away == sum(passed_over(seed))
+    # Nobody is left: all four are turned away once more.
+    assert not pool.admit(Pulls((1, 0)), "c")
+    assert (pool.turned_away, pool.dry) == (sum(passed_over(seed)) + 4, True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_is_spent_by_the_book_alone_is_passed_over(seed: int) -> None:
+    # Another pool had 0, 1 and 2: of the six the book alone knows.
+    book = MemoryBook(users=6, curve=LAPLACE.curve, max_visits=1)
+    book.pay(np.arange(3), "of another pool")
+    arrivals = np.random.default_rng(seed)
+    pool = Pool(users=6, max_visits=1, privatizer=LAPLACE, arrivals=arrivals, book=book)
+    assert pool.admit(Pulls((2,)), "b")
+    assert (pool.visited[:3].sum(), pool.visited[3:].sum()) == (0, 2)
+    came = np.random.default_rng(seed).permutation(6)
+    assert pool.turned_away == int(np.flatnonzero(came > 2)[1]) + 1 - 2
+
+
+STEADY = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
+PEOPLE, THREADS, TIMES = 20_000, 4, 20
+
+
+@pytest.fixture(autouse=True)
+def _often_switched() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(call: Callable[[], int]) -> int:
+    """The sum of what every thread was given, all of them started at once."""
+    barrier, found = threading.Barrier(THREADS), [0] * THREADS
+
+    def run(number: int) -> None:
+        barrier.wait()
+        found[number] = call()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(found)
+
+
+class Slow(MemoryBook):
+    """Long between looking and charging: others look meanwhile."""
+
+    def able(self, users: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        found = super().able(users)
+        time.sleep(0.02)
+        return found
+
+
+def test_a_book_in_memory_sells_every_visit_once() -> None:
+    book = Slow(users=10, curve=STEADY.curve, max_visits=1)
+    assert together(lambda: int(book.pay(np.arange(10), "x").sum())) == 10
+
+
+class Open(MemoryBook):
+    """A book that never refuses: the pool alone counts."""
+
+    def able(self, users: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.ones(len(users), dtype=np.bool_)
+
+
+def test_a_pool_admits_nobody_beyond_b() -> None:
+    for _ in range(TIMES):
+        pool = Pool(
+            users=PEOPLE,
+            max_visits=1,
+            privatizer=STEADY,
+            arrivals=np.random.default_rng(1),
+            book=Open(users=PEOPLE, curve=STEADY.curve, max_visits=1 << 20),
+        )
+        half = Pulls((PEOPLE // 2,))
+        admitted = together(lambda pool=pool, half=half: int(pool.admit(half, "x")))  # type: ignore[misc]  # bound now
+        assert admitted <= 2
+        assert pool.most_visits <= 1
