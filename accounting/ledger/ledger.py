@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from accounting.claims.claim import Assumed, said
 from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged, Turns, charged
+from accounting.ledger.charging import Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
@@ -25,6 +25,7 @@ from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked, Cost, Costly, Request, asked, cost
+from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.convert import Word
 from accounting.theorems.filter import Filter, filter_for
 from dpcore.errors import InvalidParameter
@@ -68,7 +69,7 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Costly, int | None], Cost] | None = None
-        self._turns, self._process = Turns(self._charged), os.getpid()
+        self._turns, self._process = self._new_turns(), os.getpid()
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ class Ledger:
                 chosen.budget,
                 "must have scope unit 'user': a ledger keeps users' budgets",
             )
-        with closing(Store(url)) as store, store.creating() as connection:
+        with closing(Store(url)) as store, store.writing(create=True) as connection:
             if not store.has_tables(connection):
                 book = Book.of(chosen)
                 store.settle_here(book.identity)
@@ -234,7 +235,7 @@ class Ledger:
         ]
         if os.getpid() != self._process:
             # What a thread of the parent held is held for ever in a child.
-            self._turns, self._process = Turns(self._charged), os.getpid()
+            self._turns, self._process = self._new_turns(), os.getpid()
         outcomes = self._turns.take(checked) if checked else []
         return tuple(
             AlreadyCharged(outcome)
@@ -242,6 +243,11 @@ class Ledger:
             else outcome
             for outcome in outcomes
         )
+
+    def _new_turns(self) -> Turns:
+        # A server brings the charges of several processes to the disk together by itself.
+        queue = Queue(self._store, self._book, self._charged)
+        return Turns(queue.take if self._store.is_file else self._charged)
 
     def _charged(self, requests: Sequence[Asked]) -> list[Charged]:
         with self._store.writing() as connection:
@@ -355,7 +361,6 @@ class Ledger:
 
 
 def _opened(store: Store) -> Book:
-    store.must_be_there()
     with store.reading() as connection:
         store.must_hold_tables(connection)
         return Book.stored(connection)

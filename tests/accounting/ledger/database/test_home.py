@@ -264,7 +264,7 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
     with opened(folder / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
         assert modes(folder) == dict.fromkeys(
-            ["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-home"], 0o600
+            [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")], 0o600
         )
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
@@ -285,7 +285,8 @@ def test_who_shares_a_ledger_with_a_group_goes_on_to_do_so(tmp_path: Path) -> No
     (tmp_path / "ledger.db").chmod(0o660)
     with opened(tmp_path / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
-        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", "-wal", "-shm")} == {0o660}
+        beside = ("-wal", "-shm", "-queue")
+        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", *beside)} == {0o660}
 
 
 # -- backup ------------------------------------------------------------------------------------
