@@ -6,14 +6,13 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from itertools import islice
 from typing import Any, Final, Self, cast, overload
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, said
 from accounting.ledger.book import Book
@@ -69,7 +68,9 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Costly, int | None], Cost] | None = None
-        self._turns, self._process = self._new_turns(), os.getpid()
+        # A server brings the charges of several processes to the disk together by itself.
+        queue = Queue(store, book, self._charged)
+        self._turns = Turns(queue.take if store.is_file else self._charged)
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -83,11 +84,8 @@ class Ledger:
         """
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
         if chosen.budget.scope.unit is not Unit.USER:
-            raise InvalidParameter(
-                "budget",
-                chosen.budget,
-                "must have scope unit 'user': a ledger keeps users' budgets",
-            )
+            reason = "must have scope unit 'user': a ledger keeps users' budgets"
+            raise InvalidParameter("budget", chosen.budget, reason)
         with closing(Store(url)) as store, store.writing(create=True) as connection:
             if not store.has_tables(connection):
                 book = Book.of(chosen)
@@ -104,7 +102,9 @@ class Ledger:
         """
         with ExitStack() as undo:
             store = undo.enter_context(closing(Store(url)))
-            book = _opened(store)
+            with store.reading() as connection:
+                store.must_hold_tables(connection)
+                book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
                 reason = f"is not the ledger's, {_told(kept)}: a budget never changes"
@@ -225,17 +225,14 @@ class Ledger:
         Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
         receipt, or the error that says why nobody was charged for it. All are on the disk when this
         returns, by one write, so that a hundred cost little more than one. Threads that charge at
-        the same time through one ledger share a write by themselves.
+        the same time through one ledger, and processes at one file, share a write by themselves.
 
         Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
         """
-        asked_for = [Request.of(each) for each in requests]
         checked = [
-            asked(each, self._cost(each.guarantee, each.rows_per_user)) for each in asked_for
+            asked(each, self._cost(each.guarantee, each.rows_per_user))
+            for each in map(Request.of, requests)
         ]
-        if os.getpid() != self._process:
-            # What a thread of the parent held is held for ever in a child.
-            self._turns, self._process = self._new_turns(), os.getpid()
         outcomes = self._turns.take(checked) if checked else []
         return tuple(
             AlreadyCharged(outcome)
@@ -243,11 +240,6 @@ class Ledger:
             else outcome
             for outcome in outcomes
         )
-
-    def _new_turns(self) -> Turns:
-        # A server brings the charges of several processes to the disk together by itself.
-        queue = Queue(self._store, self._book, self._charged)
-        return Turns(queue.take if self._store.is_file else self._charged)
 
     def _charged(self, requests: Sequence[Asked]) -> list[Charged]:
         with self._store.writing() as connection:
@@ -314,13 +306,15 @@ class Ledger:
 
     def users(self) -> int:
         r"""How many users have been charged."""
-        with self._store.reading() as connection:
-            return self._book.count(connection, self._book.tables.users)
+        return self._count(self._book.tables.users)
 
     def charges(self) -> int:
         r"""How many charges there are."""
+        return self._count(self._book.tables.charges)
+
+    def _count(self, table: Table) -> int:
         with self._store.reading() as connection:
-            return self._book.count(connection, self._book.tables.charges)
+            return self._book.count(connection, table)
 
     def export(self) -> Iterator[str]:
         r"""Everything, as it is at one moment, as lines of JSON: the filter, then each charge.
@@ -358,12 +352,6 @@ class Ledger:
         with self._store.reading() as connection:
             self._book.head(connection)
             yield connection
-
-
-def _opened(store: Store) -> Book:
-    with store.reading() as connection:
-        store.must_hold_tables(connection)
-        return Book.stored(connection)
 
 
 def _told(budget: Word | Filter) -> str:

@@ -32,6 +32,7 @@ from accounting.ledger.history import canonical
 from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
 __all__ = ["Queue", "Turns"]
 
@@ -67,11 +68,18 @@ class Turns:
 
     def __init__(self, work: Work) -> None:
         self._work = work
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Free the locks: those that a thread of the parent held are held for ever in a child."""
         self._turn, self._gate = Lock(), Lock()
         self._waiting: list[_Place] = []
 
     def take(self, requests: Sequence[Asked]) -> list[Charged]:
         r"""The outcomes of ``requests``, in their order."""
+        if not HERE:
+            forget_inherited()
         place = _Place(asked=requests)
         with self._gate:
             self._waiting.append(place)
