@@ -38,19 +38,6 @@ def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request
     return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
-# -- known batches -----------------------------------------------------------------------------
-
-
-def test_a_batch_that_was_charged_is_an_error_unless_that_is_fine(ledger: Ledger) -> None:
-    first = ledger.charge(["ada"], per_user("1/4"), batch="one")
-    with pytest.raises(AlreadyCharged, match="already charged, nothing paid") as refused:
-        ledger.charge(["ada"], per_user("1/4"), batch="one")
-    assert (refused.value.receipt, refused.value.receipt.repeated) == (first, True)
-    assert (AlreadyCharged.exit_code, ledger.charges()) == (4, 1)
-    again = ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
-    assert (again, again.repeated) == (first, True)
-
-
 # -- many --------------------------------------------------------------------------------------
 
 STORY = [

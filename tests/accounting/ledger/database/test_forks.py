@@ -14,7 +14,7 @@ pytestmark = pytest.mark.nightly
 
 OPENED = """
 import ctypes, os, sys, threading
-from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger import Ledger, LedgerUnavailable, turns
 from accounting.ledger.database import forks
 from tests.support.ledger.budget import per_user
 ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")
@@ -92,7 +92,7 @@ NATIVE = (
     + """
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
-    forks.HERE = True
+    forks.HERE = turns.HERE = True
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     try:
