@@ -1,9 +1,9 @@
 r"""Who charges one ledger at the same time shares a transaction, and its way to the disk.
 
-Both forms have one rule: a caller that must wait leaves its request where the others see it.
-Whoever gets the lock leads: it takes all requests along, in one transaction, and hands over the
-outcomes after COMMIT. The lock decides only who shares a transaction; that nobody else writes
-meanwhile is assured by the lock of the database. Proofs: docs/proofs/ledger.md.
+Both forms have one rule: a caller that must wait leaves its request where the others see it. One
+caller at a time leads: it takes all requests along, in one transaction, and hands over the outcomes
+after COMMIT. This decides only who shares a transaction; that nobody else writes meanwhile is
+assured by the lock of the database. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from threading import Lock
+from threading import Condition
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -72,8 +72,8 @@ class Turns:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        r"""Free the locks: those that a thread of the parent held are held for ever in a child."""
-        self._turn, self._gate = Lock(), Lock()
+        r"""Begin anew: what a thread of the parent holds is held for ever in a child."""
+        self._changed, self._led, self._company = Condition(), False, False
         self._waiting: list[_Place] = []
 
     def take(self, requests: Sequence[Asked]) -> list[Charged]:
@@ -81,25 +81,30 @@ class Turns:
         if not HERE:
             forget_inherited()
         place = _Place(asked=requests)
-        with self._gate:
+        with self._changed:
             self._waiting.append(place)
-        try:
-            with self._turn:
-                if not place.over:
-                    self._lead()
-        finally:
-            # A thread that is interrupted while it waits takes its request back.
-            with self._gate, suppress(ValueError):
-                self._waiting.remove(place)
-        if place.error is not None:
+            try:
+                self._changed.wait_for(lambda: place.over or not self._led)
+            finally:
+                # A thread that is interrupted while it waits takes its request back.
+                with suppress(ValueError):
+                    self._waiting.remove(place)
+            leads = not place.over
+            self._led = self._led or leads
+        if leads:
+            self._lead(place)
+        elif place.error is not None:
             # Threads must not share one traceback.
             raise copy.copy(place.error) from place.error
         return place.outcomes
 
-    def _lead(self) -> None:
-        with self._gate:
-            group, self._waiting = self._waiting, []
+    def _lead(self, own: _Place) -> None:
+        group = [own]
         try:
+            if self._company:
+                time.sleep(_GATHER)
+            with self._changed:
+                group, self._waiting = [own, *self._waiting], []
             outcomes = iter(self._work([request for place in group for request in place.asked]))
             for place in group:
                 place.outcomes = [next(outcomes) for _ in place.asked]
@@ -109,8 +114,11 @@ class Turns:
                 place.error = told
             raise
         finally:
-            for place in group:
-                place.over = True
+            with self._changed:
+                for place in group:
+                    place.over = True
+                self._led, self._company = False, len(group) > 1
+                self._changed.notify_all()
 
 
 # -- processes ---------------------------------------------------------------------------------
