@@ -47,7 +47,7 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
         if wrong:
             outcomes.append(book.mismatch(min(wrong)))
             continue
-        poor = book.poor(accounts, request.names, request.cost.price)
+        poor = book.poor(accounts, request.names, request.price)
         if poor and not request.skip_exhausted:
             left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
             outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left))
@@ -57,7 +57,7 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
         head = Head(charge.number, charge.digest)
         made[request.batch] = Entry(charge, paying, poor)
         entries.append(made[request.batch])
-        book.pay(accounts, paying, request.cost.price)
+        book.pay(accounts, paying, request.price)
         outcomes.append(charge.receipt(poor, repeated=False))
     if entries:
         book.write(connection, entries, accounts)
@@ -69,9 +69,9 @@ def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[s
         number=head.charges + 1,
         batch=request.batch,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        guarantee=request.cost.record,
-        amounts=request.cost.price.amounts,
-        assumed=bool(request.cost.price.assumptions),
+        guarantee=request.record,
+        amounts=request.price.amounts,
+        assumed=bool(request.price.assumptions),
         paid=len(paying),
         spared=len(spared),
         paid_digest=names_digest(paying),
@@ -84,9 +84,9 @@ def _again(entry: Entry, request: Asked) -> Charged:
     # A batch that was charged before: the same charge, or another one of that name.
     made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)
-    if request.cost.price.amounts != made.amounts:
+    if request.price.amounts != made.amounts:
         otherwise = "at another price"
-    elif request.cost.record != made.guarantee:
+    elif request.record != made.guarantee:
         otherwise = "for another guarantee"
     elif (
         len(paying) + len(spared) != len(request.names) or names_digest(paying) != made.paid_digest

@@ -6,11 +6,11 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from itertools import islice
-from typing import Any, Final, Self, cast, overload
+from typing import Any, Final, Self, TypeAlias, cast, overload
 
 from sqlalchemy import Connection, Table
 
@@ -23,16 +23,17 @@ from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.receipt import Receipt
-from accounting.ledger.request import Asked, Cost, Costly, Request, asked, cost
+from accounting.ledger.request import Asked, Costly, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.convert import Word
-from accounting.theorems.filter import Filter, filter_for
+from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Unit
 
 __all__ = ["Ledger"]
 
 _MOST_SHOWN: Final = 100
+_Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
@@ -67,7 +68,7 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[tuple[Costly, int | None], Cost] | None = None
+        self._last: tuple[tuple[Costly, int | None], _Cost] | None = None
         # A server brings the charges of several processes to the disk together by itself.
         queue = Queue(store, book, self._charged)
         self._turns = Turns(queue.take if store.is_file else self._charged)
@@ -230,7 +231,7 @@ class Ledger:
         Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
         """
         checked = [
-            asked(each, self._cost(each.guarantee, each.rows_per_user))
+            Asked.of(each, *self._cost(each.guarantee, each.rows_per_user))
             for each in map(Request.of, requests)
         ]
         outcomes = self._turns.take(checked) if checked else []
@@ -248,7 +249,7 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> Cost:
+    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> _Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
@@ -288,7 +289,7 @@ class Ledger:
         may charge them first: :meth:`charge` decides. Errors of the arguments as there.
         """
         names = sorted_names(users)
-        price = self._cost(guarantee, rows_per_user).price
+        price, _ = self._cost(guarantee, rows_per_user)
         with self._reading() as connection:
             accounts, damaged = self._book.accounts(connection, names)
         if damaged:

@@ -33,7 +33,7 @@ from dpcore.mechanism import Release, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
 
-__all__ = ["Asked", "Cost", "Costly", "Priced", "Request", "asked", "cost", "for_user"]
+__all__ = ["Asked", "Costly", "Priced", "Request", "cost", "for_user"]
 
 _BITS: Final = 192
 
@@ -72,61 +72,52 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    r"""The price of a guarantee under a filter, and the guarantee as the history keeps it."""
-
-    price: Price
-    record: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    r"""A request whose arguments are in order: sorted distinct names and the cost for each."""
+    r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
+
+    ``record`` is the guarantee as the history keeps it.
+    """
 
     batch: str
     names: tuple[str, ...]
-    cost: Cost
+    price: Price
+    record: Mapping[str, Any]
     skip_exhausted: bool
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The request as another process reads it by :meth:`of_json`."""
-        price = self.cost.price
-        return {
-            "batch": self.batch,
-            "names": self.names,
-            "amounts": price.amounts,
-            "assumptions": price.assumptions,
-            "record": self.cost.record,
-            "skip_exhausted": self.skip_exhausted,
-        }
+    @classmethod
+    def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
+        r"""The request, checked: errors name its ``users`` or its ``batch``."""
+        return cls(
+            batch=name("batch", request.batch),
+            names=sorted_names(request.users),
+            price=price,
+            record=record,
+            skip_exhausted=request.skip_exhausted,
+        )
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any], counters: int) -> Self:
-        r"""The inverse of :meth:`to_json`; raises unless everything is as it must be."""
-        amounts = tuple(integer("amounts", each, at_least=0) for each in said["amounts"])
-        if len(amounts) != counters or not isinstance(said["record"], dict):
+        r"""The request that ``asdict`` made into JSON; raises unless it is as it must be."""
+        price, record = said["price"], said["record"]
+        amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
+        if len(amounts) != counters or not isinstance(record, dict):
             raise InvalidParameter("amounts", amounts, f"must be {counters}, with a record")
-        price = Price(amounts=amounts, assumptions=tuple(map(str, said["assumptions"])))
         return cls(
             batch=name("batch", said["batch"]),
             names=sorted_names(said["names"]),
-            cost=Cost(price=price, record=said["record"]),
+            price=Price(amounts=amounts, assumptions=tuple(map(str, price["assumptions"]))),
+            record=record,
             skip_exhausted=bool(said["skip_exhausted"]),
         )
 
 
-def asked(request: Request, cost_each: Cost) -> Asked:
-    r"""The request, checked: errors name its ``users`` or its ``batch``."""
-    return Asked(
-        batch=name("batch", request.batch),
-        names=sorted_names(request.users),
-        cost=cost_each,
-        skip_exhausted=request.skip_exhausted,
-    )
+def cost(
+    keeper: Filter, guarantee: object, rows_per_user: int | None = None
+) -> tuple[Price, Mapping[str, Any]]:
+    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch.
 
-
-def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) -> Cost:
-    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch."""
+    And the guarantee as the history keeps it.
+    """
     if not isinstance(guarantee, Priced):
         raise InvalidParameter(
             "guarantee", guarantee, "must be a claim, a PrivacyCurve or a Composition"
@@ -141,8 +132,8 @@ def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) ->
         )
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
-        return Cost(price=_price_of(keeper, found), record=_record_of(found))
-    return Cost(price=keeper.price(found), record=_plain(found.to_json()))
+        return _price_of(keeper, found), _record_of(found)
+    return keeper.price(found), _plain(found.to_json())
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:

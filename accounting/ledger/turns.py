@@ -194,7 +194,9 @@ class Queue:
     def _published(self, handle: int, me: str, requests: Sequence[Asked]) -> tuple[str, int]:
         # The epoch of the queue, and where the request ends in it: 0 if it is not there.
         epoch, _ = _header(handle)
-        asked = [each.to_json() for each in requests]
+        if sum(len(each.names) for each in requests) > _LONGEST // 4:
+            return epoch, 0
+        asked = [asdict(each) for each in requests]
         until = time.time() + self._store.patience
         said = canonical({"asked": asked, "group": self._group(), "id": me, "until": until})
         return epoch, self._append(said) if epoch and len(said) < _LONGEST else 0

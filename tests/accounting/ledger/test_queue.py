@@ -224,8 +224,8 @@ def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
         ({"group": "another"}, False),
         ({"until": time.time() - 1}, False),
         ({"asked": [{**SAID, "names": ["ada", "ada"]}]}, False),
-        ({"asked": [{**SAID, "amounts": [-1]}]}, False),
-        ({"asked": [{**SAID, "amounts": [1, 1]}]}, False),
+        ({"asked": [{**SAID, "price": {"amounts": [-1], "assumptions": []}}]}, False),
+        ({"asked": [{**SAID, "price": {"amounts": [1, 1], "assumptions": []}}]}, False),
         ({"asked": [{**SAID, "record": None}]}, False),
         ({"asked": [{}]}, False),
         ({"asked": 7}, False),
@@ -242,8 +242,7 @@ def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
 SAID = {
     "batch": "one",
     "names": ["ada"],
-    "amounts": [7],
-    "assumptions": [],
+    "price": {"amounts": [7], "assumptions": []},
     "record": {},
     "skip_exhausted": False,
 }
