@@ -118,11 +118,13 @@ def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(
         ],
     )
     assert groups == [8]
-    assert [type(each) for each in outcomes] == [
+    one, poor, three, *others, again, five = outcomes
+    if isinstance(one, AlreadyCharged):  # the two ask for the same: one of them is first
+        one, again = again, one
+    assert [type(each) for each in (one, poor, three, *others, again, five)] == [
         Receipt, BudgetExhausted, Receipt, AlreadyCharged, InvalidParameter, LedgerDamaged,
         AlreadyCharged, Receipt,
     ]  # fmt: skip
-    one, poor, three, *_ = outcomes
     assert isinstance(three, Receipt)
     assert (three.paid, three.left_out) == (1, ("poor",))
     assert isinstance(poor, BudgetExhausted)

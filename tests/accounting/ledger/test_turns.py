@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -86,6 +87,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_request_back(
 def interrupted_soon(reached: Callable[[], bool]) -> None:
     """Interrupt the main thread when it waits."""
     until(reached)
+    time.sleep(0.1)  # a signal between its last look and its sleep would wait as long as it does
     os.kill(os.getpid(), signal.SIGINT)
 
 
