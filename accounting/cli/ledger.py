@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -146,19 +146,10 @@ def charge(
             repeat_ok=True,
         )
     if as_json:
-        show(
-            {
-                "schema": _SCHEMA,
-                "batch": receipt.batch,
-                "charge": receipt.number,
-                "digest": receipt.digest,
-                "paid": receipt.paid,
-                "left_out": list(receipt.left_out),
-                "repeated": receipt.repeated,
-            }
-        )
+        found = {"charge" if key == "number" else key: v for key, v in asdict(receipt).items()}
+        show({"schema": _SCHEMA, **found})
     else:
-        who = "1 user" if receipt.paid == 1 else f"{receipt.paid} users"
+        who = _counted(receipt.paid, "user")
         said = f"charged {who} for {receipt.batch}, charge {receipt.number}"
         if receipt.repeated:
             said = (
@@ -250,8 +241,8 @@ def adopt(*, db: Database) -> None:
     show([_line("adopted", _counted(charges)), _line("history", "whole")])
 
 
-def _counted(charges: int) -> str:
-    return "1 charge" if charges == 1 else f"{charges} charges"
+def _counted(number: int, what: str = "charge") -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 @contextmanager
@@ -263,22 +254,13 @@ def _said_of_options(users: str = "--user") -> Iterator[None]:
 
 
 def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) -> None:
-    users, charges = book.users(), book.charges()
+    found: dict[str, Any] = {"users": book.users(), "charges": book.charges()}
     if as_json:
-        found: dict[str, Any] = {
-            "schema": _SCHEMA,
-            "filter": book.filter.to_json(),
-            "users": users,
-            "charges": charges,
-        }
-        show(found if damages is None else {**found, "damages": damages})
+        checked = {} if damages is None else {"damages": damages}
+        show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found, **checked})
         return
-    lines = [
-        _line("budget", _told(book.budget)),
-        _line("neighbours", book.budget.scope.relation.value),
-        _line("users", str(users)),
-        _line("charges", str(charges)),
-    ]
+    said = {"budget": _told(book.budget), "neighbours": book.budget.scope.relation.value, **found}
+    lines = [_line(name, str(value)) for name, value in said.items()]
     show(lines + ([] if damages is None else _history(damages)))
 
 
@@ -287,20 +269,12 @@ def _history(damages: list[str]) -> list[str]:
 
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
-    spent, remaining, history = book.spent(user), book.remaining(user), book.history(user)
-    left = {name: write_rational(Fraction(value)) for name, value in remaining.items()}
+    spent, history = book.spent(user), book.history(user)
+    left = {name: write_rational(value) for name, value in book.remaining(user).items()}
     if as_json:
+        found = {"user": user, "spent": spent.to_json(), "remaining": left}
         charges = [each.to_json() for each in history]
-        show(
-            {
-                "schema": _SCHEMA,
-                "user": user,
-                "spent": spent.to_json(),
-                "remaining": left,
-                "history": charges,
-                "damages": [],
-            }
-        )
+        show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
     lines.append(_line("spent", _told(spent)))

@@ -1,30 +1,26 @@
-r"""The rows of a ledger: read and written inside a transaction that somebody else opened.
-
-Sets of rows cross to the database as JSON arrays, so that a million of them are a few statements.
-"""
+r"""The rows of a ledger: read and written inside a transaction that the caller opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from json import loads
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
 
-from sqlalchemy import Connection, Table, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, Table, exists, func, insert, select, update
 
 from accounting.ledger.database.place import HOMELESS
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
-from accounting.ledger.history import Account, Charge, canonical, charge_of, genesis
-from accounting.ledger.tables import FORMAT, Tables, added, asked_for, stored
+from accounting.ledger.history import Account, Charge, canonical, genesis
+from accounting.ledger.tables import FORMAT, Tables, put, those
 from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError
 from dpcore.numbers.enclosure import round_down
 
-__all__ = ["Book", "Head"]
+__all__ = ["Book", "Entry", "Head"]
 
-_AT_ONCE: Final = 50_000
 _OLD: Final = (
     "is of format 1, which an earlier version made, without the check that each row now carries: "
     "dpcore ledger adopt --db URL brings it to format 2"
@@ -38,6 +34,14 @@ class Head(NamedTuple):
     digest: str
 
 
+class Entry(NamedTuple):
+    r"""A charge, who pays it, and who was left out of it."""
+
+    charge: Charge
+    paying: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
     r"""A filter, the tables made for it, and which ledger it is of: the ``identity`` of one."""
@@ -46,13 +50,19 @@ class Book:
     text: str
     tables: Tables
     identity: str
+    untouched: Account
+    """The account of a user who was never charged."""
 
     @classmethod
     def of(cls, filter: Filter, identity: str | None = None) -> Self:  # noqa: A002 - the word of this package
         r"""The book of a ledger that does not exist yet, or of the one with this identity."""
-        text = canonical(filter.to_json())
-        own = uuid4().hex if identity is None else identity
-        return cls(filter=filter, text=text, tables=Tables.of(filter.limits), identity=own)
+        return cls(
+            filter=filter,
+            text=canonical(filter.to_json()),
+            tables=Tables.of(filter.limits),
+            identity=uuid4().hex if identity is None else identity,
+            untouched=Account((0,) * len(filter.limits)),
+        )
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
@@ -96,9 +106,8 @@ class Book:
         Raises :class:`LedgerDamaged` unless the last charge is what the head says, and the first
         is chained to the filter.
         """
-        asked = select(self.tables.ledger)
-        kept = connection.execute(asked.with_for_update() if lock else asked).mappings().one()
-        charges, root = self.tables.charges, genesis(self.text)
+        asked = self.tables.locked if lock else self.tables.whole
+        kept = connection.execute(asked).mappings().one()
         if (kept["filter"], kept["format"]) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
             raise LedgerDamaged(
@@ -110,35 +119,27 @@ class Book:
             raise LedgerUnavailable(
                 "ledger", "was adopted or made anew since it was opened: open it again"
             )
-        found = Head(0, root)
-        ends = [select(end(charges.c.id)).scalar_subquery() for end in (func.min, func.max)]
-        edges = select(charges).where(or_(*(charges.c.id == end for end in ends)))
-        for row in connection.execute(edges.order_by(charges.c.id)).mappings():
-            charge = charge_of(row, self.tables)
+        start = genesis(self.text)
+        found = Head(0, start)
+        for row in connection.execute(self.tables.edges).mappings():
+            charge = Charge.of(row, self.tables.owed)
             found = Head(charge.number, charge.digest)
-            root = charge.previous if charge.number == 1 else root
-        if root != genesis(self.text):
-            raise LedgerDamaged("ledger", "its filter was edited after the first charge: run check")
+            if charge.number == 1 and charge.previous != start:
+                reason = "its filter was edited after the first charge: run check"
+                raise LedgerDamaged("ledger", reason)
         if found != Head(kept["charges"], kept["head"]):
             raise LedgerDamaged(
                 "ledger", f"charge {found.charges} is not what it says was last: run check"
             )
         return found
 
-    def found(
-        self, connection: Connection, batches: Iterable[str]
-    ) -> dict[str, tuple[Charge, tuple[str, ...]]]:
-        r"""The charges of those of ``batches`` that were charged, and who was left out of each."""
-        charges, dialect = self.tables.charges, connection.dialect.name
-        asked = asked_for((*charges.columns,), "batch", dialect)
+    def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
+        r"""The charges of those of ``batches`` that were charged; of who paid, only the digest."""
         made = {}
-        for part in _parts([*batches]):
-            for row in connection.execute(asked, {"part": part}).mappings().all():
-                charge = charge_of(row, self.tables)
-                made[charge.batch] = (
-                    charge,
-                    self.names(connection, self.tables.spared, charge) if charge.spared else (),
-                )
+        for row in [*those(connection, self.tables.charges, "batch", batches)]:
+            charge = Charge.of(row._mapping, self.tables.owed)
+            spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
+            made[charge.batch] = Entry(charge, (), spared)
         return made
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
@@ -153,24 +154,23 @@ class Book:
         if user is not None:
             asked = asked.where(exists().where(paid.c.charge == charges.c.id, paid.c.name == user))
         rows = connection.execute(asked).mappings()
-        return tuple(charge_of(row, self.tables) for row in rows)
+        return tuple(Charge.of(row, self.tables.owed) for row in rows)
 
     def accounts(
         self, connection: Connection, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
         r"""The accounts of those of ``names`` who have one, and whose mark does not fit it."""
-        users = self.tables.users
-        asked = asked_for((*users.columns,), "name", connection.dialect.name)
         found, damaged = {}, []
-        for part in _parts(names):
-            for name, *totals, assumed, mark in connection.execute(asked, {"part": part}):
-                account = Account(tuple(totals), assumed)
-                # SQLite keeps a value of any type in any column.
-                whole = all(type(held) is int for held in (*totals, assumed))
-                if whole and mark == account.mark(self.identity, name):
-                    found[name] = account
-                else:
-                    damaged.append(name)
+        for row in those(connection, self.tables.users, "name", names):
+            cells: tuple[Any, ...] = tuple(row)
+            name, *totals, assumed, _ = cells
+            account = Account(tuple(totals), assumed)
+            # SQLite keeps a value of any type in any column.
+            whole = all(type(held) is int for held in (*totals, assumed))
+            if whole and account.row(self.identity, name) == cells:
+                found[name] = account
+            else:
+                damaged.append(name)
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, user: str) -> Account:
@@ -179,11 +179,6 @@ class Book:
         if damaged:
             raise self.mismatch(user)
         return accounts.get(user, self.untouched)
-
-    @property
-    def untouched(self) -> Account:
-        r"""The account of who was never charged."""
-        return Account((0,) * len(self.filter.limits))
 
     def mismatch(self, user: str) -> LedgerDamaged:
         r"""The error for a user whose counters do not match the digest in their row."""
@@ -232,51 +227,31 @@ class Book:
     # -- writing ------------------------------------------------------------------------------
 
     def write(
-        self,
-        connection: Connection,
-        entries: Sequence[tuple[Charge, tuple[str, ...], tuple[str, ...]]],
-        accounts: dict[str, Account],
+        self, connection: Connection, entries: Sequence[Entry], accounts: dict[str, Account]
     ) -> None:
-        r"""Add charges to the history, each with who pays and who is spared, and what they cost."""
+        r"""Add charges to the history, and what they cost to the counters of who pays."""
         tables = self.tables
-        connection.execute(
-            insert(tables.charges), [charge.to_row(tables) for charge, _, _ in entries]
-        )
+        put(connection, tables.charges, [charge.row() for charge, _, _ in entries])
         paid = [(charge.number, name) for charge, paying, _ in entries for name in paying]
+        put(connection, tables.paid, paid)
         spared = [(charge.number, name) for charge, _, left_out in entries for name in left_out]
-        for table, members in ((tables.paid, paid), (tables.spared, spared)):
-            self._put(connection, added(table, connection.dialect.name), members)
+        put(connection, tables.spared, spared)
         self._add_up(connection, {name for _, name in paid}, accounts)
-        last = entries[-1][0]
-        kept = {"charges": last.number, "head": last.digest}
-        connection.execute(update(tables.ledger).values(**kept))
+        last = entries[-1].charge
+        connection.execute(tables.moved, {"number": last.number, "digest": last.digest})
 
     def _add_up(
         self, connection: Connection, paying: Iterable[str], accounts: dict[str, Account]
     ) -> None:
-        rows = []
-        for name in sorted(paying):
-            account = accounts[name]
-            rows.append((name, *account.totals, account.assumed, account.mark(self.identity, name)))
-        self._put(connection, stored(self.tables.users, connection.dialect.name), rows)
+        rows = [accounts[name].row(self.identity, name) for name in sorted(paying)]
+        put(connection, self.tables.users, rows)
 
     def remark(self, connection: Connection) -> None:
         r"""Give the ledger this identity, and each row of a user the mark that goes with it."""
-        users, rows = self.tables.users, []
-        for name, *totals, assumed, _ in connection.execute(select(users)):
-            mark = Account(tuple(totals), assumed).mark(self.identity, name)
-            rows.append((name, *totals, assumed, mark))
-        self._put(connection, stored(users, connection.dialect.name), rows)
+        rows = connection.execute(select(self.tables.users)).all()
+        accounts = {name: Account(tuple(totals), n) for name, *totals, n, _ in rows}
+        self._add_up(connection, accounts, accounts)
         connection.execute(update(self.tables.ledger).values(identity=self.identity))
-
-    def _put(self, connection: Connection, statement: Any, rows: Sequence[object]) -> None:
-        for part in _parts(rows):
-            connection.execute(statement, {"part": part})
-
-
-def _parts(values: Sequence[object]) -> Iterator[str]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield canonical(values[start : start + _AT_ONCE])
 
 
 def _short(value: Fraction) -> str:

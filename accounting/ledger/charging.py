@@ -5,30 +5,26 @@ Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from threading import Event, Lock
 from typing import Final, TypeAlias
 
 from sqlalchemy import Connection
 
-from accounting.ledger.book import Book, Head
-from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable
+from accounting.ledger.book import Book, Entry, Head
+from accounting.ledger.errors import BudgetExhausted
 from accounting.ledger.history import Charge, names_digest
 from accounting.ledger.names import without
 from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 
-__all__ = ["Charged", "Turns", "charged"]
+__all__ = ["Charged", "charged"]
 
 Charged: TypeAlias = Receipt | DpcoreError
 """What becomes of one request: it is in the ledger, or why it is not."""
 
 _NAMED: Final = 3
-_CUT: Final = "the thread that charged for several was interrupted: charge again, it is paid once"
 
 
 def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> list[Charged]:
@@ -42,16 +38,16 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
     everyone = sorted({name for request in requests for name in request.names})
     accounts, damaged = book.accounts(connection, everyone)
     outcomes: list[Charged] = []
-    entries: list[tuple[Charge, tuple[str, ...], tuple[str, ...]]] = []
+    entries: list[Entry] = []
     for request in requests:
         if request.batch in made:
-            outcomes.append(_again(*made[request.batch], request))
+            outcomes.append(_again(made[request.batch], request))
             continue
         wrong = damaged.intersection(request.names) if damaged else ()
         if wrong:
             outcomes.append(book.mismatch(min(wrong)))
             continue
-        poor = book.poor(accounts, request.names, request.cost.price)
+        poor = book.poor(accounts, request.names, request.price)
         if poor and not request.skip_exhausted:
             left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
             outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left))
@@ -59,9 +55,9 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
         paying = without(request.names, poor)
         charge = _charge(head, request, paying, poor)
         head = Head(charge.number, charge.digest)
-        made[request.batch] = charge, poor
-        entries.append((charge, paying, poor))
-        book.pay(accounts, paying, request.cost.price)
+        made[request.batch] = Entry(charge, paying, poor)
+        entries.append(made[request.batch])
+        book.pay(accounts, paying, request.price)
         outcomes.append(charge.receipt(poor, repeated=False))
     if entries:
         book.write(connection, entries, accounts)
@@ -73,9 +69,9 @@ def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[s
         number=head.charges + 1,
         batch=request.batch,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        guarantee=request.cost.record,
-        amounts=request.cost.price.amounts,
-        assumed=bool(request.cost.price.assumptions),
+        guarantee=request.record,
+        amounts=request.price.amounts,
+        assumed=bool(request.price.assumptions),
         paid=len(paying),
         spared=len(spared),
         paid_digest=names_digest(paying),
@@ -84,12 +80,13 @@ def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[s
     )
 
 
-def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Charged:
+def _again(entry: Entry, request: Asked) -> Charged:
     # A batch that was charged before: the same charge, or another one of that name.
+    made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)
-    if request.cost.price.amounts != made.amounts:
+    if request.price.amounts != made.amounts:
         otherwise = "at another price"
-    elif request.cost.record != made.guarantee:
+    elif request.record != made.guarantee:
         otherwise = "for another guarantee"
     elif (
         len(paying) + len(spared) != len(request.names) or names_digest(paying) != made.paid_digest
@@ -101,78 +98,3 @@ def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Charged:
         return made.receipt(spared, repeated=True)
     reason = f"was charged before, {otherwise}: a new release needs a new name"
     return InvalidParameter("batch", made.batch, reason)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Place:
-    asked: Sequence[Asked]
-    outcomes: list[Charged] = field(default_factory=list)
-    error: DpcoreError | None = None
-    over: bool = False
-    turn: Event = field(default_factory=Event)  # it is over, or this thread leads
-
-
-class Turns:
-    r"""Threads that charge at the same time share one transaction, and its way to the disk.
-
-    Whoever comes while nobody charges leads: it takes along all who wait by then, and hands the
-    lead to one of those who came meanwhile. An outcome is returned only after the transaction that
-    it is of has ended.
-    """
-
-    def __init__(self, work: Callable[[Sequence[Asked]], list[Charged]]) -> None:
-        self._work = work
-        self._gate = Lock()
-        self._led = False
-        self._waiting: list[_Place] = []
-
-    def take(self, requests: Sequence[Asked]) -> list[Charged]:
-        r"""The outcomes of ``requests``, in their order."""
-        place = _Place(asked=requests)
-        with self._gate:
-            self._waiting.append(place)
-            leads, self._led = not self._led, True
-        if not leads:
-            try:
-                place.turn.wait()
-            except BaseException:
-                self._leave(place)
-                raise
-        if not place.over:
-            self._lead()
-        elif place.error is not None:
-            # Threads must not share one traceback.
-            raise copy.copy(place.error) from place.error
-        return place.outcomes
-
-    def _lead(self) -> None:
-        with self._gate:
-            group, self._waiting = self._waiting, []
-        try:
-            outcomes = iter(self._work([request for place in group for request in place.asked]))
-            for place in group:
-                place.outcomes = [next(outcomes) for _ in place.asked]
-        except BaseException as error:
-            told = error if isinstance(error, DpcoreError) else LedgerUnavailable("ledger", _CUT)
-            for place in group:
-                place.error = told
-            raise
-        finally:
-            with self._gate:
-                for place in group:
-                    place.over = True
-                    place.turn.set()
-                self._pass_on()
-
-    def _leave(self, place: _Place) -> None:
-        # It was interrupted while it waited: nobody waits for it, unless it was to lead.
-        with self._gate:
-            if place in self._waiting:
-                self._waiting.remove(place)
-                if place.turn.is_set():
-                    self._pass_on()
-
-    def _pass_on(self) -> None:
-        self._led = bool(self._waiting)
-        if self._led:
-            self._waiting[0].turn.set()

@@ -6,17 +6,17 @@ user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, Table, func, or_, select
+from sqlalchemy import Connection, Integer, RowMapping, func, literal_column, or_, select, union_all
 
 from accounting.ledger.book import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.history import Account, charge_of, genesis, names_digest
+from accounting.ledger.history import Account, Charge, genesis, names_digest
 from accounting.ledger.tables import FORMAT, Tables
 
 __all__ = ["Damage", "damages"]
@@ -47,150 +47,132 @@ def damages(
     ``book`` is what it was opened with; ``acknowledged`` are the numbers and digests of charges for
     which there are receipts.
     """
-    tables = book.tables
-    yield from _file(connection)
-    yield from _head(connection, book)
-    yield from _chain(connection, tables, genesis(book.text), acknowledged)
-    yield from _members(connection, tables.charges, tables.paid, "paid")
-    yield from _members(connection, tables.charges, tables.spared, "spared")
-    yield from _counters(connection, tables, book.filter.counters)
-    yield from _marks(connection, tables, book.identity)
+    for where, what in _findings(connection, book, acknowledged):
+        yield Damage(where=where, what=what)
 
 
-def _file(connection: Connection) -> Iterator[Damage]:
+_Findings = Iterator[tuple[str, str]]
+
+
+def _findings(
+    connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
+) -> _Findings:
     if connection.dialect.name == "sqlite":
         for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
             if said != "ok":
-                yield Damage(where="file", what=str(said))
-
-
-def _head(connection: Connection, book: Book) -> Iterator[Damage]:
-    head = connection.execute(select(book.tables.ledger)).mappings().one()
+                yield "file", str(said)
+    head = connection.execute(book.tables.whole).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
-        yield Damage(where="ledger", what=f"is not of format {FORMAT}: no other is known")
+        yield "ledger", f"is not of format {FORMAT}: no other is known"
     for column, expected in (("filter", book.text), ("identity", book.identity)):
         if head[column] != expected:
-            yield Damage(where="ledger", what=f"its {column} is not the one it was opened with")
+            yield "ledger", f"its {column} is not the one it was opened with"
+    yield from _chain(connection, book, head, acknowledged)
+    for kind in ("paid", "spared"):
+        yield from _members(connection, book.tables, kind)
+    yield from _counters(connection, book)
+    yield from _marks(connection, book)
 
 
 def _chain(
-    connection: Connection,
-    tables: Tables,
-    previous: str,
-    acknowledged: Collection[tuple[int, str]],
-) -> Iterator[Damage]:
+    connection: Connection, book: Book, head: RowMapping, acknowledged: Collection[tuple[int, str]]
+) -> _Findings:
     receipts: dict[int, set[str]] = {}
     for at, shown in acknowledged:
         receipts.setdefault(at, set()).add(shown)
-    head = connection.execute(select(tables.ledger)).mappings().one()
-    number = 0
-    rows = select(tables.charges).order_by(tables.charges.c.id)
-    for row in _streamed(connection, rows):
-        where = f"charge {row['id']} (batch {row['batch']!r})"
+    number, previous, charges = 0, genesis(book.text), book.tables.charges
+    for row in _streamed(connection, select(charges).order_by(charges.c.id)):
         try:
-            charge_of(row, tables)
+            Charge.of(row, book.tables.owed)
         except LedgerDamaged as damage:
-            yield Damage(where=damage.where, what=damage.what)
+            yield damage.where, damage.what
         if type(row["id"]) is int:
             for missing in range(number + 1, min(row["id"], number + 4)):
-                yield Damage(where=f"charge {missing}", what="is missing")
+                yield f"charge {missing}", "is missing"
             number = row["id"]
         if row["previous"] != previous:
-            yield Damage(where=where, what="does not follow the charge before it")
+            yield _named(row), "does not follow the charge before it"
         if receipts.pop(row["id"], set()) - {row["digest"]}:
-            yield Damage(where=where, what="is not the charge that its receipt acknowledges")
+            yield _named(row), "is not the charge that its receipt acknowledges"
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
-        what = f"its last charge was {head['charges']}, and is {number} now, or was edited"
-        yield Damage(where="ledger", what=what)
+        yield "ledger", f"its last charge was {head['charges']}, and is {number} now, or was edited"
     for lost in sorted(receipts):
-        yield Damage(where=f"charge {lost}", what="is missing, and has a receipt")
+        yield f"charge {lost}", "is missing, and has a receipt"
 
 
-def _members(connection: Connection, charges: Table, members: Table, kind: str) -> Iterator[Damage]:
+def _members(connection: Connection, tables: Tables, kind: str) -> _Findings:
     # Two lists in the order of charges, read side by side.
-    said = {
-        row["id"]: row
-        for row in _streamed(
-            connection,
-            select(
-                charges.c.id,
-                charges.c.batch,
-                charges.c[kind].label("count"),
-                charges.c[f"{kind}_digest"].label("digest"),
-            ),
-        )
-    }
+    members = tables.metadata.tables[f"ledger_{kind}"]
+    said = {row["id"]: row for row in _streamed(connection, select(tables.charges))}
     rows = select(members).order_by(members.c.charge, members.c.name)
     for number, group in groupby(_streamed(connection, rows), lambda row: row["charge"]):
         names = [row["name"] for row in group]
         row = said.pop(number, None)
         if row is None:
             what = f"there is no such charge, and {len(names)} users {kind} in it"
-            yield Damage(where=f"charge {number}", what=what)
+            yield f"charge {number}", what
         else:
             yield from _fits(row, kind, names)
     for row in said.values():
         yield from _fits(row, kind, [])
 
 
-def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
-    where = f"charge {row['id']} (batch {row['batch']!r})"
-    if len(names) != row["count"]:
-        what = f"{row['count']} users {kind} when it was made, {len(names)} now"
-        yield Damage(where=where, what=what)
-    elif not all(isinstance(name, str) for name in names) or names_digest(names) != row["digest"]:
-        yield Damage(where=where, what=f"the users {kind} were edited")
+def _fits(row: RowMapping, kind: str, names: list[Any]) -> _Findings:
+    if len(names) != row[kind]:
+        yield _named(row), f"{row[kind]} users {kind} when it was made, {len(names)} now"
+    elif (
+        not all(isinstance(name, str) for name in names)
+        or names_digest(names) != row[f"{kind}_digest"]
+    ):
+        yield _named(row), f"the users {kind} were edited"
 
 
-def _counters(connection: Connection, tables: Tables, counters: Sequence[str]) -> Iterator[Damage]:
+def _counters(connection: Connection, book: Book) -> _Findings:
+    # Of each name: how often it has counters and was charged, what they hold and should hold.
+    tables = book.tables
     users, paid, charges = tables.users, tables.paid, tables.charges
-    columns = [*zip(tables.spent, tables.owed, strict=True), ("assumed", "assumed")]
-    added = (
-        select(paid.c.name, *(func.sum(charges.c[owed]).label(spent) for spent, owed in columns))
-        .join(charges, charges.c.id == paid.c.charge)
-        .group_by(paid.c.name)
-        .subquery("added")
-    )
-    sums = {spent: func.coalesce(added.c[spent], 0) for spent, _ in columns}
-    differing = (
-        select(users, *(total.label(f"sum_{spent}") for spent, total in sums.items()))
-        .outerjoin(added, added.c.name == users.c.name)
-        .where(
-            or_(
-                added.c.name.is_(None),
-                *(users.c[spent].is_distinct_from(total) for spent, total in sums.items()),
-            )
-        )
-        .order_by(users.c.name)
-    )
-    shown = dict(zip(tables.spent, counters, strict=True)) | {"assumed": "assumed charges"}
-    for row in _streamed(connection, differing):
-        wrong = [
-            f"{shown[spent]} is {row[spent]}, the history adds up to {row[f'sum_{spent}']}"
-            for spent, _ in columns
-            if row[spent] != row[f"sum_{spent}"]
+    pairs = [*zip(tables.spent, tables.owed, strict=True), ("assumed", "assumed")]
+    held = [users.c[spent].label(f"held_{i}") for i, (spent, _) in enumerate(pairs)]
+    owed = [charges.c[owed].label(f"owed_{i}") for i, (_, owed) in enumerate(pairs)]
+    zero = [literal_column("0", Integer).label(f"owed_{i}") for i in range(len(pairs))]
+    one, none = literal_column("1", Integer), literal_column("0", Integer)
+    both = union_all(
+        select(users.c.name, one.label("rows"), none.label("times"), *held, *zero),
+        select(paid.c.name, none, one, *zero, *owed).join(charges, charges.c.id == paid.c.charge),
+    ).subquery()
+    sums = {c.name: func.sum(c).label(c.name) for c in both.c if c.name != "name"}
+    differ = [sums[f"held_{i}"] != sums[f"owed_{i}"] for i in range(len(pairs))]
+    wrong = or_(sums["rows"] != 1, sums["times"] == 0, *differ)
+    found = select(both.c.name, *sums.values()).group_by(both.c.name).having(wrong)
+    counters = (*book.filter.counters, "assumed charges")
+    for row in _streamed(connection, found.order_by(both.c.name)):
+        where = f"user {row['name']!r}"
+        what = [
+            f"{counter} is {row[f'held_{i}']}, the history adds up to {row[f'owed_{i}']}"
+            for i, counter in enumerate(counters)
+            if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
-        what = "; ".join(wrong or ["has counters, and paid for nothing"])
-        yield Damage(where=f"user {row['name']!r}", what=what)
-    twice = select(users.c.name).group_by(users.c.name).having(func.count() > 1)
-    for row in _streamed(connection, twice.order_by(users.c.name)):
-        yield Damage(where=f"user {row['name']!r}", what="has counters twice")
-    unknown = (
-        select(added.c.name)
-        .outerjoin(users, users.c.name == added.c.name)
-        .where(users.c.name.is_(None))
-        .order_by(added.c.name)
-    )
-    for row in _streamed(connection, unknown):
-        yield Damage(where=f"user {row['name']!r}", what="paid, but has no counters")
+        if row["rows"] == 0:
+            yield where, "paid, but has no counters"
+        elif row["rows"] > 1:
+            yield where, "has counters twice"
+        else:
+            yield where, "; ".join(what or ["has counters, and paid for nothing"])
 
 
-def _marks(connection: Connection, tables: Tables, identity: str) -> Iterator[Damage]:
-    for row in _streamed(connection, select(tables.users).order_by(tables.users.c.name)):
-        account = Account(tuple(row[name] for name in tables.spent), row["assumed"])
-        if not isinstance(row["name"], str) or account.mark(identity, row["name"]) != row["mark"]:
-            yield Damage(where=f"user {row['name']!r}", what="its row does not fit its own check")
+def _marks(connection: Connection, book: Book) -> _Findings:
+    users = book.tables.users
+    for row in _streamed(connection, select(users).order_by(users.c.name)):
+        cells: tuple[Any, ...] = tuple(row.values())
+        name, *totals, assumed, _ = cells
+        account = Account(tuple(totals), assumed)
+        if not isinstance(name, str) or account.row(book.identity, name) != cells:
+            yield f"user {name!r}", "its row does not fit its own check"
+
+
+def _named(row: RowMapping) -> str:
+    return f"charge {row['id']} (batch {row['batch']!r})"
 
 
 def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:

@@ -41,11 +41,9 @@ def adopt(url: str) -> int:
     history is read first: raises :class:`LedgerDamaged`, and changes nothing, unless it fits;
     :class:`LedgerUnavailable` where there is none.
     """
-    with closing(Store(url)) as store:
-        store.must_be_there()
-        with store.writing() as connection:
-            store.must_hold_tables(connection)
-            return _adopted(store, connection)
+    with closing(Store(url)) as store, store.writing() as connection:
+        store.must_hold_tables(connection)
+        return _adopted(store, connection)
 
 
 def _adopted(store: Store, connection: Connection) -> int:
@@ -81,7 +79,6 @@ def backup(url: str, destination: Path) -> int:
             raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
         if os.path.lexists(destination):
             raise InvalidParameter("destination", str(destination), "exists: name a new file")
-        store.must_be_there()
         partial = destination.with_name(f".{destination.name}.{os.getpid()}")
         try:
             handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)

@@ -1,6 +1,6 @@
-r"""What a ledger refuses, each as one line that says what stands and what to do.
+r"""The refusals of a ledger, each as one line that states the reason and what to do.
 
-``exit_code`` is what a command ends with.
+``exit_code`` is the exit code of a command that ends with the error.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ class BudgetExhausted(DpcoreError):
         self, batch: str, users: tuple[str, ...], asked: int, left: dict[str, str]
     ) -> None:
         super().__init__(batch, users, asked, left)
-        self.batch = batch
-        self.users = users
-        self.asked = asked
-        self.left = left
+        self.batch, self.users, self.asked, self.left = batch, users, asked, left
 
     def __str__(self) -> str:
         named = [f"{user} ({left})" for user, left in list(self.left.items())[:_NAMED]]
@@ -52,8 +49,8 @@ class BudgetExhausted(DpcoreError):
 class AlreadyCharged(DpcoreError):
     r"""A batch that was charged before, with the same users and guarantee: nothing was paid now.
 
-    ``receipt`` is that of the charge that is there. Its noise was drawn, or is being drawn, by
-    whoever made that charge.
+    ``receipt`` is that of the existing charge. Its noise was drawn, or is being drawn, by the
+    caller that made that charge.
 
     >>> from accounting.ledger.receipt import Receipt
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
@@ -88,8 +85,7 @@ class LedgerDamaged(DpcoreError):
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(where, what)
-        self.where = where
-        self.what = what
+        self.where, self.what = where, what
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -111,8 +107,7 @@ class LedgerUnavailable(DpcoreError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)
-        self.where = where
-        self.reason = reason
+        self.where, self.reason = where, reason
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"

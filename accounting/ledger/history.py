@@ -14,29 +14,19 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import RowMapping
-
 from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.receipt import Receipt
-from accounting.ledger.tables import Tables
 
-__all__ = [
-    "HISTORY",
-    "Account",
-    "Charge",
-    "canonical",
-    "charge_of",
-    "genesis",
-    "names_digest",
-]
+__all__ = ["HISTORY", "Account", "Charge", "canonical", "genesis", "names_digest"]
 
 HISTORY: Final = 1
 """The format of the chain: what a digest is over. Receipts outlive the tables."""
 
 _ROWS: Final = 10_000
-# What a charge and its row call by one name.
-_COUNTS: Final = ("paid", "spared")
-_TEXTS: Final = ("batch", "made", "paid_digest", "spared_digest", "previous")
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+# The columns of a charge beside its amounts, with their types. SQLite keeps any type in any column.
+_INTEGERS: Final = ("id", "assumed", "paid", "spared")
+_TEXTS: Final = ("batch", "made", "guarantee", "paid_digest", "spared_digest", "previous")
 
 
 def canonical(value: object) -> str:
@@ -45,7 +35,7 @@ def canonical(value: object) -> str:
     >>> canonical({"b": 1, "a": "x"})
     '{"a":"x","b":1}'
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def names_digest(names: Iterable[str]) -> str:
@@ -71,15 +61,18 @@ class Account(NamedTuple):
     totals: tuple[int, ...]
     assumed: int = 0
 
-    def mark(self, identity: str, name: str) -> str:
-        r"""A digest that a row keeps of itself: of the ledger, the user and what is counted.
+    def row(self, identity: str, name: str) -> tuple[object, ...]:
+        r"""The row of the user ``name`` in the ledger of this identity.
 
-        >>> Account((7,)).mark("x", "ada") == Account((7,)).mark("x", "bob")
+        Its last cell is a digest of the others, of the ledger, the user and what is counted.
+
+        >>> Account((7,)).row("x", "ada")[-1] == Account((7,)).row("x", "bob")[-1]
         False
         """
         # A name holds no line end.
         said = "\n".join((identity, name, *map(str, self.totals), str(self.assumed)))
-        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        mark = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return name, *self.totals, self.assumed, mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +95,34 @@ class Charge:
     spared_digest: str
     previous: str
 
+    @classmethod
+    def of(cls, row: Mapping[Any, Any], owed: tuple[str, ...]) -> Charge:
+        r"""The charge in a row of ``ledger_charges``, whose columns ``owed`` hold the amounts.
+
+        Raises :class:`LedgerDamaged` unless it is, to the letter, what its digest fixes.
+        """
+        where = f"charge {row['id']} (batch {row['batch']!r})"
+        for kind, columns in ((int, (*_INTEGERS, *owed)), (str, _TEXTS)):
+            for column in columns:
+                if type(row[column]) is not kind:
+                    raise LedgerDamaged(where, f"was edited: its {column} is {row[column]!r}")
+        try:
+            guarantee = json.loads(row["guarantee"])
+        except (ValueError, RecursionError):
+            guarantee = None
+        if guarantee is None or canonical(guarantee) != row["guarantee"]:
+            raise LedgerDamaged(where, "was edited: its guarantee is not as it was written")
+        charge = cls(
+            number=row["id"],
+            amounts=tuple(row[name] for name in owed),
+            assumed=row["assumed"] == 1,
+            guarantee=guarantee,
+            **{name: row[name] for name in ("paid", "spared", *_TEXTS) if name != "guarantee"},
+        )
+        if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
+            raise LedgerDamaged(where, "was edited: its digest does not fit")
+        return charge
+
     @property
     def digest(self) -> str:
         r"""SHA-256 over all of it, the digest before it among them."""
@@ -111,8 +132,16 @@ class Charge:
         ]  # fmt: skip
         return hashlib.sha256(canonical(said).encode()).hexdigest()
 
+    def row(self) -> tuple[object, ...]:
+        r"""The row of ``ledger_charges``, in the order of its columns."""
+        return (
+            self.number, self.batch, self.made, canonical(self.guarantee), *self.amounts,
+            int(self.assumed), self.paid, self.spared, self.paid_digest, self.spared_digest,
+            self.previous, self.digest,
+        )  # fmt: skip
+
     def receipt(self, left_out: tuple[str, ...], *, repeated: bool) -> Receipt:
-        r"""What whoever asked for this charge is handed."""
+        r"""The receipt for this charge."""
         return Receipt(
             batch=self.batch,
             number=self.number,
@@ -127,46 +156,3 @@ class Charge:
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         amounts = [str(amount) for amount in self.amounts]
         return {"charge": told.pop("number"), **told, "amounts": amounts, "digest": self.digest}
-
-    def to_row(self, tables: Tables) -> dict[str, Any]:
-        r"""The row of ``charges``."""
-        return {
-            "id": self.number,
-            "guarantee": canonical(self.guarantee),
-            **dict(zip(tables.owed, self.amounts, strict=True)),
-            "assumed": int(self.assumed),
-            **{name: getattr(self, name) for name in (*_COUNTS, *_TEXTS)},
-            "digest": self.digest,
-        }
-
-
-def charge_of(row: RowMapping, tables: Tables) -> Charge:
-    r"""What a row of ``ledger_charges`` says.
-
-    Raises :class:`LedgerDamaged` unless it is, to the letter, what its digest fixes.
-    """
-    where = f"charge {row['id']} (batch {row['batch']!r})"
-    for kind, columns in (
-        (int, ("id", *tables.owed, "assumed", *_COUNTS)),
-        (str, ("guarantee", *_TEXTS)),
-    ):
-        for column in columns:
-            # SQLite keeps a value of any type in any column.
-            if type(row[column]) is not kind:
-                raise LedgerDamaged(where, f"was edited: its {column} is {row[column]!r}")
-    try:
-        guarantee = json.loads(row["guarantee"])
-    except (ValueError, RecursionError):
-        guarantee = None
-    if guarantee is None or canonical(guarantee) != row["guarantee"]:
-        raise LedgerDamaged(where, "was edited: its guarantee is not as it was written")
-    charge = Charge(
-        number=row["id"],
-        guarantee=guarantee,
-        amounts=tuple(row[name] for name in tables.owed),
-        assumed=row["assumed"] == 1,
-        **{name: row[name] for name in (*_COUNTS, *_TEXTS)},
-    )
-    if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
-        raise LedgerDamaged(where, "was edited: its digest does not fit")
-    return charge

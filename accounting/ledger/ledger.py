@@ -6,33 +6,34 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from itertools import islice
-from typing import Any, Final, Self, cast, overload
+from typing import Any, Final, Self, TypeAlias, cast, overload
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, said
 from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged, Turns, charged
+from accounting.ledger.charging import Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.receipt import Receipt
-from accounting.ledger.request import Asked, Cost, Costly, Request, asked, cost
+from accounting.ledger.request import Asked, Costly, Request, cost
+from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.convert import Word
-from accounting.theorems.filter import Filter, filter_for
+from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Unit
 
 __all__ = ["Ledger"]
 
 _MOST_SHOWN: Final = 100
+_Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
@@ -67,8 +68,10 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[tuple[Costly, int | None], Cost] | None = None
-        self._turns, self._process = Turns(self._charged), os.getpid()
+        self._last: tuple[tuple[Costly, int | None], _Cost] | None = None
+        # A server brings the charges of several processes to the disk together by itself.
+        queue = Queue(store, book, self._charged)
+        self._turns = Turns(queue.take if store.is_file else self._charged)
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -82,12 +85,9 @@ class Ledger:
         """
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
         if chosen.budget.scope.unit is not Unit.USER:
-            raise InvalidParameter(
-                "budget",
-                chosen.budget,
-                "must have scope unit 'user': a ledger keeps users' budgets",
-            )
-        with closing(Store(url)) as store, store.creating() as connection:
+            reason = "must have scope unit 'user': a ledger keeps users' budgets"
+            raise InvalidParameter("budget", chosen.budget, reason)
+        with closing(Store(url)) as store, store.writing(create=True) as connection:
             if not store.has_tables(connection):
                 book = Book.of(chosen)
                 store.settle_here(book.identity)
@@ -103,7 +103,9 @@ class Ledger:
         """
         with ExitStack() as undo:
             store = undo.enter_context(closing(Store(url)))
-            book = _opened(store)
+            with store.reading() as connection:
+                store.must_hold_tables(connection)
+                book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
                 reason = f"is not the ledger's, {_told(kept)}: a budget never changes"
@@ -224,17 +226,14 @@ class Ledger:
         Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
         receipt, or the error that says why nobody was charged for it. All are on the disk when this
         returns, by one write, so that a hundred cost little more than one. Threads that charge at
-        the same time through one ledger share a write by themselves.
+        the same time through one ledger, and processes at one file, share a write by themselves.
 
         Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
         """
-        asked_for = [Request.of(each) for each in requests]
         checked = [
-            asked(each, self._cost(each.guarantee, each.rows_per_user)) for each in asked_for
+            Asked.of(each, *self._cost(each.guarantee, each.rows_per_user))
+            for each in map(Request.of, requests)
         ]
-        if os.getpid() != self._process:
-            # What a thread of the parent held is held for ever in a child.
-            self._turns, self._process = Turns(self._charged), os.getpid()
         outcomes = self._turns.take(checked) if checked else []
         return tuple(
             AlreadyCharged(outcome)
@@ -250,7 +249,7 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> Cost:
+    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> _Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
@@ -290,7 +289,7 @@ class Ledger:
         may charge them first: :meth:`charge` decides. Errors of the arguments as there.
         """
         names = sorted_names(users)
-        price = self._cost(guarantee, rows_per_user).price
+        price, _ = self._cost(guarantee, rows_per_user)
         with self._reading() as connection:
             accounts, damaged = self._book.accounts(connection, names)
         if damaged:
@@ -308,13 +307,15 @@ class Ledger:
 
     def users(self) -> int:
         r"""How many users have been charged."""
-        with self._store.reading() as connection:
-            return self._book.count(connection, self._book.tables.users)
+        return self._count(self._book.tables.users)
 
     def charges(self) -> int:
         r"""How many charges there are."""
+        return self._count(self._book.tables.charges)
+
+    def _count(self, table: Table) -> int:
         with self._store.reading() as connection:
-            return self._book.count(connection, self._book.tables.charges)
+            return self._book.count(connection, table)
 
     def export(self) -> Iterator[str]:
         r"""Everything, as it is at one moment, as lines of JSON: the filter, then each charge.
@@ -352,13 +353,6 @@ class Ledger:
         with self._store.reading() as connection:
             self._book.head(connection)
             yield connection
-
-
-def _opened(store: Store) -> Book:
-    store.must_be_there()
-    with store.reading() as connection:
-        store.must_hold_tables(connection)
-        return Book.stored(connection)
 
 
 def _told(budget: Word | Filter) -> str:

@@ -1,6 +1,7 @@
 r"""What is asked of a ledger: who is to pay for which batch, and what that costs each of them.
 
-Proofs: docs/proofs/ledger.md.
+A guarantee for one contribution becomes one for a user who has several rows in a batch by group
+privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -8,27 +9,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
+from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.rows import Priced, for_user
 from accounting.mechanism.description import Description
-from accounting.release.curve import OneRelease, PrivacyCurve
+from accounting.release.curve import OneRelease, PrivacyCurve, described
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp, points_of
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from accounting.totals.compose import Composition, compose
-from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release
-from dpcore.numbers.enclosure import End
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Release, Scope, Unit
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import integer
 
-__all__ = ["Asked", "Cost", "Costly", "Request", "asked", "cost"]
+__all__ = ["Asked", "Costly", "Priced", "Request", "cost", "for_user"]
+
+_BITS: Final = 192
 
 Costly: TypeAlias = Guarantee | Description
 """What a charge may be of: one guarantee or description, or several released together."""
@@ -65,35 +70,52 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    r"""The price of a guarantee under a filter, and the guarantee as the history keeps it."""
-
-    price: Price
-    record: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    r"""A request whose arguments are in order: sorted distinct names and the cost for each."""
+    r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
+
+    ``record`` is the guarantee as the history keeps it.
+    """
 
     batch: str
     names: tuple[str, ...]
-    cost: Cost
+    price: Price
+    record: Mapping[str, Any]
     skip_exhausted: bool
 
+    @classmethod
+    def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
+        r"""The request, checked: errors name its ``users`` or its ``batch``."""
+        return cls(
+            batch=name("batch", request.batch),
+            names=sorted_names(request.users),
+            price=price,
+            record=record,
+            skip_exhausted=request.skip_exhausted,
+        )
 
-def asked(request: Request, cost_each: Cost) -> Asked:
-    r"""The request, checked: errors name its ``users`` or its ``batch``."""
-    return Asked(
-        batch=name("batch", request.batch),
-        names=sorted_names(request.users),
-        cost=cost_each,
-        skip_exhausted=request.skip_exhausted,
-    )
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any], counters: int) -> Self:
+        r"""The request that ``asdict`` made into JSON; raises unless it is as it must be."""
+        price, record = said["price"], said["record"]
+        amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
+        if len(amounts) != counters or not isinstance(record, dict):
+            raise InvalidParameter("amounts", amounts, f"must be {counters}, with a record")
+        return cls(
+            batch=name("batch", said["batch"]),
+            names=sorted_names(said["names"]),
+            price=Price(amounts=amounts, assumptions=tuple(map(str, price["assumptions"]))),
+            record=record,
+            skip_exhausted=bool(said["skip_exhausted"]),
+        )
 
 
-def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) -> Cost:
-    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch."""
+def cost(
+    keeper: Filter, guarantee: object, rows_per_user: int | None = None
+) -> tuple[Price, Mapping[str, Any]]:
+    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch.
+
+    And the guarantee as the history keeps it.
+    """
     if isinstance(guarantee, Description):
         guarantee = derived(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
@@ -112,8 +134,8 @@ def cost(keeper: Filter, guarantee: object, rows_per_user: int | None = None) ->
         )
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
-        return Cost(price=_price_of(keeper, found), record=_record_of(found))
-    return Cost(price=keeper.price(found), record=_plain(found.to_json()))
+        return _price_of(keeper, found), _record_of(found)
+    return keeper.price(found), _plain(found.to_json())
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
@@ -175,3 +197,78 @@ def _record_of(whole: Composition) -> dict[str, Any]:
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     # As it is when it comes back from the database.
     return cast("dict[str, Any]", json.loads(canonical(record)))
+
+
+Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
+"""What a charge may be of: one guarantee, or several that are released together."""
+
+
+def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
+    r"""``guarantee`` for the whole of a user, who has at most ``rows_per_user`` rows in the batch.
+
+    A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
+    k rows move a query k times as far, so a noise is priced at k times its sensitivity: pure
+    epsilon k, rho k^2. A claim (epsilon, delta) becomes
+    (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+
+    >>> for_user(ZCdp("1/8"), 2), for_user(Pure("1/10"), 3)
+    (ZCdp('1/2', scope=Scope(unit='user', relation='replace')), Pure('3/10', scope=Scope(...)))
+
+    Raises :class:`InvalidParameter` if ``rows_per_user`` is missing, is given for a user's
+    guarantee, or is not an integer >= 1; :class:`NotDerived` for more than one row of Renyi claims
+    and of samples without group privacy.
+    """
+    if guarantee.scope.unit is Unit.USER:
+        if rows_per_user is not None:
+            must = "must not be given: the guarantee is for the whole of a user already"
+            raise InvalidParameter("rows_per_user", rows_per_user, must)
+        return guarantee
+    if rows_per_user is None:
+        raise InvalidParameter(
+            "rows_per_user",
+            ABSENT,
+            "must be given: the guarantee is for one contribution, the budget for a user. Give the "
+            "most rows that one user has in the batch (1 if each has one), or a guarantee with "
+            "Scope(unit='user')",
+        )
+    rows = integer("rows_per_user", rows_per_user, at_least=1)
+    scope = Scope(unit=Unit.USER, relation=guarantee.scope.relation)
+    if isinstance(guarantee, Assumed):
+        return replace(guarantee, guarantee=_of_rows(guarantee.guarantee, rows, scope))
+    if isinstance(guarantee, Composition):
+        parts = tuple((_of_rows(each, rows), rounds) for each, rounds in guarantee.parts)
+        return replace(guarantee, parts=parts, scope=scope)
+    found: Priced = _of_rows(guarantee, rows, scope)
+    return found
+
+
+def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
+    # For k rows at once, and in another scope; the parts of a composition keep theirs.
+    if scope is not None:
+        source = replace(source, scope=scope)
+    if k == 1:
+        return source
+    asked = described(source)
+    if asked is not None:
+        with suppress(InvalidParameter):  # of a group of this scheme nothing is proven
+            return derived(replace(asked, group=k * asked.group))
+    match source:
+        case Pure():
+            return replace(source, stated_epsilon=k * source.stated_epsilon)
+        case ZCdp():
+            return replace(source, rho=k * k * Fraction(source.rho))
+        case Approx():
+            return _approx(source, k)
+    raise NotDerived(
+        f"the cost of {k} rows of one user under {source!r}",
+        "state the noise with the sensitivity of a whole user and Scope(unit='user')",
+    )
+
+
+def _approx(claim: Approx, k: int) -> Approx:
+    epsilon, delta = Fraction(claim.stated_epsilon), Fraction(claim.stated_delta)
+    with precision(_BITS):
+        grown = sum(((i * ball(epsilon)).exp() for i in range(1, k)), ball(Fraction(1)))
+        most = rounded_up(Enclosure.of(ball(delta) * grown).upper)
+    found = min(most, Fraction(1)) if isinstance(most, Fraction) else Fraction(1)
+    return replace(claim, stated_epsilon=k * epsilon, stated_delta=found)

@@ -6,11 +6,12 @@ last, and the identity that the marks of its users are made with. ``ledger_charg
 one for each user who paid it, one for each who was left out. ``ledger_users`` holds what the
 history adds up to, so that it is known without reading it; each row carries a mark, a digest of
 what it says.
+Sets of rows cross to the database as JSON arrays, so that a million of them are a few statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -19,25 +20,27 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    ColumnElement,
-    FromClause,
-    Insert,
+    Connection,
     Integer,
     MetaData,
+    Row,
     Select,
     String,
     Table,
     Text,
+    TextClause,
+    Update,
     bindparam,
-    cast,
     func,
+    or_,
     select,
-    true,
+    text,
+    update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import JSONB
 
-__all__ = ["FORMAT", "Tables", "added", "asked_for", "stored"]
+from accounting.ledger.history import canonical
+
+__all__ = ["FORMAT", "Tables", "parts", "put", "those"]
 
 FORMAT: Final = 2
 """What the tables look like. Those of format 1 had no identity and no marks."""
@@ -45,13 +48,16 @@ FORMAT: Final = 2
 # Names are compared by code point, here and in Python's sort, whatever the server's language.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
 _DIGEST: Final = String(64)
-_IDENTITY: Final = String(32)
-_MARK: Final = String(16)
+_AT_ONCE: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     r"""The tables for a filter with these limits; ``owed`` and ``spent`` are one column a counter.
+
+    The statements are made once, for making one costs more than what the database does for it:
+    ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its head, and ``edges``
+    reads the first and the last charge.
 
     >>> Tables.of((7, 9)).spent
     ('spent_0', 'spent_1')
@@ -65,133 +71,128 @@ class Tables:
     users: Table
     owed: tuple[str, ...]
     spent: tuple[str, ...]
+    whole: Select[Any]
+    locked: Select[Any]
+    moved: Update
+    edges: Select[Any]
 
     @classmethod
     def of(cls, limits: Sequence[int]) -> Tables:
         r"""``limits``: what each counter may reach. The database holds every user to it as well."""
         metadata = MetaData()
         owed = tuple(f"owed_{i}" for i in range(len(limits)))
-        spent = tuple(f"spent_{i}" for i in range(len(limits)))
+        spent = {f"spent_{i}": limit for i, limit in enumerate(limits)}
+        ledger = Table(
+            "ledger",
+            metadata,
+            Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+            Column("format", Integer, nullable=False),
+            Column("filter", Text, nullable=False),
+            Column("charges", BigInteger, nullable=False),
+            Column("head", _DIGEST, nullable=False),
+            Column("identity", String(32), nullable=False),
+        )
+        charges = Table(
+            "ledger_charges",
+            metadata,
+            Column("id", BigInteger, primary_key=True, autoincrement=False),
+            Column("batch", _NAME, nullable=False, unique=True),
+            Column("made", String(32), nullable=False),
+            Column("guarantee", Text, nullable=False),
+            *(Column(name, BigInteger, nullable=False) for name in owed),
+            Column("assumed", Integer, nullable=False),
+            *(Column(name, BigInteger, nullable=False) for name in ("paid", "spared")),
+            *(Column(f"{name}_digest", _DIGEST, nullable=False) for name in ("paid", "spared")),
+            *(Column(name, _DIGEST, nullable=False) for name in ("previous", "digest")),
+        )
+        # By charge first: a charge of a million names is appended in one place.
+        paid, spared = (
+            Table(
+                f"ledger_{name}",
+                metadata,
+                Column("charge", BigInteger, primary_key=True, autoincrement=False),
+                Column("name", _NAME, primary_key=True),
+                sqlite_with_rowid=False,
+            )
+            for name in ("paid", "spared")
+        )
+        rules = {
+            name: CheckConstraint(f"{name} BETWEEN 0 AND {most}") for name, most in spent.items()
+        }
+        users = Table(
+            "ledger_users",
+            metadata,
+            Column("name", _NAME, primary_key=True),
+            *(Column(name, BigInteger, rule, nullable=False) for name, rule in rules.items()),
+            Column("assumed", BigInteger, nullable=False),
+            Column("mark", String(16), nullable=False),
+            sqlite_with_rowid=False,
+        )
+        ends = [select(end(charges.c.id)).scalar_subquery() for end in (func.min, func.max)]
+        edges = select(charges).where(or_(*(charges.c.id == end for end in ends)))
         return cls(
             metadata=metadata,
-            ledger=_ledger(metadata),
-            charges=_charges(metadata, owed),
-            paid=_members(metadata, "paid"),
-            spared=_members(metadata, "spared"),
-            users=_users(metadata, spent, limits),
+            ledger=ledger,
+            charges=charges,
+            paid=paid,
+            spared=spared,
+            users=users,
             owed=owed,
-            spent=spent,
+            spent=tuple(spent),
+            whole=select(ledger),
+            locked=select(ledger).with_for_update(),
+            moved=update(ledger).values(charges=bindparam("number"), head=bindparam("digest")),
+            edges=edges.order_by(charges.c.id),
         )
 
 
-def _ledger(metadata: MetaData) -> Table:
-    return Table(
-        "ledger",
-        metadata,
-        Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
-        Column("format", Integer, nullable=False),
-        Column("filter", Text, nullable=False),
-        Column("charges", BigInteger, nullable=False),
-        Column("head", _DIGEST, nullable=False),
-        Column("identity", _IDENTITY, nullable=False),
-    )
+def those(
+    connection: Connection, table: Table, key: str, names: Sequence[str]
+) -> Iterator[Row[Any]]:
+    r"""The rows of ``table`` whose ``key`` is among ``names``."""
+    statement = _select(table, key, connection.dialect.name)
+    for part in parts(names):
+        yield from connection.execute(statement, {"part": part})
 
 
-def _charges(metadata: MetaData, owed: tuple[str, ...]) -> Table:
-    return Table(
-        "ledger_charges",
-        metadata,
-        Column("id", BigInteger, primary_key=True, autoincrement=False),
-        Column("batch", _NAME, nullable=False, unique=True),
-        Column("made", String(32), nullable=False),
-        Column("guarantee", Text, nullable=False),
-        *(Column(name, BigInteger, nullable=False) for name in owed),
-        Column("assumed", Integer, nullable=False),
-        Column("paid", BigInteger, nullable=False),
-        Column("spared", BigInteger, nullable=False),
-        Column("paid_digest", _DIGEST, nullable=False),
-        Column("spared_digest", _DIGEST, nullable=False),
-        Column("previous", _DIGEST, nullable=False),
-        Column("digest", _DIGEST, nullable=False),
-    )
+def put(connection: Connection, table: Table, rows: Sequence[object]) -> None:
+    r"""Add rows, each in the order of the columns; a user's replaces the one that is there."""
+    statement = _insert(table, connection.dialect.name)
+    for part in parts(rows):
+        connection.execute(statement, {"part": part})
 
 
-def _members(metadata: MetaData, name: str) -> Table:
-    # By charge first: a charge of a million names is appended in one place.
-    return Table(
-        f"ledger_{name}",
-        metadata,
-        Column("charge", BigInteger, primary_key=True, autoincrement=False),
-        Column("name", _NAME, primary_key=True),
-        sqlite_with_rowid=False,
-    )
+def parts(values: Sequence[object]) -> Iterator[str]:
+    r"""JSON arrays of at most so many values as one statement takes."""
+    for start in range(0, len(values), _AT_ONCE):
+        yield canonical(values[start : start + _AT_ONCE])
 
 
-def _users(metadata: MetaData, spent: tuple[str, ...], limits: Sequence[int]) -> Table:
-    return Table(
-        "ledger_users",
-        metadata,
-        Column("name", _NAME, primary_key=True),
-        *(
-            Column(
-                name, BigInteger, CheckConstraint(f"{name} BETWEEN 0 AND {limit}"), nullable=False
-            )
-            for name, limit in zip(spent, limits, strict=True)
-        ),
-        Column("assumed", BigInteger, nullable=False),
-        Column("mark", _MARK, nullable=False),
-        sqlite_with_rowid=False,
-    )
-
-
-# Statements are made once: what SQLAlchemy does for each anew costs more than the database does.
-_PART: Final = "part"
+# Of each dialect: the elements of an array, one as text, and a cell of one that is an array.
+_ELEMENTS: Final = {
+    "sqlite": "json_each(:part)",
+    "postgresql": "jsonb_array_elements(CAST(:part AS jsonb)) AS each (value)",
+}
+_ELEMENT: Final = {"sqlite": "value", "postgresql": "value #>> '{}'"}
+_CELL: Final = {"sqlite": "json_extract(value, '$[%d]')", "postgresql": "value ->> %d"}
 
 
 @lru_cache(maxsize=1 << 8)
-def asked_for(columns: tuple[Column[Any], ...], key: str, dialect: str) -> Select[Any]:
-    r"""These columns of the rows whose ``key`` is among the names in the JSON array ``part``."""
-    names = _elements(dialect)
-    return select(*columns).where(columns[0].table.c[key].in_(select(_text(names, None, dialect))))
+def _select(table: Table, key: str, dialect: str) -> TextClause:
+    columns = ", ".join(column.name for column in table.columns)
+    wanted = f"SELECT {_ELEMENT[dialect]} FROM {_ELEMENTS[dialect]}"  # noqa: S608 - texts of this file
+    return text(f"SELECT {columns} FROM {table.name} WHERE {key} IN ({wanted})")  # noqa: S608 - names of columns
 
 
 @lru_cache(maxsize=1 << 8)
-def added(table: Table, dialect: str) -> Insert:
-    r"""Adds the rows of the JSON array ``part``, each a JSON array in the order of the columns."""
-    columns = [*table.columns]
-    return sqlite.insert(table).from_select(columns, _rows(columns, dialect))
-
-
-@lru_cache(maxsize=1 << 8)
-def stored(table: Table, dialect: str) -> Insert:
-    r"""As :func:`added`; a row of the same key is replaced."""
-    columns, key = [*table.columns], [column.name for column in table.primary_key]
-    kind: Any = sqlite if dialect == "sqlite" else postgresql
-    rows = kind.insert(table).from_select(columns, _rows(columns, dialect))
-    others = {c.name: rows.excluded[c.name] for c in columns if c.name not in key}
-    found: Insert = rows.on_conflict_do_update(index_elements=key, set_=others)
-    return found
-
-
-def _rows(columns: Sequence[Column[Any]], dialect: str) -> Select[Any]:
-    rows = _elements(dialect)
-    cells = [cast(_text(rows, i, dialect), column.type) for i, column in enumerate(columns)]
+def _insert(table: Table, dialect: str) -> TextClause:
+    kinds = ["TEXT" if isinstance(c.type, String) else "BIGINT" for c in table.columns]
+    cells = ", ".join(f"CAST({_CELL[dialect] % i} AS {kind})" for i, kind in enumerate(kinds))
     # SQLite would read the ON of a conflict as that of a join.
-    return select(*cells).where(true())
-
-
-def _elements(dialect: str) -> FromClause:
-    array = bindparam(_PART, type_=Text)
-    if dialect == "sqlite":
-        return func.json_each(array).table_valued("value")
-    return func.jsonb_array_elements(cast(array, JSONB)).table_valued("value").render_derived()
-
-
-def _text(rows: FromClause, at: int | None, dialect: str) -> ColumnElement[Any]:
-    # The element of an array, or the cell at this place of it.
-    value = rows.c.value
-    if dialect == "sqlite":
-        return value if at is None else func.json_extract(value, f"$[{at}]")
-    if at is None:
-        return cast(value, JSONB).op("#>>")(cast([], postgresql.ARRAY(Text)))
-    return cast(value, JSONB).op("->>")(at)
+    rows = f"INSERT INTO {table.name} SELECT {cells} FROM {_ELEMENTS[dialect]} WHERE true"  # noqa: S608 - names of columns
+    if table.name == "ledger_users":
+        others = ", ".join(
+            f"{c.name} = excluded.{c.name}" for c in table.columns if c.name != "name"
+        )
+        rows += f" ON CONFLICT (name) DO UPDATE SET {others}"
+    return text(rows)

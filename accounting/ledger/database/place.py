@@ -1,4 +1,4 @@
-r"""Where an SQLite ledger lies: in the folder it was made in, under one name, for its owner alone.
+r"""Which database a ledger is asked for, and where an SQLite file lies: in one folder, private.
 
 SQLite names the log and the locks of a file after its path. One file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
@@ -12,21 +12,29 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
 from accounting.ledger.errors import LedgerUnavailable
+from dpcore.errors import InvalidParameter
 
 __all__ = [
     "HOMELESS",
     "PRIVATE",
+    "address_of",
     "bring_to_disk",
     "home_of",
     "home_path",
     "identity",
+    "is_file",
     "made_private",
     "refuse_mounted",
     "settle_in",
+    "where_of",
 ]
 
 PRIVATE: Final = 0o600
@@ -37,6 +45,62 @@ HOMELESS: Final = (
     "its folder; use it where it was made, or, if nobody uses it there any more: dpcore ledger "
     "adopt --db FILE"
 )
+_KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/database"
+
+
+def address_of(url: object) -> URL:
+    r"""What a path or a URL means.
+
+    >>> address_of("postgresql://ada:secret@host:port/database")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: url = postgresql://...: must be a path, sqlite:///path or ...
+
+    Raises :class:`InvalidParameter` for anything but a file or PostgreSQL. What a URL holds, a
+    password among it, is never shown.
+    """
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str):
+        raise InvalidParameter("url", url, _KINDS)
+    scheme, split, rest = url.partition("://")
+    shown = f"{scheme}://..." if rest else url
+    if not url.strip() or not url.isprintable():
+        raise InvalidParameter("url", ascii(shown), _KINDS)
+    try:
+        address = make_url(url) if split else URL.create("sqlite", database=url)
+    except (ArgumentError, ValueError):
+        raise InvalidParameter("url", shown, _KINDS) from None
+    if address.drivername in ("sqlite", "sqlite+pysqlite"):
+        if address.database in (None, "", ":memory:"):
+            raise InvalidParameter("url", shown, "a ledger in memory forgets: give a file")
+        if address.host or address.username or address.query:
+            # Such as nolock=1, which would let two charge at once.
+            raise InvalidParameter("url", shown, f"{_KINDS}, without options")
+        return address
+    if address.drivername in ("postgresql", "postgresql+psycopg"):
+        if find_spec("psycopg") is None:
+            raise InvalidParameter("url", shown, "needs psycopg: pip install 'dpcore[postgresql]'")
+        return address.set(drivername="postgresql+psycopg")
+    raise InvalidParameter("url", shown, _KINDS)
+
+
+def where_of(address: URL) -> str:
+    r"""Which database this is, for messages: nothing in it opens one.
+
+    >>> where_of(address_of("postgresql://ada:secret@host/database"))
+    'postgresql://host/database'
+    """
+    if is_file(address):
+        return address.database or ""
+    asked = address.query.get("host", "")
+    host = address.host or (asked if isinstance(asked, str) else ",".join(asked))
+    return f"postgresql://{host}/{address.database or ''}"
+
+
+def is_file(address: URL) -> bool:
+    r"""Whether it is an SQLite file."""
+    return address.get_backend_name() == "sqlite"
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
@@ -60,10 +124,10 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 def refuse_mounted(path: Path, where: str) -> None:
     r"""Refuse a file that is a mount point by itself, with :class:`LedgerUnavailable`.
 
-    Where a system does not tell its mounts nothing is learnt here: :func:`home_of` decides.
+    ``path`` has no links. Where a system does not tell its mounts nothing is learnt here:
+    :func:`home_of` decides.
     """
-    real = path.resolve()
-    mounts = [_mount_of(each) for each in (real, real.parent)]
+    mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
         raise LedgerUnavailable(
             where, "is mounted without its folder, and would have a second log: mount the folder"
@@ -97,10 +161,10 @@ def home_path(path: Path) -> Path:
 def home_of(path: Path) -> str:
     r"""The identity of the ledger that lives in this place; "" where none does.
 
-    The folder is known by its inode, which lasts as long as it does. Its device does not: numbers
-    of devices are given anew when a machine starts.
+    ``path`` has no links. The folder is known by its inode, which lasts as long as it does. Its
+    device does not: numbers of devices are given anew when a machine starts.
     """
-    home = home_path(path)
+    home = path.with_name(f"{path.name}-home")
     try:
         ledger, folder = home.read_text(encoding="ascii").split()
         return ledger if folder == str(home.parent.stat().st_ino) else ""
@@ -112,14 +176,10 @@ def settle_in(path: Path, ledger: str) -> None:
     r"""Write, on the disk when this returns, that the ledger of this identity lives here."""
     home = home_path(path)
     partial = home.with_name(f"{home.name}.new")
-    with suppress(FileNotFoundError):
-        partial.unlink()
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    try:
-        os.write(handle, f"{ledger} {home.parent.stat().st_ino}\n".encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    partial.unlink(missing_ok=True)
+    partial.touch(PRIVATE, exist_ok=False)
+    partial.write_text(f"{ledger} {home.parent.stat().st_ino}\n", encoding="ascii")
+    bring_to_disk(partial)
     partial.replace(home)
     bring_to_disk(home.parent)
 
@@ -145,7 +205,7 @@ def made_private(path: Path) -> None:
     except PermissionError:
         # A system on which only root makes nodes; or no right to the folder, which SQLite tells.
         with suppress(OSError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+            path.touch(PRIVATE, exist_ok=False)
     except FileExistsError:
         with suppress(OSError):
             if not path.stat().st_size:

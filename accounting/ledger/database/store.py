@@ -6,14 +6,13 @@ the database reports leaves as :class:`LedgerUnavailable` or :class:`LedgerDamag
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
@@ -26,22 +25,22 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import Pool
 
-from accounting.ledger.database.address import address_of, is_file, where_of
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
 from accounting.ledger.database.place import (
+    address_of,
     bring_to_disk,
     home_of,
     identity,
+    is_file,
     made_private,
     refuse_mounted,
     settle_in,
+    where_of,
 )
 from accounting.ledger.database.waiting import waited_for_process, waited_for_session
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 
 __all__ = ["Store", "as_stored"]
-
-_T = TypeVar("_T")
 
 _PATIENCE: Final = 60  # seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
@@ -65,68 +64,69 @@ class Store:
 
     def __init__(self, url: str) -> None:
         address = address_of(url)
-        self.where = where_of(address)
+        self.where, self.is_file = where_of(address), is_file(address)
         # As the driver does it: at once, so that another folder later changes nothing.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
-        self._address = address
+        # Where links lead to another file later, it is not the one that is open: refused.
+        self._real = Path(os.path.realpath(self.where))
         self._engine = _engine(address)
+        reads: dict[str, Any] = {"ledger_reads": True}
+        writes: dict[str, Any] = {"ledger_reads": False}
+        if not self.is_file:
+            reads["isolation_level"] = "REPEATABLE READ"
+            writes["isolation_level"] = "READ COMMITTED"
+        self._reads = self._engine.execution_options(**reads)
+        self._writes = self._engine.execution_options(**writes)
         self._process = os.getpid()
         self._inherited: list[Pool] = []
-        self._file: tuple[int, int] | None = None
+        self.file: tuple[int, int] | None = None
+        r"""Device and inode of the file that is open."""
 
     @property
-    def is_file(self) -> bool:
-        r"""Whether this is an SQLite file."""
-        return is_file(self._address)
+    def patience(self) -> float:
+        r"""For how many seconds a charge waits for others."""
+        return _PATIENCE
 
-    def must_be_there(self) -> None:
-        r"""Refuse a file that does not exist: opening it would make an empty one."""
-        if self.is_file and self._identity() is None:
-            raise LedgerUnavailable(
-                self.where, "there is no such file: dpcore ledger open makes a ledger"
-            )
+    def queue_path(self) -> Path:
+        r"""The file in which processes wait for an SQLite file."""
+        return Path(f"{self._real}-queue")
+
+    def mode(self) -> int:
+        r"""Who may read and write an SQLite file."""
+        return self._path.stat().st_mode
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, create: bool = False) -> Iterator[Connection]:
         r"""A transaction in which nobody else writes, durable when the block has ended.
 
         On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
-        the one row of ``ledger``; each later one sees what was committed before that.
+        the one row of ``ledger``; each later one sees what was committed before that. With
+        ``create`` the tables, or the file, may not be there yet.
         """
-        self.must_be_there()
-        with self._writing() as connection:
-            yield connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with self._translated(), self._connected("READ COMMITTED") as connection:
+        if create and self.is_file:
+            made_private(self._path)
+        with self._transaction(reads=False, create=create) as connection:
             if not self.is_file:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+                if create:
+                    lock = text("SELECT pg_advisory_xact_lock(:key)")
+                    connection.execute(lock, {"key": _CREATION})
             yield connection
-
-    @contextmanager
-    def creating(self) -> Iterator[Connection]:
-        r"""As :meth:`writing`, where the tables may not be there yet."""
-        if self.is_file:
-            made_private(self._path)
-        with self._writing() as connection:
-            if not self.is_file:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION})
-            yield connection
-
-    def settle_here(self, ledger: str) -> None:
-        r"""Say, beside a file, that the ledger of this identity lives here, before it does."""
-        if self.is_file:
-            with self._translated():
-                settle_in(self._path, ledger)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         r"""A transaction that sees the ledger as it is at its first statement."""
-        self.must_be_there()
-        with self._translated(), self._connected("REPEATABLE READ") as connection:
+        with self._transaction(reads=True) as connection:
             yield connection
+
+    def settle_here(self, ledger: str) -> None:
+        r"""Say, beside a file, that the ledger of this identity lives here, before it does.
+
+        Inside a transaction that writes.
+        """
+        if self.is_file:
+            settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
         r"""Refuse a database without a ledger."""
@@ -153,37 +153,48 @@ class Store:
                 with suppress(FileNotFoundError):  # no log: all of it is in the file
                     bring_to_disk(path, how)
 
+    def waited(self) -> LedgerUnavailable:
+        r"""The error of a charge that waited too long, which says for whom."""
+        if self.is_file:
+            return LedgerUnavailable(self.where, waited_for_process(self._path, _PATIENCE))
+        return LedgerUnavailable(self.where, waited_for_session(self._engine, _PATIENCE))
+
     def close(self) -> None:
         r"""Give back the connections."""
         self._engine.dispose()
-        self._file = None
+        self.file = None
 
     @contextmanager
-    def _connected(
-        self, isolation: Literal["READ COMMITTED", "REPEATABLE READ"]
-    ) -> Iterator[Connection]:
+    def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
+        if self.is_file and not create and identity(self._path, self.where) is None:
+            # Opening it would make an empty one.
+            raise LedgerUnavailable(
+                self.where, "there is no such file: dpcore ledger open makes a ledger"
+            )
         if os.getpid() != self._process:
             # A connection that two processes use is nobody's: a child neither uses nor closes those
             # of its parent, and keeps them so that nothing else does.
             self._inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
-        if not self.is_file:
-            with self._engine.execution_options(isolation_level=isolation).begin() as connection:
-                yield connection
-            return
-        reads = isolation == "REPEATABLE READ"
-        with using(self._path.resolve()):
-            refuse_mounted(self._path, self.where)
-            if not reads:
-                self._shorten_log()
-            with self._engine.execution_options(ledger_reads=reads).begin() as connection:
-                file = connection.info["file"]
-                self._must_be(file)
-                connection.info["home"] = home_of(self._path)
-                yield connection
-        # What was written to a file that nobody finds again is not acknowledged.
-        self._must_be(file)
+        engine = self._reads if reads else self._writes
+        with self._translated():
+            if not self.is_file:
+                with engine.begin() as connection:
+                    yield connection
+                return
+            with using(self._real):
+                refuse_mounted(self._real, self.where)
+                if not reads:
+                    self._shorten_log()
+                with engine.begin() as connection:
+                    _begin(connection)
+                    file = connection.info["file"]
+                    self._must_be(file)
+                    connection.info["home"] = home_of(self._real)
+                    yield connection
+            # What was written to a file that nobody finds again is not acknowledged.
+            self._must_be(file)
 
     def _shorten_log(self) -> None:
         # SQLite before 3.51.3 may lose a commit that restarts the log while two others move it
@@ -194,19 +205,17 @@ class Store:
         except OSError:
             return
         if length > _LOG:
-            with self._engine.begin() as alone, closing(FileConnection(str(self._path))) as other:
+            with self._writes.begin() as alone, closing(FileConnection(str(self._path))) as other:
+                _begin(alone)
                 self._must_be(alone.info["file"])
                 other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _log(self) -> Path:
-        return Path(f"{self._path.resolve()}-wal")
-
-    def _identity(self) -> tuple[int, int] | None:
-        return identity(self._path, self.where)
+        return Path(f"{self._real}-wal")
 
     def _must_be(self, opened: tuple[int, int]) -> None:
-        self._file = self._file or opened
-        if not self._file == opened == self._identity():
+        self.file = self.file or opened
+        if not self.file == opened == identity(self._path, self.where):
             raise LedgerUnavailable(
                 self.where, "was moved, removed or replaced while it was open: open it again"
             )
@@ -219,37 +228,27 @@ class Store:
             raise LedgerDamaged(
                 self.where, "the row of its ledger is gone, or is not the only one"
             ) from error
-        except IntegrityError as error:
-            # Every rule of the tables is checked before a row is written.
-            raise LedgerDamaged(
-                self.where, f"holds rows that nobody charged: {_line(error)}"
-            ) from error
         except (SQLAlchemyError, sqlite3.Error) as error:
-            original = error.orig if isinstance(error, DBAPIError) else error
-            name = getattr(original, "sqlite_errorname", "")
-            if name.startswith("SQLITE_BUSY"):
-                why = waited_for_process(self._path, _PATIENCE)
-                raise LedgerUnavailable(self.where, why) from error
-            if getattr(original, "sqlstate", "") == _LOCK_TIMEOUT:
-                why = waited_for_session(self._engine, _PATIENCE)
-                raise LedgerUnavailable(self.where, why) from error
-            if name.startswith(_CORRUPT):
-                what = f"is not a whole database: {_line(error)}"
-                raise LedgerDamaged(self.where, what) from error
-            if name == "SQLITE_ERROR" or getattr(original, "sqlstate", "") in _OTHER_TABLES:
-                what = f"its tables are not those of a ledger: {_line(error)}"
-                raise LedgerDamaged(self.where, what) from error
-            why = f"{_line(error)}{_FOLDER if name == 'SQLITE_CANTOPEN' else ''}"
-            raise LedgerUnavailable(self.where, why) from error
+            raise self._meaning(error) from error
         except OSError as error:
             # Of the files beside the database, such as a log that cannot be brought to the disk.
             raise LedgerUnavailable(self.where, error.strerror or str(error)) from error
 
-
-def _line(error: Exception) -> str:
-    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
-    return lines[0] if lines else type(original).__name__
+    def _meaning(self, error: Exception) -> LedgerDamaged | LedgerUnavailable:
+        original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+        lines = [line.strip() for line in str(original).splitlines() if line.strip()]
+        line = lines[0] if lines else type(original).__name__
+        name, state = getattr(original, "sqlite_errorname", ""), getattr(original, "sqlstate", "")
+        if isinstance(error, IntegrityError):
+            # Every rule of the tables is checked before a row is written.
+            return LedgerDamaged(self.where, f"holds rows that nobody charged: {line}")
+        if name.startswith("SQLITE_BUSY") or state == _LOCK_TIMEOUT:
+            return self.waited()
+        if name.startswith(_CORRUPT):
+            return LedgerDamaged(self.where, f"is not a whole database: {line}")
+        if name == "SQLITE_ERROR" or state in _OTHER_TABLES:
+            return LedgerDamaged(self.where, f"its tables are not those of a ledger: {line}")
+        return LedgerUnavailable(self.where, line + _FOLDER * (name == "SQLITE_CANTOPEN"))
 
 
 def _engine(address: URL) -> Engine:
@@ -258,7 +257,6 @@ def _engine(address: URL) -> Engine:
     named = {"timeout": _PATIENCE, "factory": FileConnection}
     engine = create_engine(address, connect_args=named, pool_timeout=_PATIENCE)
     event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
     return closed_before_forks(engine)
 
 
@@ -288,35 +286,21 @@ def as_stored(value: bytes) -> str:
 def _write_ahead(connection: Any) -> None:
     # Readers do not stop a charge. The first change of a new file to this mode does not wait for
     # others by itself.
-    change = "PRAGMA journal_mode = WAL"
-    ((mode,),) = _patient(lambda: connection.execute(change).fetchall())
+    last = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            break
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > last:
+                raise
+        time.sleep(0.001)
     if mode != "wal":
         # In another mode a commit would not be on the disk when it returns.
         raise sqlite3.OperationalError(f"keeps no write-ahead log, but mode {mode!r}")
 
 
 def _begin(connection: Connection) -> None:
-    if connection.get_execution_options().get("ledger_reads", False):
-        connection.exec_driver_sql("BEGIN")
-        return
-    # SQLite's own wait sleeps up to 0.1 s between two looks: it leaves the lock unused, and lets
-    # those who come later go first. Here who waits looks every millisecond or so, as all do.
-    driver: Any = connection.connection.driver_connection
-    driver.execute("PRAGMA busy_timeout = 0")
-    try:
-        _patient(lambda: driver.execute("BEGIN IMMEDIATE"))
-    finally:
-        driver.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * _PATIENCE)}")
-
-
-def _patient(attempt: Callable[[], _T]) -> _T:
-    # Tried again until the lock is free, or patience ends.
-    last = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return attempt()
-        except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > last:
-                raise
-        # Not in step with others who wait.
-        time.sleep((500 + time.monotonic_ns() % 1000) * 1e-6)
+    # Not an event of the engine: those are looked for at each statement.
+    reads = connection.get_execution_options()["ledger_reads"]
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerUnavailable,
+)
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import ApproxFilter
@@ -25,104 +31,70 @@ from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from tests.effort import by_day
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
-
-def test_each_user_pays_and_nobody_else(ledger: Ledger) -> None:
-    receipt = ledger.charge(["bob", "ada"], per_user("1/4"), batch="one")
-    assert (receipt.paid, receipt.number, receipt.left_out) == (2, 1, ())
-    ledger.charge({"ada"}, per_user("1/2"), batch="two")
-    assert ledger.spent("ada") == ZCdp("3/4", scope=PER_USER)
-    assert ledger.remaining("bob") == {"rho": Fraction(3, 4)}
-    assert ledger.remaining("never seen") == {"rho": 1}
-    assert [charge.batch for charge in ledger.history("ada")] == ["one", "two"]
-    assert [charge.batch for charge in ledger.history("bob")] == ["one"]
-    assert ledger.history("eve") == ()
-    assert (ledger.users(), ledger.charges()) == (2, 2)
-    assert ledger.check(receipt) == ()
+# Who pays what, when, and what of it is refused, on either database: test_model.py.
 
 
-def test_all_or_nothing(ledger: Ledger) -> None:
+def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     ledger.charge(["ada"], per_user("3/4"), batch="one")
     with pytest.raises(BudgetExhausted) as refused:
         ledger.charge(["ada", "bob", "eve"], per_user("1/2"), batch="two")
     assert refused.value.users == ("ada",)
     assert "1 of 3 users has too little left: ada (rho 1/4)" in str(refused.value)
-    assert ledger.remaining("bob") == {"rho": 1}
-    assert (ledger.users(), ledger.charges(), ledger.check()) == (1, 1, ())
-    # What was refused has no trace: its batch is free.
-    ledger.charge(["ada", "bob", "eve"], per_user("1/4"), batch="two")
-    assert ledger.remaining("ada") == {"rho": 0}
+    # Its batch is free.
+    receipt = ledger.charge({"bob", "ada", "eve"}, per_user("1/4"), batch="two")
+    assert (receipt.paid, receipt.number, receipt.left_out) == (3, 2, ())
+    assert ledger.remaining("never seen") == {"rho": 1}
+    assert ledger.check(receipt) == ()
 
 
 def test_a_command_that_is_refused_ends_with_the_errors_own_code() -> None:
     assert BudgetExhausted("batch", ("ada",), 1, {}).exit_code == 1
     assert LedgerUnavailable("ledger.db", "is full").exit_code == 2
     assert LedgerDamaged("charge 3", "was edited").exit_code == 3
-
-
-def test_the_exhausted_are_left_out_by_name(ledger: Ledger) -> None:
-    ledger.charge(["ada", "cid"], per_user(1), batch="one")
-    receipt = ledger.charge(
-        ["ada", "bob", "cid"], per_user("1/2"), batch="two", skip_exhausted=True
-    )
-    assert (receipt.paid, receipt.left_out) == (1, ("ada", "cid"))
-    again = ledger.charge(
-        ["bob", "cid", "ada"], per_user("1/2"), batch="two", skip_exhausted=True, repeat_ok=True
-    )
-    assert again == receipt
-    assert ledger.remaining("bob") == {"rho": Fraction(1, 2)}
-    dear = ledger.charge(["bob", "eve"], per_user(2), batch="three", skip_exhausted=True)
-    assert (dear.paid, dear.left_out) == (0, ("bob", "eve"))
-    assert ledger.check(receipt, dear) == ()
-    for users, price, skip in (
-        (["ada", "bob"], "1/2", True),
-        (["ada", "bob", "cid", "eve"], "1/2", True),
-        (["ada", "bob", "cid"], "1/4", True),
-        (["ada", "bob", "cid"], "1/2", False),
-    ):
-        with pytest.raises(InvalidParameter, match="batch = two: was charged before"):
-            ledger.charge(users, per_user(price), batch="two", skip_exhausted=skip)
+    assert AlreadyCharged.exit_code == 4
 
 
 def test_a_batch_is_paid_once(ledger: Ledger) -> None:
-    first = ledger.charge(["ada", "bob"], per_user("1/2"), batch="one")
-    ledger.charge(["ada", "bob"], per_user("1/2"), batch="two")
-    assert ledger.charge(["bob", "ada"], per_user("1/2"), batch="one", repeat_ok=True) == first
-    assert ledger.remaining("ada") == {"rho": 0}
-    assert ledger.charges() == 2
-    for users, price in ((["ada"], "1/2"), (["ada", "eve"], "1/2"), (["ada", "bob"], "1/4")):
-        with pytest.raises(InvalidParameter, match="batch = one: was charged before"):
-            ledger.charge(users, per_user(price), batch="one")
-    # At the same price, and yet not the release that was charged.
-    for guarantee in (Pure(1, scope=PER_USER), Assumed(per_user("1/2"), "a data sheet")):
-        with pytest.raises(InvalidParameter, match="was charged before, for another guarantee"):
-            ledger.charge(["ada", "bob"], guarantee, batch="one")
-
-
-def test_a_receipt_says_whether_the_charge_was_there_before(ledger: Ledger) -> None:
     ledger.charge(["cid"], per_user(1), batch="zero")
-    first = ledger.charge(["ada", "cid"], per_user("1/2"), batch="one", skip_exhausted=True)
-    again = ledger.charge(
-        ["ada", "cid"], per_user("1/2"), batch="one", skip_exhausted=True, repeat_ok=True
-    )
-    assert (first.repeated, again.repeated) == (False, True)
-    assert again == first
-    assert not ledger.charge(["ada"], per_user("1/2"), batch="two").repeated
+    given: Any = {"batch": "one", "skip_exhausted": True}
+    first = ledger.charge(["ada", "bob", "cid"], per_user("1/2"), **given)
+    assert (first.paid, first.left_out, first.repeated) == (2, ("cid",), False)
+    with pytest.raises(AlreadyCharged, match="already charged, nothing paid") as refused:
+        ledger.charge(["ada", "bob", "cid"], per_user("1/2"), **given)
+    again = ledger.charge(["cid", "bob", "ada"], per_user("1/2"), **given, repeat_ok=True)
+    for receipt in (refused.value.receipt, again):
+        assert (receipt, receipt.repeated) == (first, True)
+    for users, guarantee, skip in (
+        (["ada", "bob"], per_user("1/2"), True),
+        (["ada", "bob", "cid", "eve"], per_user("1/2"), True),
+        (["ada", "bob", "eve"], per_user("1/2"), True),
+        (["ada", "bob", "cid"], per_user("1/4"), True),
+        (["ada", "bob", "cid"], per_user("1/2"), False),
+        # At the same price, and yet not the release that was charged.
+        (["ada", "bob", "cid"], Pure(1, scope=PER_USER), True),
+        (["ada", "bob", "cid"], Assumed(per_user("1/2"), "a data sheet"), True),
+    ):
+        with pytest.raises(InvalidParameter, match="batch = one: was charged before"):
+            ledger.charge(users, guarantee, batch="one", skip_exhausted=skip)
+    nobody = ledger.charge(["bob", "eve"], per_user(2), batch="two", skip_exhausted=True)
+    assert (nobody.paid, nobody.left_out) == (0, ("bob", "eve"))
+    assert (ledger.charges(), ledger.remaining("ada")) == (3, {"rho": Fraction(1, 2)})
+    assert ledger.check(first, nobody) == ()
 
 
 def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
     ledger.charge(["ada", "cid"], per_user("3/4"), batch="one")
     everyone = ["cid", "bob", "ada"]
-    assert ledger.exhausted(everyone, per_user("1/2")) == ("ada", "cid")
-    assert ledger.exhausted(everyone, per_user("1/4")) == ()
-    assert ledger.exhausted(everyone, per_user(2)) == ("ada", "bob", "cid")
+    for price, poor in (("1/2", ("ada", "cid")), ("1/4", ()), ("2", ("ada", "bob", "cid"))):
+        assert ledger.exhausted(everyone, per_user(price)) == poor
     assert (ledger.charges(), ledger.users()) == (1, 2)
-    refused = ledger.charge(everyone, per_user("1/2"), batch="two", skip_exhausted=True)
-    assert refused.left_out == ("ada", "cid")
-    for users, match in (([], "must name someone"), (["ada", "ada"], "appears twice")):
+    for users, guarantee, match in (
+        ([], per_user("1/2"), "must name someone"),
+        (["ada", "ada"], per_user("1/2"), "appears twice"),
+        (["ada"], 1, "guarantee = 1"),
+    ):
         with pytest.raises(InvalidParameter, match=match):
-            ledger.exhausted(users, per_user("1/2"))
-    with pytest.raises(InvalidParameter, match="guarantee = 1"):
-        ledger.exhausted(["ada"], 1)  # type: ignore[arg-type]  # what is refused
+            ledger.exhausted(users, guarantee)  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:

@@ -32,11 +32,11 @@ PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
 class Against(RuleBasedStateMachine):
     """``spent`` is what each user has been charged, exact; ``made`` is each batch's story."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.file = str(Path(self.folder.name, "ledger.db"))
-        self.ledger = Ledger.create(self.file, budget=BUDGET)
+        self.url = url or str(Path(self.folder.name, "ledger.db"))
+        self.ledger = Ledger.create(self.url, budget=BUDGET)
         self.counters = dict.fromkeys(USERS, 0)
         self.exact = dict.fromkeys(USERS, Fraction(0))
         self.made: dict[str, tuple[frozenset[str], str, frozenset[str]]] = {}
@@ -80,7 +80,7 @@ class Against(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.ledger.close()
-        self.ledger = Ledger.open(self.file, budget=BUDGET)
+        self.ledger = Ledger.open(self.url, budget=BUDGET)
 
     @invariant()
     def agrees(self) -> None:
@@ -91,7 +91,12 @@ class Against(RuleBasedStateMachine):
             assert [charge.batch for charge in self.ledger.history(user)] == [
                 batch for batch, (asked, _, spared) in self.made.items() if user in asked - spared
             ]
+            assert self.ledger.spent(user) == per_user(1 - left)
+        amount = math.ceil(Fraction(2, 5) * SHARES)
+        poor = tuple(user for user in USERS if self.counters[user] + amount > SHARES)
+        assert self.ledger.exhausted(USERS, per_user("2/5")) == poor
         assert self.ledger.charges() == len(self.made)
+        assert self.ledger.users() == sum(count > 0 for count in self.counters.values())
         assert self.ledger.check() == ()
 
     def teardown(self) -> None:
@@ -119,9 +124,9 @@ STORY = [
 ]
 
 
-def tell() -> None:
+def tell(url: str | None = None) -> None:
     """The model's comparisons along a story that comes to each edge."""
-    told = Against()
+    told = Against(url)
     try:
         for users, price, batch, skip in STORY:
             told.charge(users=set(users.split()), price=price, batch=batch, skip=skip)
@@ -130,8 +135,8 @@ def tell() -> None:
         told.teardown()
 
 
-def test_the_story_agrees() -> None:
-    tell()
+def test_the_story_agrees(url: str) -> None:
+    tell(url)
 
 
 @contextmanager

@@ -14,8 +14,7 @@ import pytest
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
-from accounting.ledger.request import Request
-from accounting.ledger.rows import for_user
+from accounting.ledger.request import Request, for_user
 from accounting.reals.noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled

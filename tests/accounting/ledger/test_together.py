@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
@@ -19,13 +16,12 @@ from accounting.ledger import (
     BudgetExhausted,
     Ledger,
     LedgerDamaged,
-    LedgerUnavailable,
     Receipt,
     Request,
     charging,
 )
 from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged, Turns
+from accounting.ledger.charging import Charged
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.theorems.filter import SHARES
@@ -40,19 +36,6 @@ from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:
     return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
-
-
-# -- known batches -----------------------------------------------------------------------------
-
-
-def test_a_batch_that_was_charged_is_an_error_unless_that_is_fine(ledger: Ledger) -> None:
-    first = ledger.charge(["ada"], per_user("1/4"), batch="one")
-    with pytest.raises(AlreadyCharged, match="already charged, nothing paid") as refused:
-        ledger.charge(["ada"], per_user("1/4"), batch="one")
-    assert (refused.value.receipt, refused.value.receipt.repeated) == (first, True)
-    assert (AlreadyCharged.exit_code, ledger.charges()) == (4, 1)
-    again = ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
-    assert (again, again.repeated) == (first, True)
 
 
 # -- many --------------------------------------------------------------------------------------
@@ -128,135 +111,6 @@ def test_releases_are_charged_by_their_records(ledger: Ledger) -> None:
     assert [each.number for each in ledger.charge_many(records) if isinstance(each, Receipt)] == [
         1, 2, 3,
     ]  # fmt: skip
-
-
-# -- threads -----------------------------------------------------------------------------------
-
-
-def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger) -> None:
-    transactions, inside, go = [], threading.Event(), threading.Event()
-    work = ledger._charged
-
-    def slow(requests: Any) -> list[Charged]:
-        transactions.append(len(requests))
-        inside.set()
-        go.wait(30)
-        return work(requests)
-
-    ledger._turns = Turns(slow)
-    numbers: list[int] = []
-
-    def one(me: int) -> None:
-        numbers.append(ledger.charge(["shared"], per_user("1/50"), batch=f"{me}").number)
-
-    threads = [threading.Thread(target=one, args=(me,)) for me in range(8)]
-    threads[0].start()
-    assert inside.wait(30)
-    for thread in threads[1:]:
-        thread.start()
-    while len(ledger._turns._waiting) < 7:
-        time.sleep(0.001)
-    go.set()
-    for thread in threads:
-        thread.join(60)
-    assert transactions == [1, 7]
-    assert sorted(numbers) == [*range(1, 9)]
-    assert ledger.check() == ()
-
-
-def test_a_transaction_that_fails_is_the_failure_of_all_in_it() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def work(requests: Any) -> list[Charged]:
-        if not inside.is_set():
-            inside.set()
-            go.wait(30)
-            return []
-        raise LedgerUnavailable("ledger.db", "is full")
-
-    caught = take_behind(Turns(work), inside, go)
-    assert [str(error) for error in caught] == ["ledger.db: is full"] * 2
-    assert caught[0] is not caught[1]  # nor their tracebacks
-
-
-def take_behind(turns: Turns, inside: threading.Event, go: threading.Event) -> list[BaseException]:
-    """What two threads catch that wait while a third one is inside."""
-    caught: list[BaseException] = []
-
-    def take() -> None:
-        try:
-            turns.take([])
-        except BaseException as error:  # noqa: BLE001 - an interrupt, too
-            caught.append(error)
-
-    threads = [threading.Thread(target=take) for _ in range(3)]
-    threads[0].start()
-    assert inside.wait(30)
-    for thread in threads[1:]:
-        thread.start()
-    while len(turns._waiting) < 2:
-        time.sleep(0.001)
-    go.set()
-    for thread in threads:
-        thread.join(30)
-    return caught
-
-
-def test_an_interrupt_is_of_one_thread_and_the_others_are_told() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def work(requests: Any) -> list[Charged]:
-        if not inside.is_set():
-            inside.set()
-            go.wait(30)
-            return []
-        raise KeyboardInterrupt
-
-    caught = take_behind(Turns(work), inside, go)
-    assert {type(error) for error in caught} == {KeyboardInterrupt, LedgerUnavailable}
-
-
-def test_who_is_interrupted_while_it_waits_leaves_the_lead_to_the_next() -> None:
-    inside, go = threading.Event(), threading.Event()
-    groups: list[int] = []
-
-    def work(requests: Any) -> list[Charged]:
-        inside.set()
-        go.wait(30)
-        groups.append(len(requests))
-        return [LedgerUnavailable("", "") for _ in requests]
-
-    turns = Turns(work)
-    request: Any = object()
-    threads = [threading.Thread(target=turns.take, args=([request],)) for _ in range(2)]
-    threads[0].start()
-    assert inside.wait(30)
-    # One that waits first, and is interrupted after it was handed the lead.
-    gone = charging._Place(asked=[request])
-    turns._waiting.append(gone)
-    threads[1].start()
-    while len(turns._waiting) < 2:
-        time.sleep(0.001)
-    go.set()
-    assert gone.turn.wait(30)
-    turns._leave(gone)
-    for thread in threads:
-        thread.join(30)
-    assert (groups, turns._led, gone.over) == ([1, 1], False, False)
-
-
-def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> None:
-    committed: list[int] = []
-    event.listen(ledger._store._engine, "commit", lambda connection: committed.append(1))
-    work = ledger._charged
-
-    def watched(requests: Any) -> list[Charged]:
-        found = work(requests)
-        assert committed
-        return found
-
-    ledger._turns = Turns(watched)
-    assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 # -- compositions ------------------------------------------------------------------------------
@@ -393,6 +247,6 @@ def test_without_the_mark_a_user_who_is_spent_pays_again(
     ledger.charge(["ada"], per_user(1), batch="one")
     with ledger._store.writing() as connection:
         connection.exec_driver_sql(FLIP)
-    blind = mutated(Book.accounts, "mark == account.mark(self.identity, name)", "True")
+    blind = mutated(Book.accounts, "account.row(self.identity, name) == cells", "True")
     monkeypatch.setattr(Book, "accounts", blind)
     assert ledger.charge(["ada"], per_user("1/8"), batch="two").number == 2

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from accounting.ledger import Ledger
 from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.scripts import script
+
+pytestmark = pytest.mark.nightly
+
+OPENED = """
+import ctypes, os, sys, threading
+from accounting.ledger import Ledger, LedgerUnavailable, turns
+from accounting.ledger.database import forks
+from tests.support.ledger.budget import per_user
+ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")
+"""
 
 # The child charges, the parent closes its ledger, the child charges again.
-CLOSED = """
-import os, sys
-from accounting.claims.claim import ZCdp
-from dpcore.mechanism import Scope
-from accounting.ledger import Ledger
-from accounting.ledger.database import forks
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
+CLOSED = (
+    OPENED
+    + """
 ledger.charge(["ada"], price, batch="parent")
 if sys.argv[2] == "kept open":
     forks._ENGINES.clear()
@@ -44,14 +48,12 @@ assert os.waitpid(child, 0)[1] == 0
 print(*(charge.batch for charge in ledger.history()), sep=", ")
 assert ledger.check() == ()
 """
+)
 
 # A thread of the parent is inside a transaction.
-DURING = """
-import os, sys, threading
-from accounting.claims.claim import ZCdp
-from dpcore.mechanism import Scope
-from accounting.ledger import Ledger, LedgerUnavailable
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
+DURING = (
+    OPENED
+    + """
 inside, done = threading.Event(), threading.Event()
 def hold():
     with ledger._store.writing() as connection:
@@ -82,18 +84,15 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert ledger.charges() == 2 and ledger.check() == ()
 """
+)
 
 # Native code forks: no hook closes the connection that rests.
-NATIVE = """
-import ctypes, os, sys
-from accounting.claims.claim import ZCdp
-from dpcore.mechanism import Scope
-from accounting.ledger import Ledger, LedgerUnavailable
-from accounting.ledger.database import forks
-ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50", scope=Scope(unit="user"))
+NATIVE = (
+    OPENED
+    + """
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
-    forks.HERE = True
+    forks.HERE = turns.HERE = True
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     try:
@@ -105,49 +104,36 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
+)
 
 
-def run(script: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
-def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:
+@pytest.fixture
+def opened(url: str) -> str:
     Ledger.create(url, budget=BUDGET).close()
-    told, kept = run(CLOSED, url, how).splitlines()
+    return url
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET).close()
+    return str(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
+def test_a_child_keeps_what_it_was_told_when_its_parent_closes(opened: str, how: str) -> None:
+    told, kept = script(CLOSED, opened, how).splitlines()
     assert told == "child again"
     assert kept.endswith("child, child again")
 
 
-@pytest.mark.nightly
-def test_connections_that_rest_open_over_a_fork_would_lose_it(tmp_path: Path) -> None:
-    file = str(tmp_path / "ledger.db")
-    Ledger.create(file, budget=BUDGET).close()
-    told, kept = run(CLOSED, file, "kept open").splitlines()
-    assert told == "child again"
-    assert kept == "parent, child"
+def test_connections_that_rest_open_over_a_fork_would_lose_it(file: str) -> None:
+    assert script(CLOSED, file, "kept open").splitlines() == ["child again", "parent, child"]
 
 
-@pytest.mark.nightly
-def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(tmp_path: Path) -> None:
-    file = str(tmp_path / "ledger.db")
-    Ledger.create(file, budget=BUDGET).close()
-    assert "was in use when this process was forked" in run(NATIVE, file, "as it is")
-    assert run(NATIVE, file, "hooks alone") == "charged\n"
+def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(file: str) -> None:
+    assert "was in use when this process was forked" in script(NATIVE, file, "as it is")
+    assert script(NATIVE, file, "hooks alone") == "charged\n"
 
 
-@pytest.mark.nightly
-def test_a_child_of_a_transaction_does_not_touch_the_file(tmp_path: Path) -> None:
-    file = str(tmp_path / "ledger.db")
-    Ledger.create(file, budget=BUDGET).close()
-    run(DURING, file)
+def test_a_child_of_a_transaction_does_not_touch_the_file(file: str) -> None:
+    script(DURING, file)

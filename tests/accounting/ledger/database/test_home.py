@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from fractions import Fraction
@@ -22,10 +21,10 @@ from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.scripts import ALONE, script
 from tests.support.typed import typed
 
 PRICE = per_user("3/4")
-ALONE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 
 
 def opened(file: Path) -> Ledger:
@@ -59,23 +58,14 @@ if rest and rest[0].startswith("/"):
 """
 
 
-def mounted(here: Path, there: Path, script: str, *words: object) -> list[str]:
-    """What a script says where ``here`` is mounted on ``there``."""
+def mounted(here: Path, there: Path, *words: object) -> list[str]:
+    """What the script says where ``here`` is mounted on ``there``."""
     mount = 'mount --bind "$1" "$2"'
-    shell: list[Any] = [*ALONE, mount, "sh", here, there]
+    shell = [*map(str, (*ALONE, mount, "sh", here, there))]
     if shutil.which("unshare") is None or subprocess.run(shell, check=False).returncode:
         pytest.skip("this machine lets nobody mount anything")
     shell[len(ALONE)] = f'{mount} && shift 2 && exec "$@"'
-    run = subprocess.run(
-        [*map(str, (*shell, sys.executable, "-c", script, *words))],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
+    return script(TWO_PATHS, TWO_PATHS, *words, before=(*shell,)).splitlines()
 
 
 @pytest.fixture
@@ -88,29 +78,27 @@ def two_paths(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.nightly
-def test_a_file_that_is_mounted_alone_takes_no_charge(two_paths: tuple[Path, Path]) -> None:
-    paid, refused = mounted(*two_paths, TWO_PATHS, TWO_PATHS, *two_paths)
-    assert paid == "paid"
-    assert refused.startswith(f"{two_paths[1]}: is mounted without its folder")
-
-
-@pytest.mark.nightly
-def test_nor_where_the_system_does_not_tell_its_mounts(two_paths: tuple[Path, Path]) -> None:
-    paid, refused = mounted(*two_paths, TWO_PATHS, TWO_PATHS, *two_paths, "no mounts told")
-    assert paid == "paid"
-    assert refused.startswith(f"{two_paths[1]}: is not in the folder it was made in")
-
-
-@pytest.mark.nightly
-def test_without_these_checks_one_budget_is_spent_twice(two_paths: tuple[Path, Path]) -> None:
-    told = [*two_paths, "no mounts told", "no homes"]
-    assert mounted(*two_paths, TWO_PATHS, TWO_PATHS, *told) == ["paid", "paid"]
+@pytest.mark.parametrize(
+    ("blind", "second"),
+    [
+        ([], "{}: is mounted without its folder"),
+        (["no mounts told"], "{}: is not in the folder it was made in"),
+        # Without these checks one budget is spent twice.
+        (["no mounts told", "no homes"], "paid"),
+    ],
+)
+def test_a_file_that_is_mounted_alone_takes_no_charge(
+    two_paths: tuple[Path, Path], blind: list[str], second: str
+) -> None:
+    first, found = mounted(*two_paths, *two_paths, *blind)
+    assert first == "paid"
+    assert found.startswith(second.format(two_paths[1]))
 
 
 @pytest.mark.nightly
 def test_a_folder_that_is_mounted_is_the_same_folder(two_paths: tuple[Path, Path]) -> None:
     here, there = (path.parent for path in two_paths)
-    paid, refused = mounted(here, there, TWO_PATHS, TWO_PATHS, *two_paths)
+    paid, refused = mounted(here, there, *two_paths)
     assert paid == "paid"
     assert "too little left" in refused
 
@@ -188,17 +176,6 @@ def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
             assert again.check() == ()
 
 
-def test_what_does_not_fit_is_not_adopted(url: str) -> None:
-    with Ledger.create(url, budget=BUDGET) as ledger:
-        ledger.charge(["ada"], per_user("1/4"), batch="one")
-        with ledger._store.writing() as connection:
-            connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
-    with pytest.raises(LedgerDamaged, match="nothing was changed"):
-        adopt(url)
-    with pytest.raises(LedgerUnavailable, match=r"no such file|connection"):
-        adopt("absent.db")
-
-
 def aged(url: str) -> None:
     """Make the tables what they were in format 1."""
     with (
@@ -226,16 +203,21 @@ def test_a_ledger_of_an_earlier_version_is_adopted_with_its_history(url: str) ->
         assert ledger.check(receipt) == ()
 
 
-def test_a_ledger_of_an_earlier_version_that_does_not_fit_is_left_alone(url: str) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_what_does_not_fit_is_not_adopted(url: str, old: bool) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], per_user("1/4"), batch="one")
         with ledger._store.writing() as connection:
             connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
-    aged(url)
+    if old:
+        aged(url)
     with pytest.raises(LedgerDamaged, match=r"the history adds up to .* nothing was changed"):
         adopt(url)
-    with pytest.raises(LedgerUnavailable, match="of format 1"):
-        Ledger.open(url)
+    if old:
+        with pytest.raises(LedgerUnavailable, match="of format 1"):
+            Ledger.open(url)
+    with pytest.raises(LedgerUnavailable, match=r"no such file|connection"):
+        adopt("absent.db")
 
 
 # -- private -----------------------------------------------------------------------------------
@@ -264,7 +246,7 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
     with opened(folder / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
         assert modes(folder) == dict.fromkeys(
-            ["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-home"], 0o600
+            [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")], 0o600
         )
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
@@ -285,7 +267,8 @@ def test_who_shares_a_ledger_with_a_group_goes_on_to_do_so(tmp_path: Path) -> No
     (tmp_path / "ledger.db").chmod(0o660)
     with opened(tmp_path / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
-        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", "-wal", "-shm")} == {0o660}
+        beside = ("-wal", "-shm", "-queue")
+        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", *beside)} == {0o660}
 
 
 # -- backup ------------------------------------------------------------------------------------

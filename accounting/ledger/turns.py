@@ -1,0 +1,313 @@
+r"""Who charges one ledger at the same time shares a transaction, and its way to the disk.
+
+Both forms have one rule: a caller that must wait leaves its request where the others see it. One
+caller at a time leads: it takes all requests along, in one transaction, and hands over the outcomes
+after COMMIT. This decides only who shares a transaction; that nobody else writes meanwhile is
+assured by the lock of the database. Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from threading import Condition
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+from accounting.ledger.book import Book
+from accounting.ledger.charging import Charged
+from accounting.ledger.database.place import PRIVATE
+from accounting.ledger.database.store import Store
+from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.history import canonical
+from accounting.ledger.receipt import Receipt
+from accounting.ledger.request import Asked
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
+
+__all__ = ["Queue", "Turns"]
+
+Work: TypeAlias = Callable[[Sequence[Asked]], list[Charged]]
+"""One transaction: the outcome of each request, in their order, on the disk."""
+
+_CUT: Final = "whoever charged for several was interrupted: charge again, it is paid once"
+
+_HEADER: Final = 64  # bytes
+_LONGEST: Final = 1 << 16  # bytes of a request that another process takes along
+_MOST: Final = 1 << 20  # bytes that are taken at once, and after which the queue starts again
+_LOOK: Final = 0.0006  # seconds between two looks at the queue
+_GATHER: Final = 0.0004  # seconds in which those come back who were answered together
+
+_ERRORS: Final = {
+    each.__name__: each for each in (BudgetExhausted, LedgerDamaged, InvalidParameter)
+}
+
+
+# -- threads -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Place:
+    asked: Sequence[Asked]
+    outcomes: list[Charged] = field(default_factory=list)
+    error: DpcoreError | None = None
+    over: bool = False
+
+
+class Turns:
+    r"""Threads that charge at the same time share one transaction."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Begin anew: what a thread of the parent holds is held for ever in a child."""
+        self._changed, self._led, self._company = Condition(), False, False
+        self._waiting: list[_Place] = []
+
+    def take(self, requests: Sequence[Asked]) -> list[Charged]:
+        r"""The outcomes of ``requests``, in their order."""
+        if not HERE:
+            forget_inherited()
+        place = _Place(asked=requests)
+        with self._changed:
+            self._waiting.append(place)
+            try:
+                self._changed.wait_for(lambda: place.over or not self._led)
+            finally:
+                # A thread that is interrupted while it waits takes its request back.
+                with suppress(ValueError):
+                    self._waiting.remove(place)
+            leads = not place.over
+            self._led = self._led or leads
+        if leads:
+            self._lead(place)
+        elif place.error is not None:
+            # Threads must not share one traceback.
+            raise copy.copy(place.error) from place.error
+        return place.outcomes
+
+    def _lead(self, own: _Place) -> None:
+        group = [own]
+        try:
+            if self._company:
+                time.sleep(_GATHER)
+            with self._changed:
+                group, self._waiting = [own, *self._waiting], []
+            outcomes = iter(self._work([request for place in group for request in place.asked]))
+            for place in group:
+                place.outcomes = [next(outcomes) for _ in place.asked]
+        except BaseException as error:
+            told = error if isinstance(error, DpcoreError) else LedgerUnavailable("ledger", _CUT)
+            for place in group:
+                place.error = told
+            raise
+        finally:
+            with self._changed:
+                for place in group:
+                    place.over = True
+                self._led, self._company = False, len(group) > 1
+                self._changed.notify_all()
+
+
+# -- processes ---------------------------------------------------------------------------------
+
+
+class Queue:
+    r"""Processes that charge one SQLite file at the same time share one transaction.
+
+    The lock is one of the file ``<name>-queue``, and the requests are lines at its end. A leader
+    writes down which lines it takes before its transaction, and the outcomes after it. A process
+    that is killed releases its lock. A request that it took and left without an outcome is done by
+    the process that made it; if the batch is there by then, whose charge that is cannot be known,
+    and the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the processes that
+    wait, or needs the disk. A process that cannot use it charges alone.
+    """
+
+    def __init__(self, store: Store, book: Book, work: Work) -> None:
+        self._store, self._book, self._work = store, book, work
+        self._company = False
+        self._path = Path()
+
+    def take(self, requests: Sequence[Asked]) -> list[Charged]:
+        r"""The outcomes of ``requests``, in their order."""
+        self._path = self._store.queue_path()
+        handle = self._opened()
+        if handle is None:
+            return self._work(requests)
+        try:
+            return self._taken(handle, requests)
+        except OSError as error:
+            raise LedgerUnavailable(self._store.where, error.strerror or str(error)) from error
+        finally:
+            # Not by closing it alone: a child that was forked meanwhile has it open, too.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            _HELD.discard(handle)
+            os.close(handle)
+
+    def _opened(self) -> int | None:
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        except OSError:
+            return None
+        _HELD.add(handle)
+        if not os.fstat(handle).st_size:
+            # As the log of SQLite: whoever may write the file may write this.
+            with suppress(OSError):
+                os.fchmod(handle, stat.S_IMODE(self._store.mode()))
+        return handle
+
+    def _taken(self, handle: int, requests: Sequence[Asked]) -> list[Charged]:
+        me, uncertain = uuid4().hex, False
+        if not _locked(handle):
+            epoch, end = self._published(handle, me, requests)
+            try:
+                answered = self._waited(handle, me, end)
+            except BaseException:
+                if end:
+                    self._append(canonical({"gone": me}))
+                raise
+            if answered is not None:
+                self._company = True
+                return answered
+            now, done = _header(handle)
+            uncertain = end > 0 and (now != epoch or done >= end)
+        elif self._company:
+            time.sleep(_GATHER)
+        cut = LedgerUnavailable(self._store.where, _CUT)
+        return [
+            cut if uncertain and isinstance(each, Receipt) and each.repeated else each
+            for each in self._led(handle, me, requests)
+        ]
+
+    def _published(self, handle: int, me: str, requests: Sequence[Asked]) -> tuple[str, int]:
+        # The epoch of the queue, and where the request ends in it: 0 if it is not there.
+        epoch, _ = _header(handle)
+        if sum(len(each.names) for each in requests) > _LONGEST // 4:
+            return epoch, 0
+        asked = [asdict(each) for each in requests]
+        until = time.time() + self._store.patience
+        said = canonical({"asked": asked, "group": self._group(), "id": me, "until": until})
+        return epoch, self._append(said) if epoch and len(said) < _LONGEST else 0
+
+    def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
+        # The outcomes that another process wrote down; None, with the lock, if there are none.
+        last, rest = time.monotonic() + self._store.patience, b""
+        while True:
+            locked = _locked(handle)
+            while at and (read := os.pread(handle, _LONGEST, at)):
+                at += len(read)
+                *lines, rest = (rest + read).split(b"\n")
+                for line in lines:
+                    if line.endswith(f'"to":"{me}"}}'.encode()):
+                        return [_outcome_of(*each) for each in json.loads(line)["outcomes"]]
+            if locked:
+                return None
+            if time.monotonic() > last:
+                raise self._store.waited()
+            time.sleep(_LOOK)
+
+    def _led(self, handle: int, me: str, requests: Sequence[Asked]) -> list[Charged]:
+        epoch, done = _header(handle)
+        size = os.fstat(handle).st_size
+        if not epoch or done > size or done == size > _MOST:
+            os.ftruncate(handle, 0)
+            epoch, done = uuid4().hex, _HEADER
+            os.pwrite(handle, _head(epoch, done), 0)
+        lines = os.pread(handle, _MOST, done) if size > done else b""
+        lines = lines[: lines.rfind(b"\n") + 1]
+        others = self._others(lines, me)
+        if lines:
+            os.pwrite(handle, _head(epoch, done + len(lines)), 0)
+        outcomes = iter(self._work([*requests, *chain(*others.values())]))
+        own = [next(outcomes) for _ in requests]
+        answers = []
+        for to, asked in others.items():
+            told = [_json_of(next(outcomes)) for _ in asked]
+            answers.append(canonical({"outcomes": told, "to": to}))
+        if answers:
+            self._append("\n".join(answers))
+        self._company = bool(others)
+        return own
+
+    def _others(self, lines: bytes, me: str) -> dict[str, list[Asked]]:
+        found, group, now = dict[str, list[Asked]](), self._group(), time.time()
+        for line in lines.split(b"\n"):
+            # A line that was cut off is nobody's, and neither are the outcomes of others.
+            with suppress(ValueError, TypeError, LookupError, RecursionError):
+                said = json.loads(line)
+                if "gone" in said:
+                    found.pop(said["gone"], None)
+                elif said["group"] == group and said["id"] != me and now <= said["until"]:
+                    counters = len(self._book.filter.limits)
+                    found[said["id"]] = [Asked.of_json(each, counters) for each in said["asked"]]
+        return found
+
+    def _group(self) -> str:
+        # Prices are in shares of one budget, and the file must be the one that was opened.
+        return f"{self._book.identity} {self._store.file}"
+
+    def _append(self, lines: str) -> int:
+        # Where they end in the queue; 0 if they could not be written.
+        said = f"\n{lines}\n".encode()
+        with suppress(OSError), self._path.open("ab", buffering=0) as file:
+            return file.tell() if file.write(said) == len(said) else 0
+        return 0
+
+
+# Open descriptors: a child that kept one would keep its lock when the parent is killed.
+_HELD: Final[set[int]] = set()
+
+
+def _close_inherited() -> None:
+    for handle in _HELD:
+        os.close(handle)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _header(handle: int) -> tuple[str, int]:
+    # Which queue this is since it was begun anew, and up to where its requests were taken.
+    try:
+        epoch, done = os.pread(handle, _HEADER, 0).decode().split()
+        return epoch, int(done)
+    except ValueError:
+        return "", 0
+
+
+def _head(epoch: str, done: int) -> bytes:
+    return f"{epoch:32} {done:30}\n".encode()
+
+
+def _json_of(outcome: Charged) -> list[Any]:
+    told = asdict(outcome) if isinstance(outcome, Receipt) else outcome.args
+    return [type(outcome).__name__, told]
+
+
+def _outcome_of(kind: str, told: Any) -> Charged:
+    if kind == Receipt.__name__:
+        return Receipt(**{**told, "left_out": tuple(told["left_out"])})
+    make: Callable[..., DpcoreError] = _ERRORS[kind]
+    return make(*(tuple(x) if isinstance(x, list) else x for x in told))

@@ -1,0 +1,29 @@
+"""Programs that a test runs in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+"""Finds this tree's packages and tests."""
+
+ALONE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+"""A shell that may mount what it likes, where nobody else sees it."""
+
+
+def script(program: str, *arguments: object, before: tuple[object, ...] = ()) -> str:
+    """What a program prints, of which everything went well; ``before`` are words before Python."""
+    words = [*before, sys.executable, "-c", program, *arguments]
+    run = subprocess.run(
+        [*map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
