@@ -24,16 +24,14 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import (
     Exact,
-    RationalLike,
     integer,
     make_integers,
-    positive_rational,
     rational_in,
 )
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "split_noise"]
+__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle"]
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -146,16 +144,6 @@ class BitSum(ABC):
         # The order within a message tells nothing new: the shuffler chooses another.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
 
-    def ones_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""The ones in each coordinate among the users that hold x, with their noise in one draw.
-
-        For simulation: the law is that of the bits of :meth:`randomize`, counted. Errors as there.
-        """
-        steps = self._encoded(x, rng)
-        noise = Binomial(trials=len(steps) * self.noise_bits, probability=self.probability)
-        ones: Integers = steps.sum(axis=0) + noise.sample(steps.shape[1], rng=rng)
-        return ones
-
     def _present(self, shuffled: Bits) -> int:
         wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
         if not wide or shuffled.ndim != 2 or len(shuffled) != self._coordinates:
@@ -179,29 +167,11 @@ class BitSum(ABC):
         return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
 
 
-def split_noise(users: int, fair_bits: RationalLike) -> tuple[int, Fraction]:
-    r"""Noise as strong as ``fair_bits`` fair bits, split over users: (bits a user, probability).
-
-    TKMS, Algorithm 3, with tau = ``fair_bits``: up to tau users add ceil(tau/n) fair bits each;
-    more users add one bit each, 1 with probability tau/(2n). The mean of the whole is at least
-    tau/2. Encoder and analyzer both read the result, so they cannot disagree at n = tau.
-
-    >>> split_noise(10, 268), split_noise(1000, 268)
-    ((27, Fraction(1, 2)), (1, Fraction(67, 500)))
-    """
-    users = integer("users", users, at_least=1)
-    tau = positive_rational("fair_bits", fair_bits, "no noise hides nothing")
-    if users <= tau:
-        return -(-tau.numerator // (tau.denominator * users)), Fraction(1, 2)
-    return 1, tau / (2 * users)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryShuffle(BitSum):
     r"""Sum bits by shuffling (TKMS, Algorithm 3): a user sends x and ``noise_bits`` random bits.
 
-    >>> noise_bits, probability = split_noise(1000, 268)
-    >>> protocol = BinaryShuffle(users=1000, noise_bits=noise_bits, probability=probability)
+    >>> protocol = BinaryShuffle(users=1000, noise_bits=1, probability="67/500")
     >>> protocol.bits_per_user, protocol.observed_noise(900)
     (2, Binomial(trials=900, probability='67/500'))
     """
