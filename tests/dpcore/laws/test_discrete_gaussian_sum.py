@@ -6,8 +6,6 @@ What every law promises is asked by the contract suite; here stands what belongs
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,83 +18,12 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.sampling.inversion import InversionTable
-from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.support.dpcore import second_path
-from tests.support.dpcore.layers import lower_end
-from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.tables import check_table, misplaced
-from tests.support.exact_law import Forking, unroll
 from tests.support.laws import discrete_gaussian_sum as second
 from tests.support.laws import reach
-
-# -- the reference sampler -----------------------------------------------------------------------
-
-
-@cache
-def weights(sigma_squared: Fraction) -> list[Fraction]:
-    law = DiscreteGaussian(sigma_squared=sigma_squared)
-    return [lower_end(law.enclose_pmf(k)) for k in range(-12, 13)]
-
-
-class GaussianProven:
-    r"""A discrete Gaussian as one fork, cut where what is left is below 10^-25."""
-
-    def __init__(self, sigma_squared: Fraction) -> None:
-        self._v = sigma_squared
-
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(weights(self._v), "gaussian") - 12
-
-
-def refuted(count: int, sigma_squared: str, code: Any) -> list[Any]:
-    noise = DiscreteGaussianSum(count=count, sigma_squared=sigma_squared)
-    law = unroll(lambda rng: code(noise, rng), open_mass=Fraction(0))
-    assert law.leftover < Fraction(1, 10**20)
-    return law.refuted(noise.enclose_pmf, range(-20, 21))
-
-
-@pytest.mark.parametrize(("count", "sigma_squared"), [(1, "1"), (2, "1/4"), (3, "1/4"), (2, "1")])
-def test_the_reference_is_exact(count: int, sigma_squared: str) -> None:
-    code = rewired(DiscreteGaussianSum.sample_reference, DiscreteGaussian=GaussianProven)
-    assert refuted(count, sigma_squared, code) == []
-
-
-REFERENCE_MUTANTS = {
-    "one draw short": ("range(self.count)", "range(self.count - 1)"),
-    "one draw, multiplied": (
-        "sum(one.sample_reference(rng) for _ in range(self.count))",
-        "self.count * one.sample_reference(rng)",
-    ),
-    "one wide draw": (
-        "sum(one.sample_reference(rng) for _ in range(self.count))",
-        "DiscreteGaussian(sigma_squared=self._whole).sample_reference(rng)",
-    ),
-    "sigma for sigma squared": (
-        "DiscreteGaussian(sigma_squared=self.sigma_squared)",
-        "DiscreteGaussian(sigma_squared=Fraction(1, 2))",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCE_MUTANTS)
-def test_a_mutant_of_the_reference_is_caught(name: str) -> None:
-    mutant = mutated(
-        DiscreteGaussianSum.sample_reference,
-        *REFERENCE_MUTANTS[name],
-        DiscreteGaussian=GaussianProven,
-    )
-    assert refuted(2, "1/4", mutant)
-
-
-@pytest.mark.nightly
-def test_a_long_sum_is_inverted() -> None:
-    # Beyond 4096 draws the reference asks for one uniform real, not for draws.
-    noise = DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3")
-    drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
-    assert len(set(drawn)) > 8
-    assert max(map(abs, drawn)) < 8 * reach(noise)
-
 
 # -- the table -----------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from mpmath import mp, mpf
 
 from dpcore import Enclosure, SeededRng
 from dpcore.laws import skellam as module
-from dpcore.laws.poisson import Poisson
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
@@ -25,69 +24,11 @@ from dpcore.numbers.enclosure import precision
 from dpcore.sampling.inversion import BLOCK, InversionTable
 from tests.effort import by_day
 from tests.support.dpcore import second_path
-from tests.support.dpcore.layers import lower_end
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted import NeverAsked
 from tests.support.dpcore.tables import Cdf, check_table, misplaced
-from tests.support.exact_law import Forking, Law, unroll
 from tests.support.laws import reach
 from tests.support.laws import skellam as second
-
-# -- the reference sampler -----------------------------------------------------------------------
-
-
-@cache
-def poisson_weights(mean: Fraction) -> list[Fraction]:
-    law = Poisson(mean=mean)
-    return [lower_end(law.enclose_pmf(k)) for k in range(40)]
-
-
-class PoissonProven:
-    r"""A Poisson draw as one fork, cut where what is left is below 10^-30."""
-
-    def __init__(self, mean: Fraction) -> None:
-        self._mean = mean
-
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(poisson_weights(self._mean), "poisson")
-
-
-def unrolled(variance: Fraction, code: Any) -> Law:
-    return unroll(lambda rng: code(Skellam(variance=variance), rng), open_mass=Fraction(0))
-
-
-def refuted(variance: Fraction, code: Any) -> list[Any]:
-    law = unrolled(variance, code)
-    assert law.leftover < Fraction(1, 10**20)
-    return law.refuted(Skellam(variance=variance).enclose_pmf, range(-30, 31))
-
-
-@pytest.mark.parametrize("variance", ["1/50", "1/2", "1", "10/3"])
-def test_the_reference_is_exact(variance: str) -> None:
-    code = rewired(Skellam.sample_reference, Poisson=PoissonProven)
-    assert refuted(Fraction(variance), code) == []
-
-
-REFERENCE_MUTANTS = {
-    "a sum for the difference": (") - half", ") + half"),
-    "the whole variance twice": ("self.variance / 2", "self.variance"),
-    "one draw less itself": (
-        "return half.sample_reference(rng) - half.sample_reference(rng)",
-        "drawn = half.sample_reference(rng)\n    return drawn - drawn",
-    ),
-    "a truncated tail": (
-        "half.sample_reference(rng) - half",
-        "min(half.sample_reference(rng), 6) - half",
-    ),
-    "only one side": (") - half.sample_reference(rng)", ")"),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCE_MUTANTS)
-def test_a_mutant_of_the_reference_is_caught(name: str) -> None:
-    mutant = mutated(Skellam.sample_reference, *REFERENCE_MUTANTS[name], Poisson=PoissonProven)
-    assert refuted(Fraction(10, 3), mutant)
-
 
 # -- the table -----------------------------------------------------------------------------------
 
