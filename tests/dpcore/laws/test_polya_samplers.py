@@ -95,23 +95,16 @@ def chance(scale: Fraction, cell: int, size: int) -> Any:
     return mp.exp(-size / second_path.real(scale)) / size / hat
 
 
-def next_to(border: Any) -> list[Fraction]:
-    exact = second_path.floor_to(border, 300)
-    steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 100, 190)]
-    steps += [exact / (1 << depth) for depth in (20, 39, 41, 48, 52, 60)]
-    return [v for s in steps for v in (exact + s, exact - s) if 0 < v < 1]
-
-
 def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
     wrong = []
-    with second_path.digits(120):
+    with second_path.digits(230):
         for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
             batch = sampler(scale)
             last = batch._cells - 1
             for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
                 for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
                     size = (1 << cell) + (low >> (64 - cell)) + (run << cell)
-                    for v in next_to(chance(scale, cell, size)):
+                    for v in second_path.next_to(chance(scale, cell, size)):
                         rng = Scripted(cell, low, 1 << run, v)
                         if cell != last:
                             rng._written.pop()
