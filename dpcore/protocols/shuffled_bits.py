@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import (
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle"]
+__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "users_of"]
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -64,6 +64,24 @@ class BitMessages:
         own = bits.copy()
         own.flags.writeable = False
         object.__setattr__(self, "bits", own)
+
+
+def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
+    r"""How many users sent these bits, ``width`` in each of ``rows``.
+
+    Raises :class:`InvalidParameter` for what 1 to ``most`` users cannot have sent.
+    """
+    wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
+    if not wide or shuffled.ndim != 2 or len(shuffled) != rows:
+        reason = f"must be a uint8 array with a row for each coordinate ({rows})"
+        raise InvalidParameter("shuffled", shuffled, reason)
+    present, rest = divmod(int(shuffled.shape[1]), width)
+    if rest or not 1 <= present <= most:
+        reason = f"must hold {width} bits of each of 1 to {most} users"
+        raise InvalidParameter("shuffled", shuffled, reason)
+    if shuffled.max() > 1:
+        raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+    return present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,26 +162,13 @@ class BitSum(ABC):
         # The order within a message tells nothing new: the shuffler chooses another.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
 
-    def _present(self, shuffled: Bits) -> int:
-        wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
-        if not wide or shuffled.ndim != 2 or len(shuffled) != self._coordinates:
-            reason = f"must be a uint8 array with a row for each coordinate ({self._coordinates})"
-            raise InvalidParameter("shuffled", shuffled, reason)
-        present, rest = divmod(int(shuffled.shape[1]), self.width)
-        if rest or not 1 <= present <= self.users:
-            reason = f"must hold {self.width} bits of each of 1 to {self.users} users"
-            raise InvalidParameter("shuffled", shuffled, reason)
-        if shuffled.max() > 1:
-            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
-        return present
-
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
         r"""The unbiased estimate of each coordinate's sum over ``present`` users, from its ones."""
         bias = present * self.noise_bits * self.probability
         return tuple((int(count) - bias) / self._steps for count in ones)
 
     def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        present = self._present(shuffled)
+        present = users_of(shuffled, rows=self._coordinates, width=self.width, most=self.users)
         return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
 
 
