@@ -22,7 +22,7 @@ def digits(count: int) -> Iterator[None]:
         yield
 
 
-def real(value: Fraction | int) -> Real:
+def real(value: Fraction | int | str) -> Real:
     r"""A rational as an mpf, rounded once."""
     exact = Fraction(value)
     return mpf(exact.numerator) / exact.denominator
