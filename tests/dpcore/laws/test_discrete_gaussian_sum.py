@@ -1,4 +1,4 @@
-r"""Sums of discrete Gaussians: the reference unrolled, thresholds and batches by other paths.
+r"""Sums of discrete Gaussians: identities that their masses keep.
 
 What every law promises is asked by the contract suite; here stands what belongs to this law alone.
 """

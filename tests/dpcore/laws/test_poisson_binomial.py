@@ -1,6 +1,6 @@
-r"""Poisson and binomial laws: exact masses, shares, tables re-derived, edges, statistics.
+r"""Poisson and binomial laws: exact masses and edges.
 
-Thresholds of tables and the float functions meet mpmath, scipy and exact rationals.
+What every law promises is asked by the contract suite; here stands what belongs to these alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from dpcore.laws.count_noise import falling_sum
 from dpcore.laws.poisson import Poisson
 from dpcore.numbers.enclosure import narrow, precision
 from tests.support.dpcore.mutants import mutated, rewired
-
-WORDS = 1 << 64
-
 
 # -- masses, exactly -------------------------------------------------------------------------------
 

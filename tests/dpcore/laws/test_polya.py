@@ -1,7 +1,4 @@
-r"""Polya laws: contours, recurrences, shares and the exact reference samplers.
-
-The samplers are unrolled: rational sandwiches that miss the enclosed mass are bugs, never bad luck.
-"""
+r"""Polya laws: contours against plain sums, recurrences, and where they are log-concave."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 from tests.support.laws import polya as one_sided
 from tests.support.laws import polya_difference as two_sided
-
-NEAR = 10**-9
 
 
 def holds(enclosure: Enclosure, value: Any) -> bool:

@@ -1,4 +1,4 @@
-r"""The batch samplers of Polya laws: tables against mpmath, jumps word by word, and statistics."""
+r"""The batch samplers of Polya laws: intervals of masses, jumps word by word, and statistics."""
 
 from __future__ import annotations
 

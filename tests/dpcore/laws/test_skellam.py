@@ -1,4 +1,4 @@
-r"""The Skellam law: its reference unrolled, every threshold by mpmath, its Bessel identities.
+r"""The Skellam law: differences of two halves, and its Bessel identities.
 
 What every law promises is asked by the contract suite; here stands what belongs to this law alone.
 """

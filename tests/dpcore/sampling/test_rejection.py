@@ -28,7 +28,6 @@ from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits, leading
 
-WORDS = 1 << 64
 VARIANCES = [Fraction(2**22) + Fraction(1, 3), Fraction(2**24), Fraction(10**9, 7), Fraction(2**80)]
 DISTANCES = [
     *(0, 0.1, 0.3, 0.5, 1, 1.01, 2, 2.2, 2.9, 3.1, 3.3, 3.5, 3.7, 4, 4.1, 4.3, 4.5, 5, 5.7),
