@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Final, Protocol, overload, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["FLOAT_ERROR", "Divisible", "Noise", "batch_of"]
+__all__ = ["FLOAT_ERROR", "Additive", "Divisible", "Noise", "batch_of"]
 
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
@@ -318,6 +318,38 @@ class Noise(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the parameters travel: noise drawn ahead must never be used twice.
         return _rebuild, (type(self), self.parameters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Additive(Noise):
+    r"""A law whose sums are laws of its own kind: one parameter adds over independent draws."""
+
+    adds: ClassVar[str]
+    r"""The parameter that adds."""
+
+    def summed(self, count: int) -> Self:
+        r"""The law of the sum of ``count`` independent draws."""
+        return self._with(self.parameters[self.adds] * count)
+
+    def share(self, parties: int) -> Self:
+        r"""The law of one of ``parties`` equal shares, whose sum has this law.
+
+        >>> from dpcore import Binomial, Skellam
+        >>> Skellam(variance=400).share(16), Binomial(trials=268, probability="1/2").share(4)
+        (Skellam(variance=25), Binomial(trials=67, probability='1/2'))
+
+        Raises :class:`InvalidParameter` unless ``parties`` is an integer >= 1, which divides the
+        parameter that adds where that is an integer.
+        """
+        parties, whole = integer("parties", parties, at_least=1), self.parameters[self.adds]
+        if isinstance(whole, Fraction):
+            return self._with(whole / parties)
+        if whole % parties:
+            raise InvalidParameter("parties", parties, f"must divide {self.adds} = {whole}")
+        return self._with(whole // parties)
+
+    def _with(self, value: Fraction | int) -> Self:
+        return type(self)(**{**self.parameters, self.adds: value})
 
 
 @runtime_checkable

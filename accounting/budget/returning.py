@@ -24,7 +24,6 @@ from accounting.release.curve import PrivacyCurve, described
 from accounting.theorems.composition import advanced_over_splits
 from accounting.theorems.convert import as_approx
 from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from accounting.theorems.optimal import optimal_epsilon
 from accounting.totals.compose import Composition, compose, renyi_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -214,7 +213,7 @@ def _optimal(total: Composition, delta: Fraction) -> Bound:
         epsilon = curve(each)
         if isinstance(epsilon, Fraction):
             claim = Approx(epsilon, each) if each else Pure(epsilon)
-            best = min(best, optimal_epsilon(claim, rounds, delta).upper)
+            best = min(best, compose((claim, rounds)).epsilon(delta).upper)
     theorem = "Kairouz, Oh and Viswanath 2015, Theorem 3.3, on (epsilon, delta) of a round"
     return Bound(upper=best, method="optimal", theorem=theorem)
 

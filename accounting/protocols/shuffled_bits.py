@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 from accounting.protocols.box import BinomialBox
+from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import (
@@ -25,40 +25,34 @@ from dpcore.numbers.parameter import (
     rational_in,
 )
 
-__all__ = ["LeastBits", "LeastProbability", "fewest_bits", "least_probability"]
-
-_NEAR: Final = 60
+__all__ = ["Least", "fewest_bits", "least_probability"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeastBits:
-    r"""``enough`` meets (epsilon, delta) and ``short``, with a bit less of each user, does not.
+class Least:
+    r"""``enough`` meets the target; ``short`` does not, or is None where nothing would be left.
 
-    ``bits`` is the number of noise bits of one user and coordinate; ``short`` is None for one bit.
+    ``short`` has a bit less of each of ``users``, or a probability one grid step lower.
     """
 
-    bits: int
     users: int
-    epsilon: Fraction
-    delta: Fraction
     enough: BinomialBox
     short: BinomialBox | None
 
     @property
     def trials(self) -> int:
         r"""All the noise bits of a coordinate."""
-        return self.users * self.bits
+        return self.enough.trials
 
+    @property
+    def bits(self) -> int:
+        r"""The noise bits of one user and coordinate."""
+        return self.trials // self.users
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeastProbability:
-    r"""``enough`` meets (epsilon, delta); ``short``, one grid step less, does not (or is 0)."""
-
-    probability: Fraction
-    epsilon: Fraction
-    delta: Fraction
-    enough: BinomialBox
-    short: BinomialBox | None
+    @property
+    def probability(self) -> Fraction:
+        r"""Of a noise bit."""
+        return self.enough.probability
 
 
 def fewest_bits(
@@ -68,7 +62,7 @@ def fewest_bits(
     bounds: tuple[int, ...] = (1,),
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
-) -> LeastBits:
+) -> Least:
     r"""The fewest noise bits of each of ``users`` honest users that make a release private.
 
     ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
@@ -89,16 +83,11 @@ def fewest_bits(
         return BinomialBox(trials=n * bits, bounds=bounds, probability=p)
 
     box(1)  # refuses bad bounds and probabilities before anything is searched
-    near = max(math.ceil(_variance(e, d, bounds) / (float(p * (1 - p)) * n)), 1)
+    # The search starts where real Gaussian noise of the same variance would be enough.
+    variance = real_gaussian_ratio(e, d).upper ** 2 * sum(bound * bound for bound in bounds)
+    near = math.ceil(Fraction(variance) / (p * (1 - p) * n))
     bits = least(lambda b: b >= 1 and box(b).meets(e, d), near)
-    return LeastBits(
-        bits=bits,
-        users=n,
-        epsilon=e,
-        delta=d,
-        enough=box(bits),
-        short=box(bits - 1) if bits > 1 else None,
-    )
+    return Least(users=n, enough=box(bits), short=box(bits - 1) if bits > 1 else None)
 
 
 def least_probability(
@@ -108,7 +97,7 @@ def least_probability(
     delta: RationalLike,
     bounds: tuple[int, ...] = (1,),
     grid: int = 1 << 16,
-) -> LeastProbability:
+) -> Least:
     r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
     (j - 1)/``grid`` does not: the crossing that bisection finds.
 
@@ -132,30 +121,9 @@ def least_probability(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)
-    return LeastProbability(
-        probability=Fraction(high, steps),
-        epsilon=e,
-        delta=d,
-        enough=box(high),
-        short=box(low) if low else None,
-    )
+    return Least(users=1, enough=box(high), short=box(low) if low else None)
 
 
 def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:
     e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0 with delta < 1")
     return e, rational_in("delta", delta, "(0, 1)", "the loss is unbounded")
-
-
-def _variance(epsilon: Fraction, delta: Fraction, bounds: tuple[int, ...]) -> float:
-    # The variance of real Gaussian noise that meets the target: only where a search starts.
-    def excess(r: float) -> float:
-        a, b = 1 / (2 * r) - e * r, -1 / (2 * r) - e * r
-        upper = math.erfc(-a / math.sqrt(2)) / 2
-        return upper - math.exp(min(e, 700)) * math.erfc(-b / math.sqrt(2)) / 2
-
-    e, goal = float(epsilon), float(delta)
-    low, high = 1e-6, 1e9
-    for _ in range(_NEAR):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if excess(middle) <= goal else (middle, high)
-    return high * high * sum(bound * bound for bound in bounds)

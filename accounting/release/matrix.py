@@ -120,7 +120,26 @@ class MatrixMechanism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixCurve(OneRelease):
+class _OneMatrix(OneRelease):
+    mechanism: MatrixMechanism
+
+    @property
+    def description(self) -> None:
+        r"""None: the mechanism is its own description."""
+        return None
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the mechanism."""
+        return self.mechanism.scope
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism, as text."""
+        return {"claim": "matrix", **self.mechanism.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCurve(_OneMatrix):
     r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
 
     Both ends are exact where the sensitivity is; else the lower one is of a participation that was
@@ -128,18 +147,6 @@ class MatrixCurve(OneRelease):
     """
 
     theorem: ClassVar[str] = _THEOREM
-
-    mechanism: MatrixMechanism
-
-    @property
-    def scope(self) -> Scope:
-        r"""That of the mechanism."""
-        return self.mechanism.scope
-
-    @property
-    def description(self) -> None:
-        r"""None: the mechanism is its own description."""
-        return None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -183,13 +190,9 @@ class MatrixCurve(OneRelease):
         del relative
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The mechanism, as text."""
-        return {"claim": "matrix", **self.mechanism.to_json()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixOrders(ByOrder):
+class MatrixOrders(ByOrder, _OneMatrix):
     r"""What a :class:`MatrixMechanism` with integer noise loses: rho = D^2/2 sigma^2 in zCDP.
 
     One vector of integers after another moves the noised numbers, each chosen from what was
@@ -201,18 +204,6 @@ class MatrixOrders(ByOrder):
         "adaptively, and the best order"
     )
 
-    mechanism: MatrixMechanism
-
-    @property
-    def scope(self) -> Scope:
-        r"""That of the mechanism."""
-        return self.mechanism.scope
-
-    @property
-    def description(self) -> None:
-        r"""None: the mechanism is its own description."""
-        return None
-
     def most_renyi(self, order: Fraction) -> End:
         r"""alpha D^2/2 sigma^2."""
         return order * self.mechanism.variances[1] / 2
@@ -222,7 +213,3 @@ class MatrixOrders(ByOrder):
         del relative
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The mechanism, as text."""
-        return {"claim": "matrix", **self.mechanism.to_json()}

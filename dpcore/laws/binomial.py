@@ -15,13 +15,11 @@ from typing import ClassVar, Final
 
 from flint import acb, arb
 
-from dpcore.errors import InvalidParameter
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
-from dpcore.noise import Noise
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, integer, make_integers, rational_in
+from dpcore.numbers.parameter import Exact, make_integers, rational_in
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -55,6 +53,7 @@ class Binomial(CountNoise):
     """
 
     name: ClassVar[str] = "binomial"
+    adds: ClassVar[str] = "trials"
     floats: ClassVar[tuple[Covered, ...]] = (
         Covered("trials", "1", "2^62"),
         Covered("variance", "1e-9", "2^60", argument="probability", written="trials p (1-p)"),
@@ -172,18 +171,6 @@ class Binomial(CountNoise):
         if self.trials > _MOST_COINS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
         return sum(bernoulli(rng, self.probability) for _ in range(self.trials))
-
-    def share(self, parties: int) -> Noise:
-        r"""One of ``parties`` shares: Binomial(n/parties, p), refused unless that is whole.
-
-        >>> Binomial(trials=268, probability="1/2").share(4)
-        Binomial(trials=67, probability='1/2')
-        """
-        parties = integer("parties", parties, at_least=1)
-        each, left = divmod(self.trials, parties)
-        if left:
-            raise InvalidParameter("parties", parties, f"must divide trials = {self.trials}")
-        return Binomial(trials=each, probability=self.probability)
 
     def centred(self) -> Centred:
         r"""The batch sampler of X - floor(np), for np(1-p) > 2^21: np itself need not fit int64.

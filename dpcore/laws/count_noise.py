@@ -23,7 +23,7 @@ from flint import arb, ctx
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.quantile_guess import normal_guess
-from dpcore.noise import Noise
+from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow, nearest, precision
 from dpcore.numbers.floating import Floats
@@ -42,7 +42,7 @@ _RIGHT_BITS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CountNoise(Noise):
+class CountNoise(Additive):
     r"""A law on 0, 1, 2, ... with rational ratios of successive masses, falling in k."""
 
     @property

@@ -26,12 +26,12 @@ from dpcore.analysis.quantile_guess import normal_guess
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import batch_of
+from dpcore.noise import Additive, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, integer, make_integers, positive_rational
+from dpcore.numbers.parameter import Exact, make_integers, positive_rational
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -54,7 +54,7 @@ _MOST_DRAWS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DiscreteGaussianSum(SymmetricNoise):
+class DiscreteGaussianSum(Additive, SymmetricNoise):
     r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
     Log-concave, of variance n times that of one draw. Under a sensitivity its curve is derived in
@@ -73,6 +73,7 @@ class DiscreteGaussianSum(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-gaussian-sum"
+    adds: ClassVar[str] = "count"
     floats: ClassVar[tuple[Covered, ...]] = (
         Covered("_whole", "0", "2^60", argument="sigma_squared", written="count sigma_squared"),
     )
@@ -131,19 +132,6 @@ class DiscreteGaussianSum(SymmetricNoise):
             return invert(rng, self.cdf_ball, 0)
         one = DiscreteGaussian(sigma_squared=self.sigma_squared)
         return sum(one.sample_reference(rng) for _ in range(self.count))
-
-    def share(self, parties: int) -> DiscreteGaussianSum:
-        r"""One of ``parties`` shares: the sum of count/parties draws.
-
-        Raises :class:`InvalidParameter` unless ``parties`` divides ``count``.
-
-        >>> DiscreteGaussianSum(count=16, sigma_squared=4).share(8)
-        DiscreteGaussianSum(count=2, sigma_squared=4)
-        """
-        parties = integer("parties", parties, at_least=1)
-        if self.count % parties:
-            raise InvalidParameter("parties", parties, f"must divide count = {self.count}")
-        return DiscreteGaussianSum(count=self.count // parties, sigma_squared=self.sigma_squared)
 
     def build_batch(self) -> Batch:
         r"""One table where few masses give it; else a discrete Gaussian with a ripple.

@@ -16,7 +16,7 @@ from flint import acb, arb
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -47,6 +47,7 @@ class Poisson(CountNoise):
     """
 
     name: ClassVar[str] = "poisson"
+    adds: ClassVar[str] = "mean"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("mean", "1e-9", "2^60"),)
 
     mean: Exact = Exact()
@@ -108,14 +109,6 @@ class Poisson(CountNoise):
         if kept:
             total += sum(bernoulli(rng, kept) for _ in range(_unit_poisson(rng)))
         return total
-
-    def share(self, parties: int) -> Poisson:
-        r"""One of ``parties`` shares: Poisson(l/parties).
-
-        >>> Poisson(mean=50).share(16)
-        Poisson(mean='25/8')
-        """
-        return Poisson(mean=self.mean / integer("parties", parties, at_least=1))
 
     def centred(self) -> Centred:
         r"""The batch sampler of X - floor(l), for l > 2^21: l itself need not fit int64.

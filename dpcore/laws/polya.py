@@ -22,13 +22,13 @@ from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.analysis.runs import by_runs, closer
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
-from dpcore.noise import Noise
+from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.coins import bernoulli, geometric_exp
 from dpcore.sampling.inversion import (
     FIXED_BITS,
@@ -63,7 +63,7 @@ COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Polya(Noise):
+class Polya(Additive):
     r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
 
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, beta = e^(-1/s).
@@ -83,6 +83,7 @@ class Polya(Noise):
     """
 
     name: ClassVar[str] = "polya"
+    adds: ClassVar[str] = "shape"
     floats: ClassVar[tuple[Covered, ...]] = COVERED
 
     shape: Exact = Exact()
@@ -171,14 +172,6 @@ class Polya(Noise):
             return total
         part = sum_of_jumps if self.scale > _LONGEST_URN else urn
         return total + part(rng, self.shape - whole, self.scale)
-
-    def share(self, parties: int) -> Polya:
-        r"""One of ``parties`` shares: Polya(r/parties, s).
-
-        >>> Polya(shape=1, scale=10).share(4)
-        Polya(shape='1/4', scale=10)
-        """
-        return Polya(shape=self.shape / integer("parties", parties, at_least=1), scale=self.scale)
 
     def build_batch(self) -> Batch:
         r"""One table of at most 2^17 values; beyond, geometrics and logarithmic jumps."""

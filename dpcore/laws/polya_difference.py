@@ -20,12 +20,12 @@ from dpcore.analysis.polya_integral import Branch
 from dpcore.analysis.runs import by_runs, closer
 from dpcore.laws.polya import COVERED, NO_NOISE, Polya, is_near, one_minus_beta
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import batch_of
+from dpcore.noise import Additive, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.rng import Rng
 
@@ -33,7 +33,7 @@ __all__ = ["PolyaDifference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PolyaDifference(SymmetricNoise):
+class PolyaDifference(Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
     Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so below that the
@@ -51,6 +51,7 @@ class PolyaDifference(SymmetricNoise):
     """
 
     name: ClassVar[str] = "polya-difference"
+    adds: ClassVar[str] = "shape"
     floats: ClassVar[tuple[Covered, ...]] = COVERED
 
     shape: Exact = Exact()
@@ -112,15 +113,6 @@ class PolyaDifference(SymmetricNoise):
         r"""One draw of Polya(r, s) less another."""
         one = self._one
         return one.sample_reference(rng) - one.sample_reference(rng)
-
-    def share(self, parties: int) -> PolyaDifference:
-        r"""One of ``parties`` shares: PolyaDifference(r/parties, s).
-
-        >>> PolyaDifference(shape=1, scale=10).share(4)
-        PolyaDifference(shape='1/4', scale=10)
-        """
-        parties = integer("parties", parties, at_least=1)
-        return PolyaDifference(shape=self.shape / parties, scale=self.scale)
 
     def build_batch(self) -> Batch:
         r"""The difference of two draws of Polya(r, s), whose own batch must fit int64 too."""

@@ -22,11 +22,12 @@ from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.quantile_guess import normal_guess
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.symmetric import SymmetricNoise
+from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, in_blocks
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
@@ -38,7 +39,7 @@ _SERIES_VARIANCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Skellam(SymmetricNoise):
+class Skellam(Additive, SymmetricNoise):
     r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
     I_k is the modified Bessel function of the first kind. X = A - B for independent A, B of law
@@ -57,6 +58,7 @@ class Skellam(SymmetricNoise):
     """
 
     name: ClassVar[str] = "skellam"
+    adds: ClassVar[str] = "variance"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("variance", "1e-9", "2^60"),)
 
     variance: Exact = Exact()
@@ -102,14 +104,6 @@ class Skellam(SymmetricNoise):
         r"""One draw of Poisson(v/2) less another."""
         half = Poisson(mean=self.variance / 2)
         return half.sample_reference(rng) - half.sample_reference(rng)
-
-    def share(self, parties: int) -> Skellam:
-        r"""One of ``parties`` shares: Skellam(v/parties).
-
-        >>> Skellam(variance=400).share(16)
-        Skellam(variance=25)
-        """
-        return Skellam(variance=self.variance / integer("parties", parties, at_least=1))
 
     def build_batch(self) -> Batch:
         r"""One table up to variance 2^22; beyond, the difference of two centred Poissons."""

@@ -6,18 +6,12 @@ planned noise when some users drop out is a shorter sum. Proofs: docs/proofs/pro
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.skellam import Skellam
-from dpcore.noise import Noise
+from dpcore.noise import Additive, Noise
 from dpcore.numbers.parameter import integer
 
 __all__ = ["summed"]
@@ -37,26 +31,12 @@ def summed(noise: Noise, count: int) -> Noise:
     if count == 1 and isinstance(noise, Noise):
         return noise
     match noise:
-        case Skellam():
-            return Skellam(variance=_times(noise, "variance", count))
-        case PolyaDifference(scale=scale):
-            shape = _times(noise, "shape", count)
-            both = PolyaDifference(shape=shape, scale=scale)
-            return DiscreteLaplace(scale=scale) if shape == 1 else both
         case DiscreteLaplace(scale=scale):
             return PolyaDifference(shape=count, scale=scale)
         case DiscreteGaussian(sigma_squared=sigma_squared):
             return DiscreteGaussianSum(count=count, sigma_squared=sigma_squared)
-        case DiscreteGaussianSum(count=terms, sigma_squared=sigma_squared):
-            return DiscreteGaussianSum(count=terms * count, sigma_squared=sigma_squared)
-        case Binomial(trials=trials, probability=probability):
-            return Binomial(trials=trials * count, probability=probability)
-        case Poisson():
-            return Poisson(mean=_times(noise, "mean", count))
-        case Polya(scale=scale):
-            return Polya(shape=_times(noise, "shape", count), scale=scale)
+        case PolyaDifference(scale=scale) if noise.shape * count == 1:
+            return DiscreteLaplace(scale=scale)
+        case Additive():
+            return noise.summed(count)
     raise InvalidParameter("noise", noise, "must be a law whose sums are laws of dpcore")
-
-
-def _times(noise: Noise, name: str, count: int) -> Fraction:
-    return Fraction(noise.parameters[name]) * count

@@ -25,7 +25,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, integer, make_integers, rational_in
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
-from dpcore.protocols.shuffled_bits import BitMessages, Bits
+from dpcore.protocols.shuffled_bits import BitMessages, Bits, users_of
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -175,13 +175,5 @@ class PureShuffle:
 
         Raises :class:`InvalidParameter` for what 1 to n users cannot have sent.
         """
-        row = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
-        if not row or shuffled.ndim != 2 or len(shuffled) != 1:
-            raise InvalidParameter("shuffled", shuffled, "must be a uint8 array of one row")
-        present, rest = divmod(int(shuffled.shape[1]), self.width)
-        if rest or not 1 <= present <= self.users:
-            reason = f"must hold {self.width} bits of each of 1 to {self.users} users"
-            raise InvalidParameter("shuffled", shuffled, reason)
-        if shuffled.max() > 1:
-            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+        present = users_of(shuffled, rows=1, width=self.width, most=self.users)
         return self.estimate(int(shuffled.sum(dtype=np.int64)), present)

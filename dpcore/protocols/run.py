@@ -31,7 +31,7 @@ from dpcore.protocols.aggregation import (
 )
 from dpcore.protocols.encoding import RealsLike
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -183,10 +183,7 @@ def run(
     )
     estimate: Fraction | tuple[Fraction, ...]
     if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
-        if not isinstance(functionality, Shuffler):
-            raise InvalidParameter("functionality", functionality, "must be a Shuffler")
-        messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
-        estimate = protocol.analyze(functionality.shuffle(messages, rng=rng))
+        estimate = protocol.analyze(_bits(protocol, crowd, functionality, rng))
     else:
         try:
             total = _sum(protocol, crowd, functionality, vanish, rng)
@@ -248,12 +245,9 @@ def run_pure(
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
-    if not isinstance(functionality, Shuffler):
-        raise InvalidParameter("functionality", functionality, "must be a Shuffler")
     crowd = _crowd(protocol.users, values, vanish, colluding)
-    messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
     return PureOutcome(
-        estimate=protocol.analyze(functionality.shuffle(messages, rng=rng)),
+        estimate=protocol.analyze(_bits(protocol, crowd, functionality, rng)),
         participants=crowd.present,
         honest=crowd.honest,
         assumptions=_ASSUMED[PureShuffle],
@@ -324,6 +318,18 @@ def _crowd(
     if not honest:
         raise InvalidParameter("colluding", colluding, "must leave an honest user")
     return _Crowd(held, names, np.array(places), present, honest, len(hidden))
+
+
+def _bits(
+    protocol: BinaryShuffle | VectorShuffle | PureShuffle,
+    crowd: _Crowd,
+    functionality: object,
+    rng: Rng,
+) -> Bits:
+    if not isinstance(functionality, Shuffler):
+        raise InvalidParameter("functionality", functionality, "must be a Shuffler")
+    messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
+    return functionality.shuffle(messages, rng=rng)
 
 
 def _sum(

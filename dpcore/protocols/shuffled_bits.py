@@ -24,16 +24,14 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import (
     Exact,
-    RationalLike,
     integer,
     make_integers,
-    positive_rational,
     rational_in,
 )
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "split_noise"]
+__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "users_of"]
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -66,6 +64,24 @@ class BitMessages:
         own = bits.copy()
         own.flags.writeable = False
         object.__setattr__(self, "bits", own)
+
+
+def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
+    r"""How many users sent these bits, ``width`` in each of ``rows``.
+
+    Raises :class:`InvalidParameter` for what 1 to ``most`` users cannot have sent.
+    """
+    wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
+    if not wide or shuffled.ndim != 2 or len(shuffled) != rows:
+        reason = f"must be a uint8 array with a row for each coordinate ({rows})"
+        raise InvalidParameter("shuffled", shuffled, reason)
+    present, rest = divmod(int(shuffled.shape[1]), width)
+    if rest or not 1 <= present <= most:
+        reason = f"must hold {width} bits of each of 1 to {most} users"
+        raise InvalidParameter("shuffled", shuffled, reason)
+    if shuffled.max() > 1:
+        raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+    return present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,62 +162,21 @@ class BitSum(ABC):
         # The order within a message tells nothing new: the shuffler chooses another.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
 
-    def ones_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""The ones in each coordinate among the users that hold x, with their noise in one draw.
-
-        For simulation: the law is that of the bits of :meth:`randomize`, counted. Errors as there.
-        """
-        steps = self._encoded(x, rng)
-        noise = Binomial(trials=len(steps) * self.noise_bits, probability=self.probability)
-        ones: Integers = steps.sum(axis=0) + noise.sample(steps.shape[1], rng=rng)
-        return ones
-
-    def _present(self, shuffled: Bits) -> int:
-        wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
-        if not wide or shuffled.ndim != 2 or len(shuffled) != self._coordinates:
-            reason = f"must be a uint8 array with a row for each coordinate ({self._coordinates})"
-            raise InvalidParameter("shuffled", shuffled, reason)
-        present, rest = divmod(int(shuffled.shape[1]), self.width)
-        if rest or not 1 <= present <= self.users:
-            reason = f"must hold {self.width} bits of each of 1 to {self.users} users"
-            raise InvalidParameter("shuffled", shuffled, reason)
-        if shuffled.max() > 1:
-            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
-        return present
-
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
         r"""The unbiased estimate of each coordinate's sum over ``present`` users, from its ones."""
         bias = present * self.noise_bits * self.probability
         return tuple((int(count) - bias) / self._steps for count in ones)
 
     def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        present = self._present(shuffled)
+        present = users_of(shuffled, rows=self._coordinates, width=self.width, most=self.users)
         return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
-
-
-def split_noise(users: int, fair_bits: RationalLike) -> tuple[int, Fraction]:
-    r"""Noise as strong as ``fair_bits`` fair bits, split over users: (bits a user, probability).
-
-    TKMS, Algorithm 3, with tau = ``fair_bits``: up to tau users add ceil(tau/n) fair bits each;
-    more users add one bit each, 1 with probability tau/(2n). The mean of the whole is at least
-    tau/2. Encoder and analyzer both read the result, so they cannot disagree at n = tau.
-
-    >>> split_noise(10, 268), split_noise(1000, 268)
-    ((27, Fraction(1, 2)), (1, Fraction(67, 500)))
-    """
-    users = integer("users", users, at_least=1)
-    tau = positive_rational("fair_bits", fair_bits, "no noise hides nothing")
-    if users <= tau:
-        return -(-tau.numerator // (tau.denominator * users)), Fraction(1, 2)
-    return 1, tau / (2 * users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryShuffle(BitSum):
     r"""Sum bits by shuffling (TKMS, Algorithm 3): a user sends x and ``noise_bits`` random bits.
 
-    >>> noise_bits, probability = split_noise(1000, 268)
-    >>> protocol = BinaryShuffle(users=1000, noise_bits=noise_bits, probability=probability)
+    >>> protocol = BinaryShuffle(users=1000, noise_bits=1, probability="67/500")
     >>> protocol.bits_per_user, protocol.observed_noise(900)
     (2, Binomial(trials=900, probability='67/500'))
     """

@@ -218,6 +218,10 @@ class _Whole(ModularSum):
         self._check_honest(honest)
         return self.noise
 
+    def mechanism(self, honest: int) -> Mechanism:
+        r"""What hides one contribution in the message, or estimate, that is seen."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedSum(_Shared):
@@ -271,10 +275,6 @@ class LocalSum(_Whole):
     def planned_noise(self) -> Noise:
         return summed(self.noise, self.users)
 
-    def mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one contribution in the message that carries it."""
-        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CentralSum(_Whole):
@@ -301,10 +301,6 @@ class CentralSum(_Whole):
     @property
     def planned_noise(self) -> Noise:
         return self.noise
-
-    def mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one contribution in the estimate that the analyzer publishes."""
-        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ from dpcore import (
     Unrepresentable,
     read_noise,
 )
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson import Poisson
 from dpcore.sampling.rng import Rng
 from dpcore.spelling import noise_from_json
 from tests.effort import by_day
@@ -321,6 +323,9 @@ def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
         (DiscreteLaplace(scale=2**46 + 1), "scale"),
         (DiscreteGaussian(sigma_squared="9e-13"), "sigma_squared"),
         (DiscreteGaussian(sigma_squared=2**92 + 1), "sigma_squared"),
+        *((Poisson(mean=m), "mean") for m in ("1e-10", 2**61)),
+        (Binomial(trials=2**62 + 1, probability="1e-9"), "trials"),
+        (Binomial(trials=3, probability="1e-10"), "probability"),
     ],
     ids=str,
 )
@@ -335,7 +340,7 @@ def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argume
         line = refusal(act)
         assert names(line, argument)
         assert "enclose_pmf" in line
-    assert noise.enclose_pmf(0).lower > 0
+    assert noise.enclose_pmf(centre(noise)).lower > 0
 
 
 @pytest.mark.parametrize("noise", BEYOND, ids=repr)

@@ -125,7 +125,6 @@ NEED_A_PROOF = (
     "accounting.claims.orders",
     "accounting.claims.response",
     "accounting.claims.words",
-    "accounting.theorems.optimal",
     "accounting.theorems.composition",
     "accounting.theorems.filter",
     "accounting.theorems.odometer",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -59,16 +58,9 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", out, ROOT, cwd=out)
-    (built,) = out.glob("*.whl")
-    return built
+    told = done.stdout + done.stderr
+    assert done.returncode == code, told
+    return told
 
 
 def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
 import tomllib
 import venv
@@ -13,26 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.test_oldest import run
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 
 pytestmark = pytest.mark.nightly
-
-
-def run(*words: str | Path, cwd: Path) -> str:
-    done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", out, ROOT, cwd=out)
-    (built,) = out.glob("*.whl")
-    return built
 
 
 def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> None:
@@ -89,11 +73,8 @@ def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path
     kept = (site / "accounting/__init__.py").read_text()
     (site / "accounting/__init__.py").write_text("rows = []\n")
     words = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
-    done = subprocess.run(
-        [programs / "dpcore", *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert "accounting/__init__.py is not the file that dpcore installed" in done.stderr
+    told = run(programs / "dpcore", *words, cwd=tmp_path, code=2)
+    assert "accounting/__init__.py is not the file that dpcore installed" in told
     (site / "accounting/__init__.py").write_text(kept)
     run(programs / "dpcore", *words, cwd=tmp_path)
     told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"

@@ -275,7 +275,7 @@ def test_bad_input_is_refused() -> None:
     [
         ("_renyi", "rounds * _divergence", "_divergence"),
         ("_zcdp", "rounds * _rho", "_rho"),
-        ("_optimal", "optimal_epsilon(claim, rounds, delta)", "optimal_epsilon(claim, 1, delta)"),
+        ("_optimal", "compose((claim, rounds))", "compose((claim, 1))"),
         ("_basic", "rounds * each", "each"),
     ],
 )

@@ -41,7 +41,7 @@ def pair(
 
 
 def worlds(count: int, sigma_squared: str, shift: int, reach: int) -> Worlds:
-    mass = gaussian_sum(count, sigma_squared, reach)
+    mass = gaussian_sum(count, sigma_squared)
     return Worlds(mass=mass, most=shift, low=-2 * reach, high=2 * reach)
 
 

@@ -104,8 +104,8 @@ def test_fewest_bits_of_a_vector() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("bits=bits,", "bits=bits + 1,"),
-        ("trials=n * bits", "trials=n * bits + 1"),
+        ("enough=box(bits)", "enough=box(bits + n)"),
+        ("box(b).meets(e, d)", "box(b).meets(e, 2 * d)"),
         ("bounds=bounds, probability=p", "bounds=bounds[:1], probability=p"),
     ],
 )

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, read_noise
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
 from tests.effort import by_day
 from tests.support.dpcore import second_path
@@ -32,6 +34,7 @@ from tests.support.laws import (
 # -- float64 -------------------------------------------------------------------------------------
 
 NARROW = [noise for noise in FLOAT_NOISES if reach(noise) < WIDE]
+FUNCTIONS = ("pmf", "log_pmf", "cdf", "sf")
 DEPTHS = (0.1, 0.5, 1, 5, 12, 20, 100, 200, 350, 500, 600, 680, 688, 690, 692, 700, 720, 745)
 
 
@@ -83,31 +86,36 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
 
 @by_day(1)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
-@pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
     assert float_errors(noise, function, float_places(noise)) == []
 
 
-@given(
-    st.fractions(min_value=-20, max_value=45, max_denominator=1000),
-    st.floats(-760, 760),
-    st.sampled_from(["pmf", "log_pmf", "cdf", "sf"]),
-)
-def test_laplace_floats_at_any_scale(octave: Fraction, x: float, function: str) -> None:
-    scale = max(Fraction(2.0 ** float(octave)), Fraction(1, 10**6))
-    k = round(x * float(scale))
-    assert float_errors(DiscreteLaplace(scale=scale), function, [k]) == []
+def octaves(least: int, most: int) -> st.SearchStrategy[Fraction]:
+    found = st.fractions(min_value=least, max_value=most, max_denominator=1000)
+    return found.map(lambda octave: Fraction(2.0 ** float(octave)))
 
 
-@given(
-    st.fractions(min_value=-39, max_value=91, max_denominator=1000),
-    st.floats(-40, 40),
-    st.sampled_from(["pmf", "log_pmf", "cdf", "sf"]),
-)
-def test_gaussian_floats_at_any_variance(octave: Fraction, x: float, function: str) -> None:
-    variance = max(Fraction(2.0 ** float(octave)), Fraction(1, 10**12))
-    k = round(x * math.sqrt(variance))
-    assert float_errors(DiscreteGaussian(sigma_squared=variance), function, [k]) == []
+ANY: dict[str, st.SearchStrategy[Noise]] = {
+    "Laplace": octaves(-19, 45).map(lambda s: DiscreteLaplace(scale=s)),
+    "Gaussian": octaves(-39, 91).map(lambda v: DiscreteGaussian(sigma_squared=v)),
+    "Skellam": octaves(-29, 14).map(lambda v: Skellam(variance=v)),
+    "sum": st.builds(
+        lambda n, v: DiscreteGaussianSum(count=n, sigma_squared=v.limit_denominator(1000)),
+        st.integers(1, 40),
+        octaves(-2, 6),
+    ),
+}
+SLOW = pytest.param("sum", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("law", ["Laplace", "Gaussian", "Skellam", SLOW])
+@given(st.data(), st.floats(0, 760), st.sampled_from([1, -1]), st.sampled_from(FUNCTIONS))
+def test_floats_at_any_parameters(
+    law: str, data: st.DataObject, nats: float, sign: int, function: str
+) -> None:
+    noise = data.draw(ANY[law])
+    assert float_errors(noise, function, [sign * depth(noise, nats)]) == []
 
 
 @by_day(6)
@@ -115,7 +123,7 @@ def test_gaussian_floats_at_any_variance(octave: Fraction, x: float, function: s
 def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
     for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
         if LAWS[noise.name].decay(noise, k) < 10_000:
-            for function in ("pmf", "log_pmf", "cdf", "sf"):
+            for function in FUNCTIONS:
                 assert float_errors(noise, function, [k]) == []
         else:
             above, below = (0.0, 1.0) if k > 0 else (1.0, 0.0)

@@ -15,9 +15,10 @@ import pytest
 from flint import fmpz_poly
 from mpmath import mp, mpf
 
-from dpcore import DiscreteGaussian, Enclosure, InvalidParameter, Noise
+from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
+from dpcore.laws.sums import summed
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
@@ -285,7 +286,20 @@ SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
 @pytest.mark.parametrize("noise", SMALL, ids=repr)
 def test_shares_add_up_to_the_law(noise: Any) -> None:
     for parties, share in shares(noise):
-        assert refuted(noise, share, parties) in ([], None), parties
+        # The same law, or one of another name: Polya differences of shape 1 are discrete Laplace.
+        for law in {noise, summed(share, parties)}:
+            assert refuted(law, share, parties) in ([], None), parties
+        assert summed(share, 1) == share
+
+
+# Their sums are of another family.
+@pytest.mark.parametrize(
+    "share", [DiscreteLaplace(scale=1), DiscreteGaussian(sigma_squared=2)], ids=repr
+)
+def test_draws_add_up_to_the_law_of_their_sum(share: Noise) -> None:
+    for count in (2, 3):
+        assert refuted(summed(share, count), share, count) == []
+        assert refuted(summed(share, count + 1), share, count)
 
 
 @by_day(2)

@@ -1,4 +1,4 @@
-r"""The batch samplers of Polya laws: tables against mpmath, jumps word by word, and statistics."""
+r"""The batch samplers of Polya laws: intervals of masses, jumps word by word, and statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy import stats
 
 from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
 from dpcore.laws import polya
@@ -18,42 +17,16 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.polya_jumps import LogJumps, below
 from dpcore.noise import batch_of
-from dpcore.sampling.inversion import InversionTable, fixed_enclosure
+from dpcore.sampling.inversion import fixed_enclosure
+from tests.dpcore.sampling.test_statistics import worst
 from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
-from tests.support.dpcore.tables import misplaced
 from tests.support.laws import polya as one_sided
 
 # -- tables ----------------------------------------------------------------------------------------
-
-TABLES = [("1/3", "1/10"), ("1/4", 10), ("7/2", "3/2"), ("40", 5), ("300", 2), ("1", 20)]
-
-
-def table_of(shape: Any, scale: Any) -> InversionTable:
-    table = batch_of(Polya(shape=shape, scale=scale))
-    assert isinstance(table, InversionTable)
-    return table
-
-
-def wrong_thresholds(table: InversionTable, shape: Any, scale: Any) -> list[int]:
-    law = Polya(shape=shape, scale=scale)
-    with second_path.digits(60):
-        far = one_sided.far_enough(Fraction(shape), Fraction(scale), table.first + len(table))
-        masses, _ = one_sided.masses(Fraction(shape), Fraction(scale), 60, far)
-        sums = [mp.fsum(masses[: table.first])]
-        for mass in masses[table.first : table.first + len(table)]:
-            sums.append(sums[-1] + mass)
-        assert one_sided.sf(law, table.first + len(table) - 1) < mp.mpf(2) ** -39
-        assert table.first == 0 or sums[0] < mp.mpf(2) ** -64
-    return misplaced(table.thresholds.tolist(), table.first, lambda k: sums[k - table.first + 1])
-
-
-@pytest.mark.parametrize(("shape", "scale"), TABLES)
-def test_thresholds_are_those_of_mpmath(shape: Any, scale: Any) -> None:
-    assert wrong_thresholds(table_of(shape, scale), shape, scale) == []
 
 
 @pytest.mark.parametrize(("shape", "scale"), [(40, 5), ("300", 2), (1, 900), ("1/1024", 1024)])
@@ -122,23 +95,16 @@ def chance(scale: Fraction, cell: int, size: int) -> Any:
     return mp.exp(-size / second_path.real(scale)) / size / hat
 
 
-def next_to(border: Any) -> list[Fraction]:
-    exact = second_path.floor_to(border, 300)
-    steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 100, 190)]
-    steps += [exact / (1 << depth) for depth in (20, 39, 41, 48, 52, 60)]
-    return [v for s in steps for v in (exact + s, exact - s) if 0 < v < 1]
-
-
 def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
     wrong = []
-    with second_path.digits(120):
+    with second_path.digits(230):
         for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
             batch = sampler(scale)
             last = batch._cells - 1
             for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
                 for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
                     size = (1 << cell) + (low >> (64 - cell)) + (run << cell)
-                    for v in next_to(chance(scale, cell, size)):
+                    for v in second_path.next_to(chance(scale, cell, size)):
                         rng = Scripted(cell, low, 1 << run, v)
                         if cell != last:
                             rng._written.pop()
@@ -224,33 +190,6 @@ def test_below_with_a_remainder_is_seen() -> None:
 
 
 # -- statistics ------------------------------------------------------------------------------------
-
-
-def edges(noise: Polya) -> list[int]:
-    levels = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.999, 0.9999)
-    return sorted({int(noise.quantile(level)) for level in levels} | {0, 1, 2, 7, 100, 5000})
-
-
-def worst(noise: Polya, drawn: Any) -> float:
-    found = []
-    for k in edges(noise):
-        p = noise.enclose_cdf(k, 64).upper_float
-        if 0 < p < 1:
-            seen = int(np.count_nonzero(drawn <= k))
-            tails = stats.binom.cdf(seen, len(drawn), p), stats.binom.sf(seen - 1, len(drawn), p)
-            found.append(2 * min(tails))
-    return len(found) * float(min(found))
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    ("shape", "scale"), [("1/16", 2**20), ("9/10", 10**6), ("5/2", 10**7), ("1/1048576", 2**20)]
-)
-def test_jumps_have_the_law(shape: Any, scale: int) -> None:
-    noise = Polya(shape=shape, scale=scale)
-    assert not isinstance(batch_of(noise), InversionTable)
-    alpha = purse.buy(f"Polya jumps {shape} {scale}", "1e-9")
-    assert worst(noise, batch_of(noise).draw(SeededRng(21), 60_000)) > alpha
 
 
 def test_jumps_work_at_small_scales_too() -> None:

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import FrozenInstanceError, dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from dpcore import (
     DpcoreError,
     InvalidParameter,
     Mechanism,
-    Noise,
     PrecisionExhausted,
     Release,
     SeededRng,
@@ -27,15 +27,19 @@ from dpcore import (
     Unrepresentable,
 )
 from dpcore.errors import _SHOWN
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson import Poisson
 from dpcore.numbers.parameter import Exact, integer, make_positive, positive_rational, rational
 from dpcore.sampling.coins import bernoulli, bernoulli_exp, geometric_exp
 from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 from tests.support.dpcore.scripted import NeverAsked
 
-LAWS: list[tuple[type[Noise], str]] = [
+LAWS: list[tuple[Any, str]] = [
     (DiscreteLaplace, "scale"),
     (DiscreteGaussian, "sigma_squared"),
+    (Poisson, "mean"),
+    (partial(Binomial, trials=3), "probability"),
 ]
 NEVER = NeverAsked()
 
@@ -66,13 +70,20 @@ NOT_POSITIVE: list[Any] = [0, -1, 0.0, -0.0, "0", "-1e-9", Fraction(-1, 3), Deci
 
 @pytest.mark.parametrize("value", NOT_NUMBERS + NOT_POSITIVE, ids=ident)
 @pytest.mark.parametrize(("law", "argument"), LAWS)
-def test_a_parameter_that_is_no_positive_number(
-    law: type[Noise], argument: str, value: object
-) -> None:
-    build: Any = law
-    line = refusal(lambda: build(**{argument: value}))
+def test_a_parameter_that_is_no_positive_number(law: Any, argument: str, value: object) -> None:
+    line = refusal(lambda: law(**{argument: value}))
     assert names(line, argument)
     assert len(line) < _SHOWN + 120, "a value of any length must leave a line that can be read"
+
+
+@pytest.mark.parametrize("trials", [0, -1, 1.5, True, "3", None], ids=ident)
+def test_trials_are_a_positive_integer(trials: Any) -> None:
+    assert names(refusal(lambda: Binomial(trials=trials, probability="1/2")), "trials")
+
+
+@pytest.mark.parametrize("probability", [1, "3/2"], ids=ident)
+def test_a_probability_lies_below_one(probability: Any) -> None:
+    assert names(refusal(lambda: Binomial(trials=3, probability=probability)), "probability")
 
 
 def test_a_refusal_names_argument_value_and_reason() -> None:

@@ -84,8 +84,7 @@ def uniforms(x: float, steps: int) -> list[Fraction]:
 def contradictions(x: float, steps: int, block: Block = _encode_block) -> list[Fraction]:
     wrong = []
     for u in uniforms(x, steps):
-        rng = Digits([])
-        rng.start(u)
+        rng = Digits.after(u)
         words = np.array([leading(u)], dtype=np.uint64)
         decided = block(np.array([x]), steps, words, rng)[0]
         if int(decided) != math.floor(Fraction(x) * steps + u):
@@ -146,12 +145,10 @@ def test_the_settlement_looks_at_every_bit() -> None:
     # x g + U with 64 ones after the word: decided by the 129th bit only.
     u = Fraction((1 << 128) - 1, 1 << 128)
     for last, expected in ((0, 0), (1, 1)):
-        rng = Digits([])
-        rng.start(u + Fraction(last, 1 << 129))
+        rng = Digits.after(u + Fraction(last, 1 << 129))
         assert _settle(Fraction(1, 1 << 129), leading(u), rng.bits) == expected
     hasty = mutated(_settle, "drawn + 1, 1 << bits", "drawn, 1 << bits")
-    rng = Digits([])
-    rng.start(u + Fraction(1, 1 << 129))
+    rng = Digits.after(u + Fraction(1, 1 << 129))
     assert hasty(Fraction(1, 1 << 129), leading(u), rng.bits) == 0
 
 

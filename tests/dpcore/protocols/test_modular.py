@@ -19,17 +19,12 @@ from dpcore import (
     Sensitivity,
     Unrepresentable,
 )
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
-from dpcore.noise import Noise
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
-from tests.effort import by_day
-from tests.support.dpcore.crowds import contradicted
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted import NeverAsked
@@ -101,41 +96,6 @@ def test_bits_per_user() -> None:
 
 
 # -- laws of sums --------------------------------------------------------------------------------
-
-SUMS: list[tuple[Noise, int, Noise, int]] = [
-    (DiscreteLaplace(scale=1), 3, PolyaDifference(shape=3, scale=1), 45),
-    (PolyaDifference(shape="1/4", scale=1), 4, DiscreteLaplace(scale=1), 45),
-    (PolyaDifference(shape="1/4", scale=1), 3, PolyaDifference(shape="3/4", scale=1), 45),
-    (Skellam(variance="3/2"), 4, Skellam(variance=6), 40),
-    (DiscreteGaussian(sigma_squared=2), 3, DiscreteGaussianSum(count=3, sigma_squared=2), 40),
-    (
-        DiscreteGaussianSum(count=2, sigma_squared=2),
-        2,
-        DiscreteGaussianSum(count=4, sigma_squared=2),
-        40,
-    ),
-    (Binomial(trials=3, probability="1/3"), 4, Binomial(trials=12, probability="1/3"), 4),
-    (Poisson(mean="1/2"), 3, Poisson(mean="3/2"), 40),
-    (Polya(shape="1/3", scale=1), 2, Polya(shape="2/3", scale=1), 45),
-]
-
-
-@by_day(3)
-@pytest.mark.parametrize(("share", "count", "whole", "reach"), SUMS, ids=repr)
-def test_a_sum_of_shares_has_the_law_of_the_whole(
-    share: Noise, count: int, whole: Noise, reach: int
-) -> None:
-    assert summed(share, count) == whole
-    assert summed(share, 1) == share
-    places = range(-12, 13)
-    assert not contradicted(share, count, whole.enclose_pmf, places, reach)
-    # The twin: the law of one share more is not that of the convolution.
-    assert contradicted(share, count, summed(share, count + 1).enclose_pmf, places, reach)
-
-
-def test_shares_of_a_whole_sum_to_it() -> None:
-    for whole in (DiscreteLaplace(scale=3), Skellam(variance=5), PolyaDifference(shape=2, scale=3)):
-        assert summed(whole.share(7), 7) == whole
 
 
 def test_a_sum_that_has_no_law() -> None:

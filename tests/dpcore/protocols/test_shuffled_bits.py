@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.binomial import Binomial
@@ -23,7 +21,6 @@ from dpcore.protocols.shuffled_bits import (
     BitMessages,
     BitSum,
     VectorShuffle,
-    split_noise,
 )
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.permutation import permutation, permutation_reference
@@ -172,26 +169,6 @@ def test_messages_do_not_change() -> None:
 # -- estimates -----------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 300), st.fractions("1/100", 1000))
-def test_the_split_is_as_strong_as_asked(users: int, tau: Fraction) -> None:
-    bits, probability = split_noise(users, tau)
-    mean = users * bits * probability
-    variance = mean * (1 - probability)
-    assert mean >= tau / 2
-    assert variance >= tau / 4
-    assert 0 < probability <= Fraction(1, 2)
-    if users <= tau:
-        assert (bits, probability) == (math.ceil(tau / users), Fraction(1, 2))
-        assert mean < tau / 2 + Fraction(users, 2)
-    else:
-        assert (bits, mean) == (1, tau / 2)
-
-
-def test_both_branches_agree_at_the_border() -> None:
-    # m = tau: one fair bit by either branch, whichever comparison the paper means.
-    assert split_noise(268, 268) == (1, Fraction(268, 2 * 268))
-
-
 def test_observed_noise_is_that_of_the_honest() -> None:
     assert BINARY.planned_noise == Binomial(trials=12, probability="1/2")
     assert BINARY.observed_noise(5) == Binomial(trials=10, probability="1/2")
@@ -218,22 +195,19 @@ def test_estimates_are_unbiased_with_dropouts_too() -> None:
     assert bias(wide, Fraction(4), 2, planned) != 0
 
 
-def test_all_ones_at_once_have_the_law_of_the_bits() -> None:
-    alpha = purse.buy("binary shuffle: per user and at once, ones", "1e-9")
+def test_the_bits_have_the_law_of_their_noise() -> None:
+    alpha = purse.buy("binary shuffle: ones of three users", "1e-9")
     from scipy.stats import binom, binomtest  # here, not above: only this test looks
 
-    rng, runs, x = SeededRng(21), 4000, [1, 0, 1]
-    bits = Counter(int(BINARY.randomize(x, rng=rng).bits.sum()) for _ in range(runs))
-    once = Counter(int(BINARY.ones_at_once(x, rng=rng)[0]) for _ in range(runs))
-    for found in (bits, once):
-        assert sum(found[k] for k in range(2, 9)) == runs
+    def least_p(randomize: Any) -> float:
+        rng, runs = SeededRng(21), 4000
+        found = Counter(int(randomize(BINARY, [1, 0, 1], rng=rng).bits.sum()) for _ in range(runs))
         cells = [binomtest(found[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
-        assert min(cells) * 14 > alpha
-    # The twin: noise of everyone planned instead of everyone present.
-    broken = mutated(BitSum.ones_at_once, "len(steps) * self", "self.users * self")
-    wrong = Counter(int(broken(BINARY, x, rng=rng)[0]) for _ in range(runs))
-    cells = [binomtest(wrong[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
-    assert min(cells) * 14 < alpha
+        return float(min(cells)) * 7
+
+    assert least_p(BitSum.randomize) > alpha
+    # The twin: one noise bit more of each user.
+    assert least_p(mutated(BitSum.randomize, "trials=self", "trials=1 + self")) < alpha
 
 
 def test_an_analysis_reads_the_bits() -> None:
@@ -257,7 +231,6 @@ def test_counts_that_are_none(value: Any) -> None:
     for argument in good:
         more = {**good, argument: value}
         assert names(refusal(lambda m=more: VectorShuffle(probability="1/2", **m)), argument, value)  # type: ignore[misc]  # a default binds the loop variable
-    assert names(refusal(lambda: split_noise(value, 3)), "users", value)
     assert names(refusal(lambda: BINARY.observed_noise(value)), "honest", value)
 
 
@@ -270,13 +243,11 @@ def test_more_honest_users_than_users() -> None:
 def test_a_probability_that_hides_nothing(probability: Any) -> None:
     line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
     assert names(line, "probability")
-    assert names(refusal(lambda: split_noise(3, 0)), "fair_bits", 0)
 
 
 @pytest.mark.parametrize("x", [[], [2], [0.5], [-1], [[1]], 1, ["1"], [0] * 7, None, [[0], [0, 1]]])
 def test_bits_that_are_none(x: Any) -> None:
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-    assert names(refusal(lambda: BINARY.ones_at_once(x, rng=NeverAsked())), "x")
 
 
 @pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)

@@ -45,8 +45,7 @@ def test_uniform_decides_as_rationals_do(x: Fraction, off: int, depth: int) -> N
     v = Fraction(int(x * 2**depth) + off, 2**depth)
     if not 0 <= v < 1 or v == x:
         return
-    rng = Digits([])
-    rng.start(v)
+    rng = Digits.after(v)
     assert Uniform(rng, leading(v)).below(lambda: ball(x)) == (v < x)
 
 
@@ -60,8 +59,7 @@ def test_uniform_draws_no_bit_it_does_not_need() -> None:
 
 def test_uniform_remembers_the_bits_it_has_drawn() -> None:
     v = Fraction(1, 3)
-    rng = Digits([])
-    rng.start(v)
+    rng = Digits.after(v)
     uniform = Uniform(rng, leading(v))
     for depth in (70, 100, 150, 300, 100, 70):
         near = Fraction(int(v * 2**depth), 2**depth)

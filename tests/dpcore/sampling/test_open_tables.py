@@ -130,16 +130,6 @@ def test_a_batch_of_an_open_table_is_the_batch_of_the_whole_one() -> None:
 # -- inversion without a table -------------------------------------------------------------------
 
 
-class Continued(Digits):
-    r"""Deals one real number from its first bit on."""
-
-    __slots__ = ()
-
-    def __init__(self, number: Fraction) -> None:
-        super().__init__([])
-        self.looked_at, self._place = number, 0
-
-
 def wrong_inversions(
     name: str, numbers: list[Fraction], guesses: list[int], code: Any = invert
 ) -> list[Fraction]:
@@ -147,7 +137,7 @@ def wrong_inversions(
     wrong = []
     for v in numbers:
         for guess in guesses:
-            k = code(Continued(v), table._cdf, guess)
+            k = code(Digits.after(v, 0), table._cdf, guess)
             if not cdf(k - 1) <= real(v) < cdf(k):
                 wrong.append(v)
     return wrong

@@ -94,8 +94,7 @@ def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[in
         for k in range(-2 * count, 2 * count + 1):
             border = chance(count, variance, k)
             for word in words_near(border):
-                rng = Digits([])
-                rng.start(Fraction(word, 1 << 64))
+                rng = Digits.after(Fraction(word, 1 << 64))
                 expected = mp.mpf(word) / 2**64 < border
                 if keeps(batch, rng, word, k) != expected:
                     wrong.append((k, word))

@@ -8,7 +8,6 @@ bold, no margin, Stirling's 1/(12 y) forgotten, u with the wrong sign, a tail lo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -175,8 +174,7 @@ class Continued(Rng):
 
     def __init__(self, v: Fraction, width: int) -> None:
         self._width = width
-        self._rest = Digits([])
-        self._rest.start(v)
+        self._rest = Digits.after(v)
 
     def words(self, count: int) -> Words:
         assert count == 1
@@ -187,17 +185,6 @@ class Continued(Rng):
         return self._rest.bits(count)
 
 
-def next_to(border: Any) -> Iterator[Fraction]:
-    r"""Numbers next to a chance: by hairs, by words, and by the float's own margin."""
-    exact = second_path.floor_to(border, 700)
-    steps = [Fraction(1, 1 << depth) for depth in (64, 65, 66, 100, 128, 190)]
-    steps += [exact / (1 << depth) for depth in (38, 40, 41, 44, 48, 52, 53, 60)]
-    word = Fraction(math.floor(exact * WORDS), WORDS)
-    near = [exact + sign * step for step in steps for sign in (1, -1)]
-    cells = [word + Fraction(off, WORDS) + rest for off in (-1, 0, 1) for rest in (0, exact - word)]
-    yield from (v for v in dict.fromkeys([*near, *cells]) if 0 < v < 1)
-
-
 def contradictions(noise: Law, batch: Centred) -> list[Any]:
     r"""(k, V) where the filtered decision is not V < mass/height."""
     found = []
@@ -205,7 +192,7 @@ def contradictions(noise: Law, batch: Centred) -> list[Any]:
     with second_path.digits(230):
         for cell, drawn in places(batch):
             border = chance(noise, batch, cell, batch.centre + drawn)
-            for v in next_to(border):
+            for v in second_path.next_to(border):
                 word = leading(v) >> width << width | (drawn & (batch.unit - 1))
                 value = np.array([drawn], dtype=np.int64)
                 kept = batch._accept(
@@ -288,15 +275,10 @@ def test_tails_are_drawn_by_inversion(noise: Law) -> None:
         left, right = tails(noise, batch)
         for numerator in (1, 2**63, 2**64 - 2**50):
             u = Fraction(numerator, WORDS)
-            rng = Digits([])
-            rng.start(u)
-            rng._place = 0
-            x = batch._far_left(rng)
+            x = batch._far_left(Digits.after(u, 0))
             share = second_path.real(u)
             assert law.cdf(noise, x - 1) / left <= share < law.cdf(noise, x) / left or x == 0
-            rng.start(u)
-            rng._place = 0
-            x = batch._far_right(rng)
+            x = batch._far_right(Digits.after(u, 0))
             assert law.sf(noise, x) / right <= share < law.sf(noise, x - 1) / right
 
 
@@ -311,9 +293,7 @@ def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
     # Bits without end: a kept V is followed by those of a second number, which draws the place.
     further = Fraction(2**5000 // 3, 2**5300)
     for v, kept in ((exact - Fraction(1, 2**190), True), (exact + Fraction(1, 2**190), False)):
-        rng = Digits([])
-        rng.start(v + further)
-        found = batch.settle(rng, leading(v), last if cell else 0, 12345)
+        found = batch.settle(Digits.after(v + further), leading(v), last if cell else 0, 12345)
         assert (found is not None) == kept
         if found is not None:
             assert found + batch.centre >= batch._above if cell else found < -batch._reach

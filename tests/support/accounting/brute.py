@@ -13,30 +13,30 @@ from typing import Any
 
 import mpmath
 
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.numbers.enclosure import Enclosure
+from tests.support.dpcore import second_path
+from tests.support.laws import second
 
 DIGITS = 50
 EPSILONS = ("0", "1/1000", "1/10", "1/3", "1", "5/2", "7")
 Mass = Callable[[int], Any]
 
 
-def real(value: Fraction | int | str) -> Any:
-    exact = Fraction(value)
-    return mpmath.mpf(exact.numerator) / exact.denominator
+real = second_path.real
+
+
+def mass_of(noise: Noise) -> Mass:
+    """The masses of a law by its second path, at the ambient digits."""
+    return lambda k: second(noise, "pmf", k)
 
 
 def laplace(scale: Fraction | int | str) -> Mass:
-    with mpmath.workdps(DIGITS):
-        rate = 1 / real(scale)
-        peak = mpmath.tanh(rate / 2)
-    return lambda k: peak * mpmath.exp(-abs(k) * rate)
+    return mass_of(DiscreteLaplace(scale=scale))
 
 
 def gaussian(variance: Fraction | int | str) -> Mass:
-    with mpmath.workdps(DIGITS):
-        total = mpmath.nsum(lambda k: mpmath.exp(-k * k / (2 * real(variance))), [-mpmath.inf, 0])
-        total = 2 * total - 1
-    return lambda k: mpmath.exp(-k * k / (2 * real(variance))) / total
+    return mass_of(DiscreteGaussian(sigma_squared=variance))
 
 
 def triangle(half: int) -> Mass:

@@ -120,11 +120,11 @@ LEAN = (
 )
 SUM = (
     pair(DiscreteGaussianSum(count=3, sigma_squared="3/4"), 2),
-    Truth(mass=gaussian_sum(3, "3/4", 30), move=2, low=-60, high=60),
+    Truth(mass=gaussian_sum(3, "3/4"), move=2, low=-60, high=60),
 )
 WIDE_SUM = (
     pair(DiscreteGaussianSum(count=2, sigma_squared=9), 3),
-    Truth(mass=gaussian_sum(2, 9, 75), move=3, low=-120, high=120),
+    Truth(mass=gaussian_sum(2, 9), move=3, low=-120, high=120),
 )
 POISSON = (
     pair(Poisson(mean=9), 2),

@@ -17,13 +17,11 @@ from typing import Any
 import mpmath
 import numpy as np
 
+from dpcore.spelling import noise_from_json
+from tests.support.accounting.brute import mass_of, real
+
 Masses = dict[int, Any]
 _RARE = mpmath.mpf(10) ** -34
-
-
-def _real(text: str) -> Any:
-    exact = Fraction(text)
-    return mpmath.mpf(exact.numerator) / exact.denominator
 
 
 def _outwards(mass: Callable[[int], Any], least: int | None, rare: Any) -> Masses:
@@ -36,59 +34,14 @@ def _outwards(mass: Callable[[int], Any], least: int | None, rare: Any) -> Masse
     raise AssertionError
 
 
-def _convolved(a: Masses, b: Masses, sign: int = 1) -> Masses:
-    found: Masses = {}
-    for x, p in a.items():
-        for y, q in b.items():
-            found[x + sign * y] = found.get(x + sign * y, 0) + p * q
-    return found
-
-
 @lru_cache(maxsize=64)
 def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
     """Every value of the law that is not too rare, with its mass."""
+    law = noise_from_json(dict(noise))
+    least = None if law.symmetric else 0
     with mpmath.workdps(50):
-        match dict(noise):
-            case {"law": "discrete-laplace", "scale": s}:
-                peak = mpmath.tanh(1 / (2 * _real(s)))
-                return _outwards(lambda k: peak * mpmath.exp(-abs(k) / _real(s)), None, rare)
-            case {"law": "discrete-gaussian", "sigma_squared": v}:
-                found = _outwards(lambda k: mpmath.exp(-k * k / (2 * _real(v))), None, rare)
-                total = mpmath.fsum(found.values())
-                return {k: mass / total for k, mass in found.items()}
-            case {"law": "discrete-gaussian-sum", "count": n, "sigma_squared": v}:
-                one = masses((("law", "discrete-gaussian"), ("sigma_squared", v)), rare)
-                total = {0: mpmath.mpf(1)}
-                for _ in range(int(n)):
-                    total = _convolved(total, one)
-                return {k: mass for k, mass in total.items() if mass > rare}
-            case {"law": "skellam", "variance": v}:
-                at = _real(v)
-                return _outwards(lambda k: mpmath.exp(-at) * mpmath.besseli(k, at), None, rare)
-            case {"law": "poisson", "mean": m}:
-                at = _real(m)
-                return _outwards(lambda k: mpmath.exp(-at) * at**k / mpmath.factorial(k), 0, rare)
-            case {"law": "polya", "shape": r, "scale": s}:
-                shape, beta = _real(r), mpmath.exp(-1 / _real(s))
-                ways = mpmath.gammaprod
-                return _outwards(
-                    lambda k: ways([k + shape], [shape, k + 1]) * (1 - beta) ** shape * beta**k,
-                    0,
-                    rare,
-                )
-            case {"law": "polya-difference", "shape": r, "scale": s}:
-                one = masses((("law", "polya"), ("scale", s), ("shape", r)), rare)
-                # Where the convolution misses what was rare, its ratios would be wrong.
-                found = _convolved(one, one, -1)
-                return {k: mass for k, mass in found.items() if abs(k) <= max(found) // 2}
-            case {"law": "binomial", "trials": n, "probability": p}:
-                chance, most = Fraction(p), int(n)
-                exact = [
-                    math.comb(most, k) * chance**k * (1 - chance) ** (most - k)
-                    for k in range(most + 1)
-                ]
-                return {k: _real(str(each)) for k, each in enumerate(exact)}
-    raise AssertionError(noise)
+        found = _outwards(mass_of(law), least, rare)
+        return {k: mass for k, mass in found.items() if mass}
 
 
 def moves(sensitivity: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
@@ -211,9 +164,9 @@ def renyi(parts: Sequence[Mapping[str, Any]], order: Fraction) -> float:
 
 
 def _renyi_of(part: Mapping[str, Any], order: Fraction) -> Any:
-    a = _real(str(order))
+    a = real(order)
     if "claim" in part:
-        e = _real(part["epsilon"])
+        e = real(part["epsilon"])
         one, other = 1 / (1 + mpmath.exp(-e)), 1 / (1 + mpmath.exp(e))
         found = one**a * other ** (1 - a) + other**a * one ** (1 - a)
         return mpmath.log(found) / (a - 1)

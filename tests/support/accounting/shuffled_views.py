@@ -1,6 +1,6 @@
 r"""The server's view of a pure shuffle by brute force: every composition, every output, exactly.
 
-The masses of a share come from the closed form in mpmath; each becomes an integer over 2^256, and
+The masses of a share come from their second path; each becomes an integer over 2^256, and
 the law of a view is a product of integer polynomials, nothing dropped.
 """
 
@@ -12,6 +12,7 @@ import mpmath
 from flint import fmpz_poly
 
 from dpcore.protocols.pure_shuffle import PureShuffle
+from tests.support.laws import second
 
 _BITS = 256
 
@@ -19,19 +20,7 @@ _BITS = 256
 def message_laws(protocol: PureShuffle) -> list[list[int]]:
     r"""For x = 0, ..., g the law of the number of ones of one user, in units of 2^-256."""
     with mpmath.workprec(2 * _BITS):
-        r, beta = mpmath.mpf(1), mpmath.mpf(1)
-        r *= mpmath.mpf(protocol.share.shape.numerator) / protocol.share.shape.denominator
-        beta = mpmath.exp(
-            -mpmath.mpf(protocol.share.scale.denominator) / protocol.share.scale.numerator
-        )
-        noise = [
-            (1 - beta) ** (2 * r)
-            * beta**j
-            * mpmath.rf(r, j)
-            / mpmath.factorial(j)
-            * mpmath.hyp2f1(r, r + j, j + 1, beta**2)
-            for j in range(protocol.reach + 1)
-        ]
+        noise = [second(protocol.share, "pmf", j) for j in range(protocol.reach + 1)]
         kept = 1 - mpmath.mpf(protocol.cover.numerator) / protocol.cover.denominator
         noise = [kept * mass for mass in noise]
         cover = (1 - noise[0] - 2 * mpmath.fsum(noise[1:])) / (protocol.width + 1)

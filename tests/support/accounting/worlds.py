@@ -1,7 +1,7 @@
 """The second path for laws of one coordinate: sums over a cut support, every shift, both ways.
 
-Nothing here knows of rays, intervals, directions or worst shifts, and the laws are written down
-anew. Where a support is cut, what is lost is below 1e-30 of what is compared.
+Nothing here knows of rays, intervals, directions or worst shifts. Where a support
+is cut, what is lost is below 1e-30 of what is compared.
 """
 
 from __future__ import annotations
@@ -14,48 +14,28 @@ from typing import Any
 
 import mpmath
 
+from dpcore import Binomial, DiscreteGaussianSum, Poisson, Polya, Skellam
 from dpcore.numbers.enclosure import Enclosure
-from tests.support.accounting.brute import DIGITS, Mass, close, gaussian, real
+from tests.support.accounting.brute import DIGITS, Mass, close, mass_of, real
 
 Rational = Fraction | int | str
 World = list[tuple[Any, Any]]
 
 
 def skellam(variance: Rational) -> Mass:
-    def mass(k: int) -> Any:
-        with mpmath.workdps(DIGITS + 20):
-            v = real(variance)
-            return mpmath.besseli(abs(k), v) * mpmath.exp(-v)
-
-    return lru_cache(maxsize=None)(mass)
+    return mass_of(Skellam(variance=variance))
 
 
 def poisson(mean: Rational) -> Mass:
-    def mass(k: int) -> Any:
-        rate = real(mean)
-        return mpmath.exp(-rate) * rate**k / mpmath.factorial(k) if k >= 0 else mpmath.mpf(0)
-
-    return mass
+    return mass_of(Poisson(mean=mean))
 
 
 def binomial(trials: int, probability: Rational) -> Mass:
-    def mass(k: int) -> Any:
-        if not 0 <= k <= trials:
-            return mpmath.mpf(0)
-        p = real(probability)
-        return mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k)
-
-    return mass
+    return mass_of(Binomial(trials=trials, probability=probability))
 
 
 def polya(shape: Rational, scale: Rational) -> Mass:
-    def mass(k: int) -> Any:
-        if k < 0:
-            return mpmath.mpf(0)
-        r, beta = real(shape), mpmath.exp(-1 / real(scale))
-        return mpmath.rf(r, k) / mpmath.factorial(k) * beta**k * (1 - beta) ** r
-
-    return mass
+    return mass_of(Polya(shape=shape, scale=scale))
 
 
 def difference(one: Mass, reach: int) -> Mass:
@@ -70,22 +50,8 @@ def difference(one: Mass, reach: int) -> Mass:
     return lru_cache(maxsize=None)(mass)
 
 
-def gaussian_sum(count: int, sigma_squared: Rational, reach: int) -> Mass:
-    """By repeated convolution."""
-    with mpmath.workdps(DIGITS + 10):
-        one = gaussian(sigma_squared)
-        single = [one(k) for k in range(-reach, reach + 1)]
-        law = single
-        for _ in range(count - 1):
-            law = [
-                mpmath.fsum(
-                    law[i - j] * single[j]
-                    for j in range(max(0, i - len(law) + 1), min(i, 2 * reach) + 1)
-                )
-                for i in range(len(law) + 2 * reach)
-            ]
-    middle = count * reach
-    return lambda k: law[k + middle] if abs(k) <= middle else mpmath.mpf(0)
+def gaussian_sum(count: int, sigma_squared: Rational) -> Mass:
+    return mass_of(DiscreteGaussianSum(count=count, sigma_squared=sigma_squared))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,9 @@ r"""Exact laws of small protocols, by convolution: nothing here asks the protoco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure
 
 UNIT = 1 << 96
 
@@ -37,25 +35,6 @@ def power(a: Masses, count: int) -> Masses:
     for _ in range(count - 1):
         total = convolved(total, a)
     return total
-
-
-def contradicted(
-    share: Noise, count: int, claimed: Callable[[int], Enclosure], places: Iterable[int], reach: int
-) -> list[int]:
-    r"""Places where the law claimed for a sum of shares misses their convolution.
-
-    The convolution of lower masses is a lower mass; what is missing from 1 is the most that any
-    place can have beside it.
-    """
-    lower = power(masses(share, reach), count)
-    missing = Fraction(UNIT - sum(lower.values()), UNIT)
-    assert missing < Fraction(1, 1 << 50), "reach is too short to tell anything"
-    wrong = []
-    for k in places:
-        least = Fraction(lower.get(k, 0), UNIT)
-        if not claimed(k).overlaps(Enclosure(least, least + missing)):
-            wrong.append(k)
-    return wrong
 
 
 def rounding(x: Fraction, steps: int) -> Masses:

@@ -37,6 +37,13 @@ class Digits(Rng):
         self._place = 0
         self.asked = 0
 
+    @classmethod
+    def after(cls, number: Fraction, place: int = 64) -> Digits:
+        r"""Bits of ``number`` only, those after the first ones."""
+        rng = cls([])
+        rng.looked_at, rng._place = number, place
+        return rng
+
     def words(self, count: int) -> Words:
         dealt, self._left = self._left[:count], self._left[count:]
         assert len(dealt) == count, "more words were drawn than written"

@@ -22,7 +22,7 @@ def digits(count: int) -> Iterator[None]:
         yield
 
 
-def real(value: Fraction | int) -> Real:
+def real(value: Fraction | int | str) -> Real:
     r"""A rational as an mpf, rounded once."""
     exact = Fraction(value)
     return mpf(exact.numerator) / exact.denominator
@@ -31,3 +31,19 @@ def real(value: Fraction | int) -> Real:
 def floor_to(value: Real, bits: int) -> Fraction:
     r"""The multiple of 2^-bits at or below a positive mpf, as an exact rational."""
     return Fraction(int(mp.floor(mp.ldexp(value, bits))), 1 << bits)
+
+
+def next_to(border: Real) -> list[Fraction]:
+    r"""Numbers next to a chance: by hairs, by words, and by the margin of floats."""
+    word = 1 << 64
+    exact = floor_to(border, 700)
+    steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 66, 100, 128, 190, 256)]
+    steps += [exact / (1 << depth) for depth in (20, 38, 39, 40, 41, 44, 48, *range(50, 55), 60)]
+    cells = [Fraction(int(exact * word) + off, word) for off in (-2, -1, 0, 1, 2)]
+    cells += [
+        cell + rest
+        for cell in cells
+        for rest in (exact % Fraction(1, word), (1 - Fraction(1, word)) / word)
+    ]
+    found = [exact + sign * step for step in steps for sign in (1, -1)]
+    return [v for v in dict.fromkeys([*found, *cells]) if 0 < v < 1]

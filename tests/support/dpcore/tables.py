@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from mpmath import mp
 
-from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from tests.support.dpcore import second_path
 from tests.support.dpcore.scripted import Digits
-from tests.support.laws import discrete_gaussian, discrete_laplace
+from tests.support.laws import discrete_gaussian, discrete_laplace, second
 
 WORDS = 1 << 64
 LAST = WORDS - 1
@@ -45,25 +45,47 @@ def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
     return lambda k: sums[min(max(k + 1, 0), size)] / sums[size]
 
 
-def gaussian_cdf_table(variance: Fraction, reach: int) -> Cdf:
-    r"""F(k) for |k| <= reach, by one running sum from far outside."""
+MOST_SUMMED = 3000
+r"""A longer table is looked at in some places only, each by its own tail."""
+
+
+def sums_of(noise: Noise, first: int, last: int) -> Cdf:
+    r"""F(k) for first - 1 <= k <= last, by one running sum of masses."""
     with second_path.digits(80):
-        far = reach + 10 + int(mp.sqrt(400 * real(variance)))
-        total, sums, step = mp.mpf(0), {}, -1 / (2 * real(variance))
-        for k in range(-far, reach + 1):
-            total += mp.exp(step * (k * k))
-            sums[k] = total
-        whole = discrete_gaussian.total(variance)
-    return lambda k: sums[k] / whole
+        found = [second(noise, "cdf", first - 1)]
+        for k in range(first, last + 1):
+            found.append(found[-1] + second(noise, "pmf", k))
+    return lambda k: found[k - first + 1]
+
+
+def wrong_thresholds(noise: Noise, table: InversionTable) -> list[int]:
+    r"""The k whose threshold is not at F(k), and the ends beyond which too much is left."""
+    thresholds, first, last = table.thresholds.tolist(), table.first, len(table) - 1
+    assert thresholds == sorted(thresholds)
+    if last < MOST_SUMMED:
+        wrong = misplaced(thresholds, first, sums_of(noise, first, first + last))
+    else:
+        step = last // 24
+        picked = sorted({0, 1, 2, last - 2, last - 1, last, *range(0, last, step)})
+        wrong = []
+        for i in picked:
+            wrong += misplaced([thresholds[i]], first + i, lambda k: second(noise, "cdf", k))
+    with second_path.digits(60):
+        if second(noise, "cdf", first - 1) * WORDS > 1:
+            wrong.append(first - 1)
+        # A word above every threshold is refined, which is slow: it must be rare.
+        assert int(table._thresholds[-1]) == LAST, "such a word would be decided by nobody"
+        if second(noise, "sf", first + last) > mp.mpf(2) ** -39:
+            wrong.append(first + last + 1)
+    return wrong
 
 
 LAPLACE_SCALES = [Fraction(s) for s in ("1/1000000", "1/3", "1", "10", "64", "129/2")]
 LARGE_SCALES = [Fraction(s) for s in ("1000000", "3000000.7", "1099511627776", "36028797018963967")]
-VARIANCES = [Fraction(v) for v in ("1/1000000", "1/4", "1", "31/2", "16", "400", "1000000")]
 
 
-def table_of(variance: Fraction) -> InversionTable:
-    table = batch_of(DiscreteGaussian(sigma_squared=variance))
+def table_of(noise: Noise) -> InversionTable:
+    table = batch_of(noise)
     assert isinstance(table, InversionTable)
     return table
 
@@ -119,10 +141,9 @@ def case(name: str) -> tuple[InversionTable, Cdf, list[int]]:
     if law == "laplace":
         ks = [0] if value < Fraction(1, 100) else [-30, -7, -1, 0, 1, 2, 9, 40]
         return laplace_digits(value)._top, top_cdf(value, 1), ks
-    table = table_of(value)
     ks = [-1, 0, 1] if value <= 1 else [-50, -3, -1, 0, 1, 2, 60]
     noise = DiscreteGaussian(sigma_squared=value)
-    return table, lambda k: discrete_gaussian.cdf(noise, k), ks
+    return table_of(noise), lambda k: discrete_gaussian.cdf(noise, k), ks
 
 
 TIES = ["laplace 1/3", "laplace 10", "gaussian 1/4", "gaussian 400"]

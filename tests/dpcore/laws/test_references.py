@@ -1,0 +1,120 @@
+r"""The reference samplers, unrolled layer by layer, have exactly the laws they claim.
+
+Each layer is unrolled by itself and then stands in the next as one fork with its exact law. A
+sandwich of rationals that misses the enclosed mass is a bug: no false alarm is possible. Every
+layer rejects its classic mutants, each one edit of the code that ships. The table of layers is in
+tests/support/dpcore/references.py and
+count_references.py.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcore import SeededRng
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.poisson import Poisson
+from dpcore.noise import Noise
+from tests.support.dpcore.count_references import COUNT_LAYERS, POLYA_LAYERS
+from tests.support.dpcore.layers import Layer
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.references import LAYERS
+from tests.support.exact_law import Forking, alike
+from tests.support.laws import centre, reach
+
+EVERY = (*LAYERS, *COUNT_LAYERS, *POLYA_LAYERS)
+
+
+def late(place: int, by_day: int) -> Any:
+    return pytest.mark.nightly if place >= by_day else ()
+
+
+CASES = [
+    pytest.param(layer, case, marks=late(place, layer.by_day), id=f"{layer.name}: {case}")
+    for layer in EVERY
+    for place, case in enumerate(layer.cases)
+]
+MUTANTS = [
+    pytest.param(layer, name, marks=late(place, layer.mutants_by_day), id=f"{layer.name}: {name}")
+    for layer in EVERY
+    for place, name in enumerate(layer.mutants)
+]
+AFRESH = [
+    pytest.param(layer, case, id=f"{layer.name}: {case}")
+    for layer in EVERY
+    for case in layer.afresh
+]
+HARMLESS = [
+    pytest.param(layer, name, id=f"{layer.name}: {name}")
+    for layer in EVERY
+    for name in layer.harmless
+]
+
+
+@pytest.mark.parametrize(("layer", "case"), CASES)
+def test_a_layer_has_its_law(layer: Layer, case: Any) -> None:
+    law = layer.law(rewired(layer.code, **layer.stubs), case)
+    assert law.leftover <= layer.leftover
+    assert law.refuted(layer.mass(case), layer.values(case)) == []
+
+
+@pytest.mark.parametrize(("layer", "name"), MUTANTS)
+def test_a_mutant_of_a_layer_is_caught(layer: Layer, name: str) -> None:
+    mutant = mutated(layer.code, *layer.mutants[name], **layer.stubs)
+    assert sees(layer, mutant)
+
+
+def sees(layer: Layer, mutant: Any) -> bool:
+    try:
+        law = layer.law(mutant, layer.broken)
+        if law.leftover > Fraction(1, 2):
+            return True  # it does not end
+        return bool(law.refuted(layer.mass(layer.broken), layer.values(layer.broken)))
+    except (ArithmeticError, AssertionError, ValueError):
+        return True  # it asks for something that is no choice
+
+
+@pytest.mark.parametrize(("layer", "name"), HARMLESS)
+def test_another_way_to_the_same_law_is_no_mutant(layer: Layer, name: str) -> None:
+    *edit, case = layer.harmless[name]
+    law = layer.law(mutated(layer.code, *edit, **layer.stubs), case)
+    assert law.refuted(layer.mass(case), layer.values(case)) == []
+
+
+@pytest.mark.parametrize(("layer", "case"), AFRESH)
+def test_a_rejection_starts_afresh(layer: Layer, case: Any) -> None:
+    code = rewired(layer.code, **{**layer.stubs, **layer.short})
+    assert alike(lambda rng: layer.run(code, rng, case), kind=layer.how["kind"])
+
+
+def test_a_sampler_that_remembers_a_rejection_is_not_alike() -> None:
+    def remembers(rng: Forking) -> int:
+        bound = 4
+        while True:
+            value: int = rng.choose([Fraction(1, bound)] * bound, "proposal")
+            if value != 1:
+                return value
+            bound = 5
+
+    assert not alike(remembers, kind="proposal")
+
+
+LARGE: list[Noise] = [
+    Poisson(mean=2**80),
+    Binomial(trials=2**80, probability="1/3"),
+    pytest.param(
+        DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3"), marks=pytest.mark.nightly
+    ),  # type: ignore[list-item]  # a noise as a parameter of a test
+]
+
+
+@pytest.mark.parametrize("noise", LARGE, ids=repr)
+def test_huge_parameters_are_inverted(noise: Noise) -> None:
+    # Beyond 4096 draws the reference asks for one uniform real, not for draws.
+    drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
+    assert len(set(drawn)) > 8
+    assert max(abs(k - centre(noise)) for k in drawn) < 8 * reach(noise)
