@@ -48,7 +48,8 @@ def dpsgd_command(
     Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
     """
     from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_seconds, read_seed
+    from audit.cli.options import read_seed
+    from audit.spec import read_seconds
     from dpcore.numbers.parameter import whole_number
 
     first, seconds = read_seed(seed), read_seconds("--timeout", timeout)

@@ -25,12 +25,15 @@ def fit(
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
-    runs: str | None = option("N", "How many draws. (default: 1e5)", "-n", "--runs"),
+    runs: str | None = option(
+        "N",
+        "How many draws; with --sequential the most of them. (default: 1e5, with --sequential 1e6)",
+        "-n",
+        "--runs",
+        "--max-n",
+    ),
     sequential: bool = option(
         "", "Stop as soon as there is enough evidence.", "--sequential", default=False
-    ),
-    max_runs: str | None = option(
-        "N", "The most draws with --sequential. (default: 1e6)", "--max-n"
     ),
     alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
     seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
@@ -44,14 +47,13 @@ def fit(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
     from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_runs, read_seconds, read_seed
+    from audit.cli.options import read_seed
     from audit.errors import TargetFailed
+    from audit.spec import read_runs, read_seconds
     from dpcore.command.options import read_law
 
     noise = read_law("--law", law)
-    if sequential and max_runs is None:
-        runs, max_runs = None, runs
-    drawn = read_runs(runs, max_runs, sequential=sequential)
+    drawn = read_runs("-n", runs or ("1e6" if sequential else "1e5"))
     first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
 
     def there() -> tuple[tuple[str, ...], str, int, tuple[str, int | None] | None]:

@@ -47,7 +47,8 @@ def replay_command(
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
     from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_pairs, read_seconds, read_seed
+    from audit.cli.options import read_pair, read_seed
+    from audit.spec import read_seconds
 
     tried = whole_number("--tapes", tapes, at_least=2)
     changed = whole_number("--changes", changes, at_least=0)
@@ -56,13 +57,14 @@ def replay_command(
 
     def there() -> tuple[str, int]:
         from audit.replay.replay import replay
+        from audit.search.pairs import pairs_of
         from audit.targets.spelling import read_target
 
         with importing(seconds):
             subject = read_target(target, seeded=True)
         report = replay(
             subject,
-            read_pairs(subject, pair)[0],
+            pairs_of(subject, None if pair is None else read_pair(pair))[0],
             sensitivity=sensitivity,
             norm=norm,  # type: ignore[arg-type]  # refused by name where it is another word
             strict=strict,
@@ -76,6 +78,6 @@ def replay_command(
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
-    with named(target="TARGET", sensitivity="--sensitivity", norm="--norm"):
+    with named(target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm"):
         text, code = done_apart(target, there, timeout=seconds)
     leave(text, code)

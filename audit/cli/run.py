@@ -6,16 +6,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from audit.cli.asked import Asked, planned
+from audit.cli.options import named_by_options, read_pair, with_spec
 from audit.cli.written import Written, check_files
-from dpcore.command.options import named, with_fields
+from audit.spec import AuditSpec, read_spec
+from dpcore.command.options import option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
@@ -24,10 +28,36 @@ __all__ = ["run"]
 
 _NOT_REACHED: Final = 4
 _INTERRUPTED: Final = 128 + signal.SIGINT
+_RESULT: Final = {"rich_help_panel": "The report"}
 
 
-@with_fields
-def run(asked: Asked) -> None:
+@with_spec
+def run(
+    given: dict[str, Any],
+    *,
+    spec: Path | None = option(
+        "FILE",
+        "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
+        "features, ...; options that are given beside it replace its values.",
+        rich_help_panel="What is tested",
+    ),
+    scheduler: str | None = option(
+        "ADDRESS",
+        "Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
+        rich_help_panel="Where, and for how long",
+    ),
+    html: Path | None = option(
+        "FILE",
+        "Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
+        **_RESULT,
+    ),
+    output: Path | None = option(
+        "FILE", "Also write the JSON report to a file.", "-o", "--output", **_RESULT
+    ),
+    as_json: bool = option(
+        "", "Print one JSON document instead of text.", "--json", default=False, **_RESULT
+    ),
+) -> None:
     r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
 
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
@@ -43,35 +73,48 @@ def run(asked: Asked) -> None:
     4 nothing measured, or less than --resolution asks for.
     """
     try:
-        written = _audited(asked)
+        with named_by_options():
+            check_files(
+                resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
+            )
+            asked = _asked(given, spec, scheduler)
+            written = _audited(asked, scheduler, html)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    written.publish(as_json=asked.as_json, output=asked.output, html=asked.html)
+    written.publish(as_json=as_json, output=output, html=html)
     raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _audited(asked: Asked) -> Written:
+def _asked(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
+    if "pair" in given:
+        given["pair"] = read_pair(given["pair"])
+    if scheduler is not None:
+        if "jobs" in given:
+            reason = "is for processes here; a --scheduler has its own"
+            raise InvalidParameter("--jobs", given["jobs"], reason)
+        given["jobs"] = -1  # all that the cluster has
+    if spec is not None:
+        given = read_spec(spec) | given
+    target = given.get("target", ABSENT)
+    if not isinstance(target, str):
+        raise InvalidParameter("TARGET", target, "must be given; see dpcore audit --help")
+    return AuditSpec(**given)
+
+
+def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None) -> Written:
     from audit.apart.room import Room
-    from audit.cli import options as read
-    from audit.layers import examine
+    from audit.assembly import Audit
     from audit.outputs.guard import stdout_to_stderr
 
-    check_files(resume=asked.resume, output=asked.output, html=asked.html, pairs=asked.pairs)
-    read.read_resolution(asked.resolution)
-    seconds = read.read_seconds("--timeout", asked.timeout)
     # What the target prints, also while its outputs are read, must not mix with the report.
-    options = named(
-        target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
-        features="--feature",
-    )  # fmt: skip
-    with options, stdout_to_stderr(), Room(seconds) as room:
+    with stdout_to_stderr(), Room(spec.timeout) as room:
         with _of_target():
-            subject = room.target(asked.target, seeded=asked.seed is not None)
-        plan, wanted = planned(asked, subject, room=room, seconds=seconds)
-        with progress_bar("runs", plan.runs) as progress, _drawn_on(asked.scheduler):
-            report = examine(subject, plan, wanted, progress=progress)
-        return Written.of(report, html=asked.html)
+            target = room.target(spec.target, seeded=spec.seed is not None)
+        audit = Audit(replace(spec, target=target), feature=room.feature)
+        with progress_bar("runs", audit.plan.runs) as progress, _drawn_on(scheduler):
+            report = audit.run(progress, figures=html is not None)
+        return Written.of(report, html=html)
 
 
 @contextmanager
@@ -92,16 +135,13 @@ def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
     return backend("dask", scheduler)
 
 
-def _exit_code(report: AuditReport, asked: Asked) -> int:
+def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
     # Raises what the target failed with, after its report is out.
-    from audit.cli.options import read_resolution
-
     if report.error is not None:
         raise report.error
-    wanted = read_resolution(asked.resolution)
-    coarse = wanted is not None and not report.resolution <= wanted
+    wanted = spec.resolution
+    coarse = wanted is not None and not report.resolution <= rational("resolution", wanted)
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
-        missed = f"not reached: {report.blind_spot}"
-        say([f"error: --resolution = {asked.resolution}: {missed}"], sys.stderr)
+        say([f"error: --resolution = {wanted}: not reached: {report.blind_spot}"], sys.stderr)
         return _NOT_REACHED
     return report.exit_code
