@@ -30,6 +30,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     search: str | None = None,
     relation: Relation | str | None = None,
     features: Iterable[str] = (),
+    floats: str = "test",
     runs: int | None = None,
     sequential: bool = False,
     alpha: RationalLike | None = None,
@@ -52,11 +53,12 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     brings its own claim and pair.
 
     All bounds hold together with confidence 1 - ``alpha``, and of a true claim an audit says
-    "refuted" with probability at most ``alpha`` (0.05); ``confidence`` may be given in its place.
+    "refuted" with probability at most ``alpha`` (0.001); ``confidence`` may be given in its place.
     ``runs`` are those of both worlds and all pairs together (100,000); with ``sequential`` the most
     of them (1,000,000), and the audit stops as soon as the evidence suffices. ``layers`` are of
     "exact", "fit", "replay" and "sample": by default "exact" where the law is known, else "sample".
-    ``features`` read something of each output, ``jobs`` processes draw (-1: one a core),
+    ``features`` read something of each output, ``floats="ignore"`` leaves the floating-point
+    representation of outputs alone, ``jobs`` processes draw (-1: one a core),
     ``timeout`` seconds limit one call of the target and ``deadline`` seconds the drawing,
     ``resume`` is a file that keeps what was drawn.
 
@@ -91,9 +93,10 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         search=search,
         relation=relation,
         features=features,  # type: ignore[arg-type]  # any iterable, read by the spec
+        floats=floats,
         runs=runs,
         sequential=sequential,
-        alpha="0.05" if alpha is None else alpha,
+        alpha="0.001" if alpha is None else alpha,
         layers=layers,  # type: ignore[arg-type]  # the same
         baselines=baselines,  # type: ignore[arg-type]  # the same
         seed=seed,

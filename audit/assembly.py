@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from audit.claims.verdicts import INTERRUPTED
+from audit.claims.verdicts import INTERRUPTED, cause_of
 from audit.errors import TargetFailed
 from audit.layers import run_layers
 from audit.outputs.features.feature import Feature, read_feature
@@ -38,6 +38,7 @@ _MOST_RUNS: Final = 1_000_000
 _READERS: Final[dict[str, tuple[str, ...]]] = {
     "search": ("sample",),
     "features": ("sample",),
+    "floats": ("sample",),
     "baselines": ("sample",),
     "resume": ("sample",),
     "resolution": ("sample", "exact"),
@@ -71,6 +72,10 @@ class Audit:
         own = target.subject.features if isinstance(target, Catalogued) else ()
         features = [each if isinstance(each, Feature) else feature(each)
                     for each in spec.features or own]  # fmt: skip
+        for each in features:
+            if spec.floats == "ignore" and cause_of(each.name) == "floating-point":
+                reason = f"leaves out what the feature {each.name} reads"
+                raise InvalidParameter("floats", spec.floats, reason)
         claim = claim_of(target, spec.claim, spec.relation)
         searched = spec.search is not None
         pairs = pairs_of(
@@ -93,6 +98,7 @@ class Audit:
             pair=pairs[0],
             others=pairs[1:],
             features=tuple(features),
+            floats=spec.floats,
             runs=spec.runs or (_MOST_RUNS if spec.sequential else _RUNS),
             sequential=spec.sequential,
             alpha=spec.alpha,

@@ -260,6 +260,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         witness=weighed.witness,
         resolution=weighed.resolution,
         features=tuple(dict.fromkeys(view.feature or "identity" for view in drawn.views)),
+        floats=drawn.of_floats,
         coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),

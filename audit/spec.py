@@ -7,27 +7,34 @@ runs. Each field states how it is read, and its name, words and place in the hel
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dpcore.command.input_file import read_text
 from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational, rational_in, whole_number
-from dpcore.spec import did_you_mean
 
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim
     from audit.outputs.features.feature import Feature
 
-__all__ = ["LAYERS", "AuditSpec", "Option", "read_runs", "read_seconds", "read_seed", "read_spec"]
+__all__ = [
+    "FLOATS",
+    "LAYERS",
+    "AuditSpec",
+    "Option",
+    "read_runs",
+    "read_seconds",
+    "read_seed",
+]
+
+FLOATS: Final = ("test", "ignore")
+r"""Whether the floating-point representation of outputs is tested beside their values."""
 
 LAYERS: Final = ("exact", "fit", "replay", "sample")
 r"""The layers by name, strongest first."""
@@ -36,7 +43,6 @@ _MOST_RUNS: Final = 10**12
 _MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
 # A p-value below the floats is 0, and must not be taken for one below alpha.
 _LEAST_ALPHA: Final = Fraction(1, 10**300)
-_MOST_BYTES: Final = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +125,12 @@ def _layers(name: str, value: Any) -> tuple[str, ...]:
         reason = f"must be some of {', '.join(LAYERS)}, each at most once, separated by commas"
         raise InvalidParameter(name, value, reason)
     return tuple(layer for layer in LAYERS if layer in named)
+
+
+def _floats(name: str, value: Any) -> str:
+    if value not in FLOATS:
+        raise InvalidParameter(name, value, f"must be {' or '.join(FLOATS)}")
+    return str(value)
 
 
 def _switch(name: str, value: Any) -> bool:
@@ -239,6 +251,13 @@ class AuditSpec:
         kind=list[str],
         read=_list,
     )
+    floats: str = _option(
+        "test",
+        "WORD",
+        "Whether the floating-point representation of outputs is tested beside their values (test) "
+        "or not (ignore).",
+        read=_floats,
+    )
     runs: int | None = _option(
         None,
         "N",
@@ -259,7 +278,7 @@ class AuditSpec:
         read=_switch,
     )
     alpha: RationalLike = _option(
-        "0.05",
+        "0.001",
         "P",
         "The chance of a false alarm: REFUTED although the claim is true.",
         panel=_HOW,
@@ -348,33 +367,3 @@ class AuditSpec:
     def given(self, name: str) -> bool:
         r"""Whether a field says something else than its default."""
         return bool(getattr(self, name) != getattr(AuditSpec(), name))
-
-
-def read_spec(path: Path) -> dict[str, Any]:
-    r"""The fields that a file states: TOML, or JSON where its name ends in ``.json``.
-
-        target = "noisy.py:count"
-        claim = "epsilon=1"
-        pair = [0, 1]
-        runs = 1e6
-
-    Names of files are relative to the working folder, as on the command line.
-
-    Raises :class:`InvalidParameter` for a file that cannot be read, and a key that is no field.
-    """
-    text = read_text("--spec", path, most=_MOST_BYTES)
-    try:
-        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
-        raise InvalidParameter("--spec", str(path), f"is not {kind}: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidParameter("--spec", str(path), "must hold names of options and their values")
-    known = [each.name for each in fields(AuditSpec)]
-    for key in found:
-        if key not in known:
-            reason = f"{key} is unknown: {did_you_mean(key, known)}it may hold {', '.join(known)}"
-            raise InvalidParameter("--spec", str(path), reason)
-    if isinstance(found.get("pairs"), str):
-        found["pairs"] = Path(found["pairs"])
-    return found

@@ -35,7 +35,7 @@ def fit(
     sequential: bool = option(
         "", "Stop as soon as there is enough evidence.", "--sequential", default=False
     ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
     seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
     timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,

@@ -6,18 +6,24 @@ import inspect
 import json
 import math
 import secrets
+import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import Field, fields
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from audit.spec import AuditSpec, Option
 from audit.spec import read_seed as seed_in
+from dpcore.command.input_file import read_text
 from dpcore.command.options import argument, named, option
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 
-__all__ = ["named_by_options", "read_pair", "read_seed", "with_spec"]
+__all__ = ["named_by_options", "read_pair", "read_seed", "read_spec", "with_spec"]
+
+_MOST_BYTES: Final = 1 << 28
 
 
 def with_spec(command: Callable[..., None]) -> Callable[..., None]:
@@ -115,3 +121,33 @@ def read_seed(text: str | None) -> int:
     7
     """
     return secrets.randbits(32) if text is None else seed_in("--seed", text)
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    r"""The fields that a file states: TOML, or JSON where its name ends in ``.json``.
+
+        target = "noisy.py:count"
+        claim = "epsilon=1"
+        pair = [0, 1]
+        runs = 1e6
+
+    Names of files are relative to the working folder, as on the command line.
+
+    Raises :class:`InvalidParameter` for a file that cannot be read, and a key that is no field.
+    """
+    text = read_text("--spec", path, most=_MOST_BYTES)
+    try:
+        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise InvalidParameter("--spec", str(path), f"is not {kind}: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidParameter("--spec", str(path), "must hold names of options and their values")
+    known = [each.name for each in fields(AuditSpec)]
+    for key in found:
+        if key not in known:
+            reason = f"{key} is unknown: {did_you_mean(key, known)}it may hold {', '.join(known)}"
+            raise InvalidParameter("--spec", str(path), reason)
+    if isinstance(found.get("pairs"), str):
+        found["pairs"] = Path(found["pairs"])
+    return found

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from audit.cli.options import named_by_options, read_pair, with_spec
+from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.written import Written, check_files
-from audit.spec import AuditSpec, read_spec
+from audit.spec import AuditSpec
 from dpcore.command.options import option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say

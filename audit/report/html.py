@@ -11,7 +11,6 @@ from html import escape
 from typing import Final
 
 from audit.claims.claim import shown
-from audit.claims.verdicts import VERDICTS
 from audit.report.card import counted
 from audit.report.markup import (
     as_json,
@@ -66,7 +65,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
     Needs matplotlib.
     """
     sections = (
-        head(report.target, report.verdict, VERDICTS[report.verdict].words, _sentence(report)),
+        head(report.target, report.verdict, report.headline, _sentence(report)),
         _summary(report),
         warning_list(report.warnings),
         _witness(report),
@@ -83,7 +82,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _repeat(report, command),
         _embedded(report),
     )
-    title = f"{VERDICTS[report.verdict].words}: {text(report.target)}"
+    title = f"{report.headline}: {text(report.target)}"
     return document(title, "\n".join(part for part in sections if part))
 
 

@@ -10,6 +10,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     pairs           all pairs that were audited
     verdict         "refuted", "not_refuted", "proven", "nothing_measured"; null when the target
                     failed
+    refuted_by      "values", or what alone refutes: "floating-point", "time", "errors"; null
     epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
                     epsilon with probability at most alpha; it may lie below a refuted claim, which
                     has a test of its own. Of the exact layer: proven.
@@ -71,7 +72,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import evidence, level_upper
-from audit.claims.verdicts import VERDICTS, LayerRun, VerdictWord
+from audit.claims.verdicts import CAUSES, VERDICTS, Cause, LayerRun, VerdictWord, cause_of
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -88,6 +89,7 @@ from audit.report.sentences import (
     repeated,
     scored,
     tested,
+    values_alone,
 )
 from audit.wording.as_json import json_ends, json_number
 from audit.wording.lines import Told, between
@@ -189,6 +191,7 @@ class AuditReport(Report):
     witness: Witness | ExactWitness | None = None
     resolution: float = math.inf
     features: tuple[str, ...] = ()
+    floats: bool = False
     coverage: tuple[Coverage, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     row: int = 0
@@ -220,6 +223,22 @@ class AuditReport(Report):
         return self.verdict == "refuted"
 
     @property
+    def refuted_by(self) -> Cause | None:
+        r"""What refutes, values first; "errors" where failing itself reveals the dataset."""
+        if self.error is not None:
+            return "errors" if self.error.reveals else None
+        if self.verdict != "refuted":
+            return None
+        names = [row.feature for row in self.outcomes if row.refuted] or self.features or (None,)
+        first = min(map(cause_of, names), key=[*CAUSES].index)
+        return first if self.floats or first == "time" else "values"  # an integer's bits are values
+
+    @property
+    def headline(self) -> str:
+        r"""The verdict in words, and what refutes if not values."""
+        return VERDICTS[self.verdict].words + CAUSES[self.refuted_by or "values"]
+
+    @property
     def exit_code(self) -> int:
         r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
         measured, 130 Ctrl-C.
@@ -247,6 +266,7 @@ class AuditReport(Report):
             "pair": list(self.pair),
             "pairs": [list(pair) for pair in self.pairs or (self.pair,)],
             "verdict": self.verdict,
+            "refuted_by": self.refuted_by,
             "epsilon_lower": json_number(self.epsilon_lower),
             "at_delta": write_rational(self.at_delta),
             "alpha": level_upper(self.alpha),
@@ -291,7 +311,7 @@ class AuditReport(Report):
         open_ended = self.verdict in {"not_refuted", "nothing_measured"}
         faults = self.faults and open_ended
         return Told(
-            verdict=FAULTS if faults else VERDICTS[self.verdict].words,
+            verdict=FAULTS if faults else self.headline,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
             rows=(*self.datasets(), *self.findings_told(), *self.how()),
             style="bold red" if faults else VERDICTS[self.verdict].style,
@@ -335,6 +355,8 @@ class AuditReport(Report):
                 and (why := leak(self.witness.feature)) is not None
             ):
                 yield "leak", why
+            if self.refuted_by == "floating-point" and (why := values_alone(self.outcomes)):
+                yield "values", why
             if isinstance(self.witness, Witness) and self.witness.score is not None:
                 yield "score", scored(self.witness.score)
         if self.outcomes:

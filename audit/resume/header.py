@@ -30,7 +30,7 @@ BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode(
 _SHOWN: Final = 80
 # What determines an audit, in the order in which a difference is said, and what it is called.
 _KEYS: Final = (
-    "target", "content", "seeded", "claim", "search", "pairs", "features", "maps", "runs",
+    "target", "content", "seeded", "claim", "search", "pairs", "features", "floats", "maps", "runs",
     "sequential", "alpha", "seed", "dpcore", "numpy",
 )  # fmt: skip
 _WORDS: Final = {
@@ -84,6 +84,7 @@ def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None
         "search": search,
         "pairs": pairs,
         "features": [feature.name for feature in plan.features],
+        "floats": plan.floats,
         "maps": [_content(path, feature) for feature in plan.features],
         "runs": plan.runs,
         "sequential": plan.sequential,

@@ -43,9 +43,10 @@ class Plan:
 
     ``runs`` over both worlds and all pairs together: all of them, or with ``sequential`` at most so
     many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs
-    themselves where empty). ``jobs`` processes draw, -1: one for each core; what is drawn does not
-    depend on it. ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing
-    of runs. ``allow_constant`` accepts that every output is the same, in both worlds.
+    themselves where empty, and their floating-point representation unless ``floats`` is "ignore").
+    ``jobs`` processes draw, -1: one for each core; what is drawn does not depend on it.
+    ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing of runs.
+    ``allow_constant`` accepts that every output is the same, in both worlds.
 
     Numbers are those of a validated :class:`audit.spec.AuditSpec`. Raises :class:`InvalidParameter`
     for fewer runs than pairs, and a feature that is given twice.
@@ -55,9 +56,10 @@ class Plan:
     pair: tuple[Any, Any]
     others: tuple[tuple[Any, Any], ...] = ()
     features: tuple[Feature, ...] = ()
+    floats: str = "test"
     runs: int = 100_000
     sequential: bool = False
-    alpha: RationalLike = "0.05"
+    alpha: RationalLike = "0.001"
     seed: int = 0
     jobs: int = 1
     timeout: float | None = 60.0

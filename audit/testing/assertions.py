@@ -27,11 +27,12 @@ from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import CAUSES
 from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
 from audit.outputs.copies import copies
 from audit.report.report import AuditReport
-from audit.report.sentences import leak
+from audit.report.sentences import leak, values_alone
 from audit.search.pairs import read_pairs
 from audit.spec import AuditSpec
 from audit.targets.spelling import Auditable
@@ -85,6 +86,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     seed: int | None = None,
     again: str | None = None,
     features: Iterable[str] = (),
+    floats: str = "test",
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
@@ -99,9 +101,10 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
-    through each of ``features`` (``audit.outputs.features``) where there are any. Where every
-    output is the same, or more than half are new and have no order, nothing was measured: that
-    fails unless ``allow_constant`` says that one output is meant.
+    through each of ``features`` (``audit.outputs.features``) where there are any, and without the
+    floating-point representation where ``floats`` is "ignore". Where every output is the same, or
+    more than half are new and have no order, nothing was measured: that fails unless
+    ``allow_constant`` says that one output is meant.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -123,6 +126,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
         pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
         relation=relation,
         features=features,  # type: ignore[arg-type]  # the same
+        floats=floats,
         runs=runs,
         alpha=alpha,
         seed=secrets.randbits(32) if seed is None else seed,
@@ -138,7 +142,7 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
     ready = Audit(spec)
     plan = ready.plan
     if isinstance(ready.target, KnownLaw):
-        spec = replace(spec, layers="exact", runs=None, features=())
+        spec = replace(spec, layers="exact", runs=None, features=(), floats="test")
     share = rational("alpha", plan.alpha) / len(plan.pairs)
     reports = []
     for i, pair in enumerate(plan.pairs):
@@ -174,12 +178,15 @@ def _nothing(report: AuditReport) -> str:
 def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
-    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
+    by = CAUSES[report.refuted_by or "values"]
+    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
     if isinstance(report.witness, Witness) and (why := leak(report.witness.feature)) is not None:
         lines.append(f"  leak: {why}")
+    if report.refuted_by == "floating-point" and (why := values_alone(report.outcomes)):
+        lines.append(f"  values: {why}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))

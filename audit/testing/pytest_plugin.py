@@ -45,7 +45,8 @@ r"""What ``--dp-effort`` multiplies the runs of every audit with."""
 
 _ALPHA: Final = Fraction(1, 1000)
 _MARK: Final = (
-    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features): a "
+    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features, "
+    "floats='test'): a "
     "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
     "claim='rho=0.1' may stand for epsilon and delta. audits: how many statistical assertions "
     "share what the test may spend."

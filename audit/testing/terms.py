@@ -15,6 +15,7 @@ __all__ = ["Terms"]
 _RUNS: Final = 20_000
 _WORDS: Final = (
     "claim", "epsilon", "delta", "relation", "pair", "pairs", "runs", "audits", "features",
+    "floats",
 )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from audit.assembly import Audit
-from audit.spec import AuditSpec, read_spec
+from audit.cli.options import read_spec
+from audit.spec import AuditSpec
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import Shell
 

@@ -31,7 +31,7 @@ if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
     Room.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)
     Room.feature = lambda self, text: read_feature(text)
     dpcore.command.app._PATIENCE = 0.1
-warm = "audit count --claim epsilon=1 --pair 0 1 -n 40 --layers sample --json".split()
+warm = "audit count --claim epsilon=1 --pair 0 1 -n 400 --layers sample --json".split()
 with contextlib.redirect_stdout(io.StringIO()):
     assert dpcore.command.app.run(warm) == 0
 for line in sys.stdin:
