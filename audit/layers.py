@@ -159,7 +159,7 @@ def _without_proof(report: AuditReport) -> AuditReport:
 
 
 def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
-    from audit.apart.room import Remote, done_apart, importing
+    from audit.sandbox.sandbox import Remote, importing, run_isolated
 
     if not isinstance(target, Remote):
         return _of_replay(target, plan)
@@ -169,7 +169,7 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
             subject = read_target(target.spelling)
         return [finding.to_json() for finding in _of_replay(subject, plan)]
 
-    found = done_apart(target.spelling, there, timeout=plan.timeout)
+    found = run_isolated(target.spelling, there, timeout=plan.timeout)
     return tuple(Finding(**fields) for fields in found)
 
 

@@ -33,8 +33,8 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
-from audit.runs.jobs import Drawer, drawer, revealing
 from audit.runs.plan import Plan, Planned
+from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational

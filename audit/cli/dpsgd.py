@@ -47,8 +47,8 @@ def dpsgd_command(
 
     Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
     """
-    from audit.apart.room import done_apart, importing
     from audit.cli.options import read_seed
+    from audit.sandbox.sandbox import importing, run_isolated
     from audit.spec import read_seconds
     from dpcore.numbers.parameter import whole_number
 
@@ -84,5 +84,5 @@ def dpsgd_command(
     names = ("records", "rate", "clip", "sampling", "alpha")
     options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
     with named(noise_multiplier="--noise-multiplier", **options):
-        text, code = done_apart(step, there, timeout=seconds)
+        text, code = run_isolated(step, there, timeout=seconds)
     leave(text, code)

@@ -46,9 +46,9 @@ def fit(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
-    from audit.apart.room import done_apart, importing
     from audit.cli.options import read_seed
     from audit.errors import TargetFailed
+    from audit.sandbox.sandbox import importing, run_isolated
     from audit.spec import read_runs, read_seconds
     from dpcore.command.options import read_law
 
@@ -77,7 +77,7 @@ def fit(
         return report.warnings, _written(report, as_json=as_json), report.exit_code, error
 
     with named(target="TARGET", sampler="TARGET"):
-        warnings, text, code, error = done_apart(target, there, timeout=seconds)
+        warnings, text, code, error = run_isolated(target, there, timeout=seconds)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -46,8 +46,8 @@ def replay_command(
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
-    from audit.apart.room import done_apart, importing
     from audit.cli.options import read_pair, read_seed
+    from audit.sandbox.sandbox import importing, run_isolated
     from audit.spec import read_seconds
 
     tried = whole_number("--tapes", tapes, at_least=2)
@@ -79,5 +79,5 @@ def replay_command(
         return text, report.exit_code
 
     with named(target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm"):
-        text, code = done_apart(target, there, timeout=seconds)
+        text, code = run_isolated(target, there, timeout=seconds)
     leave(text, code)

@@ -103,15 +103,15 @@ def _asked(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> A
 
 
 def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None) -> Written:
-    from audit.apart.room import Room
     from audit.assembly import Audit
     from audit.outputs.guard import stdout_to_stderr
+    from audit.sandbox.sandbox import Sandbox
 
     # What the target prints, also while its outputs are read, must not mix with the report.
-    with stdout_to_stderr(), Room(spec.timeout) as room:
+    with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
         with _of_target():
-            target = room.target(spec.target, seeded=spec.seed is not None)
-        audit = Audit(replace(spec, target=target), feature=room.feature)
+            target = sandbox.target(spec.target, seeded=spec.seed is not None)
+        audit = Audit(replace(spec, target=target), feature=sandbox.feature)
         with progress_bar("runs", audit.plan.runs) as progress, _drawn_on(scheduler):
             report = audit.run(progress, figures=html is not None)
         return Written.of(report, html=html)
@@ -130,7 +130,7 @@ def _of_target() -> Iterator[None]:
 def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
     if scheduler is None:
         return nullcontext()
-    from audit.runs.jobs import backend
+    from audit.sandbox.jobs import backend
 
     return backend("dask", scheduler)
 

@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 def test_what_cannot_be_is_refused_by_name(
     audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.runs.jobs._PATIENCE", 0.5)
+    monkeypatch.setattr("audit.sandbox.jobs._PATIENCE", 0.5)
     words, told = REFUSED[case]
     answer = audit("half-scale", *words)
     assert answer.code == 2, answer.err
