@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,13 +51,13 @@ class Option:
     r"""A field as an option of the command: its names, metavar, help and panel of the help.
 
     ``read`` makes its value, or refuses it by name; ``kind`` is the type that the parser of the
-    command line gives.
+    command line gives, where it is neither a switch (default False) nor repeatable (default ()).
     """
 
     metavar: str
     help: str
     names: tuple[str, ...] = ()
-    panel: str = "What is tested"
+    panel: str
     kind: Any = str
     read: Callable[[str, Any], Any] | None = None
 
@@ -176,14 +177,17 @@ def _path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def _option(default: Any, metavar: str, text: str, *names: str, **more: Any) -> Any:
-    told = Option(metavar=metavar, help=text, names=names, **more)
+def _option(
+    panel: str, metavar: str, text: str, *names: str, default: Any = None, **more: Any
+) -> Any:
+    told = Option(metavar=metavar, help=text, names=names, panel=panel, **more)
     return field(default=default, metadata={"option": told})
 
 
-_HOW: Final = "How it is tested"
-_WHERE: Final = "Where, and for how long"
-_RESULT: Final = "The report"
+_what = partial(_option, "What is tested")
+_how = partial(_option, "How it is tested")
+_where = partial(_option, "Where, and for how long")
+_result = partial(_option, "The report")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +202,7 @@ class AuditSpec:
     Raises :class:`InvalidParameter` by the name of the field.
     """
 
-    target: Any = _option(
-        None,
+    target: Any = _what(
         "TARGET",
         "module:callable, file.py:callable, 'exec:./program args', a noise such as "
         "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
@@ -207,155 +210,115 @@ class AuditSpec:
         "path) or bandit:file.py:Policy, running sums such as "
         "continual:tree,horizon=64,epsilon=1, or a name that dpcore audit catalogue lists.",
     )
-    claim: Claim | CurveClaim | str | None = _option(
-        None,
+    claim: Claim | CurveClaim | str | None = _what(
         "CLAIM",
         "The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, "
         "gdp=1, or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
         read=_claim,
     )
-    pair: tuple[Any, Any] | None = _option(
-        None,
+    pair: tuple[Any, Any] | None = _what(
         "A B",
         "Two neighbouring datasets, as JSON: 0 1, or '[]' '[\"ada\"]'.",
         kind=tuple[str, str],
         read=_pair,
     )
-    pairs: tuple[tuple[Any, Any], ...] | None = _option(
-        None,
+    pairs: tuple[tuple[Any, Any], ...] | None = _what(
         "FILE",
         "Several pairs: a .toml file of tables \\[\\[pair]], each with a = and b =, or a .json "
         "file with a list of pairs.",
         kind=Path,
         read=_pairs,
     )
-    search: str | None = _option(
-        None,
+    search: str | None = _what(
         "SPACE",
         "Search for the worst pair: a quarter of the runs searches a space such as "
         "vector:dimension=10,low=0,high=1; the others test the pair that was found.",
     )
-    relation: Relation | str | None = _option(
-        None,
+    relation: Relation | str | None = _what(
         "WORD",
         "How neighbouring datasets differ: one record replaced (replace), or added or removed "
         "(add-remove). (default: replace)",
         read=_relation,
     )
-    features: tuple[str | Feature, ...] = _option(
-        (),
+    features: tuple[str | Feature, ...] = _what(
         "NAME",
         "Test a feature instead of the output: lowest-bit, sign, length, time (of the call), "
         "file.py:callable, ...; repeatable; identity is the output itself.",
         "--feature",
-        kind=list[str],
+        default=(),
         read=_list,
     )
-    floats: str = _option(
-        "test",
+    floats: str = _what(
         "WORD",
         "Whether the floating-point representation of outputs is tested beside their values (test) "
         "or not (ignore).",
+        default="test",
         read=_floats,
     )
-    runs: int | None = _option(
-        None,
+    runs: int | None = _how(
         "N",
         "How many runs, on both datasets together; with --sequential the most of them. "
         "(default: 1e5, with --sequential 1e6)",
         "-n",
         "--runs",
         "--max-n",
-        panel=_HOW,
         read=read_runs,
     )
-    sequential: bool = _option(
-        False,
-        "",
-        "Stop as soon as there is enough evidence.",
-        panel=_HOW,
-        kind=bool,
-        read=_switch,
+    sequential: bool = _how(
+        "", "Stop as soon as there is enough evidence.", default=False, read=_switch
     )
-    alpha: RationalLike = _option(
-        "0.001",
+    alpha: RationalLike = _how(
         "P",
         "The chance of a false alarm: REFUTED although the claim is true.",
-        panel=_HOW,
+        default="0.001",
         read=_alpha,
     )
-    layers: tuple[str, ...] | str | None = _option(
-        None,
+    layers: tuple[str, ...] | str | None = _how(
         "NAMES",
         "Which tests run, separated by commas: exact (proof from a known law), fit (are draws "
         "of this law?), replay (the same random draws on both datasets), sample (count the "
         "outputs of many runs). (default: exact where the law is known, else sample)",
-        panel=_HOW,
         read=_layers,
     )
-    baselines: tuple[str, ...] = _option(
-        (),
+    baselines: tuple[str, ...] = _how(
         "NAME",
         "Also show another method's bound, for comparison: clopper-pearson-split, dkw, "
         "bonferroni-thresholds, one-run, bayes, gaussian-dp, plug-in or all.",
         "--baseline",
-        panel=_HOW,
-        kind=list[str],
+        default=(),
         read=_list,
     )
-    seed: int | None = _option(
-        None,
-        "N",
-        "Repeat an audit exactly: the seed that its report shows.",
-        panel=_HOW,
-        read=read_seed,
+    seed: int | None = _how(
+        "N", "Repeat an audit exactly: the seed that its report shows.", read=read_seed
     )
-    timeout: float | None = _option(
-        60.0,
-        "SECONDS",
-        "The most time one call of the target may take.",
-        panel=_WHERE,
-        read=read_seconds,
+    timeout: float | None = _where(
+        "SECONDS", "The most time one call of the target may take.", default=60.0, read=read_seconds
     )
-    deadline: float | None = _option(
-        None,
-        "SECONDS",
-        "Stop drawing runs after this time, and report.",
-        panel=_WHERE,
-        read=read_seconds,
+    deadline: float | None = _where(
+        "SECONDS", "Stop drawing runs after this time, and report.", read=read_seconds
     )
-    jobs: int = _option(
-        1,
+    jobs: int = _where(
         "N",
         "How many processes draw runs; -1: one per core. The report is the same.",
         "-j",
         "--jobs",
-        panel=_WHERE,
+        default=1,
         read=_jobs,
     )
-    resume: Path | None = _option(
-        None,
+    resume: Path | None = _where(
         "FILE",
         "Store the runs in this file, and continue from it after an interruption.",
-        panel=_WHERE,
         kind=Path,
         read=_path,
     )
-    resolution: RationalLike | None = _option(
-        None,
+    resolution: RationalLike | None = _result(
         "P",
         "Exit with 4 if the runs could miss an output that gives the data away with this "
         "probability, such as 1e-3 (the blind spot).",
-        panel=_RESULT,
         read=_probability,
     )
-    allow_constant: bool = _option(
-        False,
-        "",
-        "Accept a target whose every output is the same.",
-        panel=_RESULT,
-        kind=bool,
-        read=_switch,
+    allow_constant: bool = _result(
+        "", "Accept a target whose every output is the same.", default=False, read=_switch
     )
 
     def __post_init__(self) -> None:

@@ -52,10 +52,11 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
     panel = {"rich_help_panel": told.panel}
     if field.name == "target":
         default, kind = argument(*given, default=None), told.kind | None
-    elif told.kind is bool:
+    elif field.default is False:
         default, kind = option(*given, _name(field), default=False, **panel), bool
     else:
-        default, kind = option(*given, *told.names, **panel), told.kind | None
+        typed = list[str] if field.default == () else told.kind
+        default, kind = option(*given, *told.names, **panel), typed | None
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
     )

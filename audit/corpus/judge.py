@@ -21,7 +21,6 @@ from audit.claims.levels import level
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
-from audit.spec import AuditSpec
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike, integer
@@ -165,18 +164,12 @@ class _Task:
             if claimed is not None and claimed != side.claim:
                 reason = f"the package claims {claimed}, and the entry {side.claim}"
                 return Result(claim=side.claim, error=reason)
-            spec = AuditSpec(
+            spec = replace(
+                entry.spec,
                 target=Installed(spelling=name, worker=worker),
                 claim=side.claim,
-                relation=entry.relation,
-                pair=entry.pair,
-                features=() if entry.feature is None else (entry.feature,),
-                runs=entry.runs,
                 alpha=self.alpha,
                 seed=self._seed,
-                timeout=None,
-                # A failure may be that nothing is hidden: each dataset then has one output.
-                allow_constant=True,
             )
             report = Audit(spec).completed()
         lower = report.epsilon_lower
