@@ -201,7 +201,7 @@ def read_entry(name: str, text: str) -> Entry:
         relation=found["relation"],
         pair=found["pair"],
         runs=found["runs"],
-        features=[found["feature"]] if "feature" in found else (),  # type: ignore[arg-type]
+        features=[found["feature"]] if "feature" in found else (),  # type: ignore[arg-type]  # any iterable, read by the spec
         timeout=None,
         # A failure may be that nothing is hidden: each dataset then has one output.
         allow_constant=True,

@@ -36,6 +36,7 @@ _WORDS: Final = {
     "seeded": "source of randomness",
     "runs": "number of runs",
     "sequential": "kind of test",
+    "floats": "treatment of floats",
 }
 
 

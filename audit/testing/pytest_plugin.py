@@ -144,6 +144,7 @@ class Auditor:
         pairs: Iterable[tuple[Any, Any]] | None = None,
         runs: int | None = None,
         features: Iterable[str] | None = None,
+        floats: str | None = None,
         allow_constant: bool = False,
         relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
@@ -156,6 +157,8 @@ class Auditor:
             spec = replace(spec, pair=pair, pairs=None if pairs is None else tuple(pairs))
         if features is not None:
             spec = replace(spec, features=features)  # type: ignore[arg-type]  # read by the spec
+        if floats is not None:
+            spec = replace(spec, floats=floats)
         if relation is not None or not (claim is None or isinstance(claim, str)):
             spec = replace(spec, relation=relation)
         bought = self.buy(runs)
