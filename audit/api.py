@@ -89,10 +89,10 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         target=target,
         claim=claim,
         pair=pair,
-        pairs=pairs if pairs is None else tuple(pairs),
+        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
         search=search,
         relation=relation,
-        features=features,  # type: ignore[arg-type]  # any iterable, read by the spec
+        features=features,  # type: ignore[arg-type]  # the same
         floats=floats,
         runs=runs,
         sequential=sequential,

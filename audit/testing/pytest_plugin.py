@@ -154,7 +154,7 @@ class Auditor:
 
         spec = self.terms.spec
         if pair is not None or pairs is not None:
-            spec = replace(spec, pair=pair, pairs=None if pairs is None else tuple(pairs))
+            spec = replace(spec, pair=pair, pairs=pairs)  # type: ignore[arg-type]  # any iterable
         if features is not None:
             spec = replace(spec, features=features)  # type: ignore[arg-type]  # read by the spec
         if floats is not None:

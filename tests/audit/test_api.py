@@ -139,6 +139,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("pair", {"pair": ([1], [1, 2])}),
     ("pairs", {"pairs": [(0, 1)]}),
     ("pairs", {"pair": None, "pairs": []}),
+    ("pairs", {"pair": None, "pairs": 5}),
     ("search", {"search": "integer:low=0,high=3"}),
     ("feature", {"features": ["nothing"]}),
     ("confidence", {"confidence": 1}),

@@ -270,7 +270,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "--timeout", "x"], "--timeout = x: must be a finite number"),
         (["half-scale", "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
         (["half-scale", "--seed", "1.5"], "--seed = 1.5: must be a whole number >= 0"),
-        (["half-scale", "--frobnicate"], "No such option: --frobnicate; see dpcore audit --help"),
+        (["half-scale", "--zzz"], "No such option: --zzz; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
         (["catalog"], "did you mean catalogue? a target is module:callable"),
