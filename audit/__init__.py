@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from audit.api import audit
+    from audit.assembly import Audit
     from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim, read_claim
     from audit.errors import TargetFailed
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from audit.replay.declared import declare
     from audit.replay.findings import Finding
     from audit.report.report import AuditReport, ExactWitness
+    from audit.spec import AuditSpec
     from audit.targets.spelling import read_target
     from audit.testing.assertions import (
         NothingMeasured,
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from audit.training.step_report import StepReport
 
 __all__ = [
+    "Audit",
     "AuditReport",
+    "AuditSpec",
     "CanaryReport",
     "Claim",
     "CurveClaim",
@@ -62,7 +66,9 @@ __all__ = [
 ]
 
 _PLACES = {
+    "Audit": "assembly",
     "AuditReport": "report.report",
+    "AuditSpec": "spec",
     "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",

@@ -2,31 +2,23 @@ r"""An audit in Python: what ``dpcore audit`` does, as one function."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import level
-from audit.claims.verdicts import INTERRUPTED
-from audit.layers import LAYERS, Wanted, examine
-from audit.outputs.features.feature import Feature, read_feature
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
-from audit.search.pairs import pairs_of
-from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
+from audit.spec import AuditSpec
+from audit.targets.spelling import Auditable
 from dpcore.command.progress import notebook_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["audit", "baselines_of", "features_of", "seed_of"]
-
-_RUNS: Final = 100_000
-_MOST_RUNS: Final = 1_000_000
+__all__ = ["audit"]
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -38,9 +30,11 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     search: str | None = None,
     relation: Relation | str | None = None,
     features: Iterable[str] = (),
+    floats: str = "test",
     runs: int | None = None,
     sequential: bool = False,
-    confidence: RationalLike = "0.95",
+    alpha: RationalLike | None = None,
+    confidence: RationalLike | None = None,
     layers: str | Iterable[str] | None = None,
     baselines: Iterable[str] = (),
     seed: int | None = None,
@@ -58,13 +52,15 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     ``pairs`` are several; ``search`` names a space to look for one in. A mechanism of the catalogue
     brings its own claim and pair.
 
-    All bounds hold together with ``confidence``, and of a true claim an audit says "refuted" with
-    probability at most 1 - ``confidence``. ``runs`` are those of both worlds and all pairs
-    together (100,000); with ``sequential`` the most of them (1,000,000), and the audit stops as
-    soon as the evidence suffices. ``layers`` are of "exact", "fit", "replay" and "sample": by
-    default "exact" where the law is known, else "sample". ``features`` read something of each
-    output, ``jobs`` processes draw (-1: one a core), ``timeout`` seconds limit one call of the
-    target and ``deadline`` seconds the drawing, ``resume`` is a file that keeps what was drawn.
+    All bounds hold together with confidence 1 - ``alpha``, and of a true claim an audit says
+    "refuted" with probability at most ``alpha`` (0.001); ``confidence`` may be given in its place.
+    ``runs`` are those of both worlds and all pairs together (100,000); with ``sequential`` the most
+    of them (1,000,000), and the audit stops as soon as the evidence suffices. ``layers`` are of
+    "exact", "fit", "replay" and "sample": by default "exact" where the law is known, else "sample".
+    ``features`` read something of each output, ``floats="ignore"`` leaves the floating-point
+    representation of outputs alone, ``jobs`` processes draw (-1: one a core),
+    ``timeout`` seconds limit one call of the target and ``deadline`` seconds the drawing,
+    ``resume`` is a file that keeps what was drawn.
 
     The target runs in this process, and ``seed`` repeats the audit. In a notebook a bar shows how
     far it is, and the report is shown as a card.
@@ -85,85 +81,31 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     Raises :class:`dpcore.errors.InvalidParameter` by the name of the argument, and
     :class:`audit.errors.TargetFailed` where the target gives no outputs.
     """
-    subject = target_of(target, seeded=seed is not None)
-    stated = claim_of(subject, claim, relation)
-    both = pairs_of(subject, pair, pairs, searched=search is not None, relation=stated.relation)
-    names = tuple(features)
-    only_runs = any((names, runs, sequential, tuple(baselines), search, resume))
-    plan = Plan(
-        claim=stated,
-        pair=both[0] if both else (None, None),
-        others=both[1:],
-        features=features_of(subject, names),
-        runs=(_MOST_RUNS if sequential else _RUNS) if runs is None else runs,
+    if confidence is not None:
+        if alpha is not None:
+            raise InvalidParameter("confidence", confidence, "is given beside alpha: leave one out")
+        alpha = 1 - level("confidence", confidence, "0.95")
+    spec = AuditSpec(
+        target=target,
+        claim=claim,
+        pair=pair,
+        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
+        search=search,
+        relation=relation,
+        features=features,  # type: ignore[arg-type]  # the same
+        floats=floats,
+        runs=runs,
         sequential=sequential,
-        alpha=1 - level("confidence", confidence, "0.95"),
-        seed=seed_of(seed, resume),
-        jobs=jobs,
+        alpha="0.001" if alpha is None else alpha,
+        layers=layers,  # type: ignore[arg-type]  # the same
+        baselines=baselines,  # type: ignore[arg-type]  # the same
+        seed=seed,
         timeout=timeout,
         deadline=deadline,
+        jobs=jobs,
+        resume=None if resume is None else Path(resume),
         allow_constant=allow_constant,
     )
-    space = None
-    if search is not None:
-        from audit.search.spelling import read_space
-
-        space = read_space(search, stated.relation)
-    wanted = Wanted(
-        layers=_layers(subject, layers, drawn=only_runs),
-        baselines=baselines_of(baselines),
-        space=space,
-        state=None if resume is None else Path(resume),
-    )
-    with notebook_bar("runs", plan.runs) as progress:
-        report = examine(subject, plan, wanted, progress=progress)
-    if report.error is not None:
-        raise report.error
-    if report.interrupted or report.stopped == INTERRUPTED:  # Ctrl-C ends a script, too
-        raise KeyboardInterrupt
-    return report
-
-
-def features_of(
-    subject: Target, names: Iterable[str], read: Callable[[str], Feature] = read_feature
-) -> tuple[Feature, ...]:
-    r"""The features of these names, or those that a catalogue entry brings."""
-    own = subject.subject.features if isinstance(subject, Catalogued) else ()
-    return tuple(map(read, tuple(names) or own))
-
-
-def seed_of(seed: int | None, resume: str | Path | None) -> int:
-    r"""The seed that is given, that of the audit to go on with, or a fresh one."""
-    if seed is not None:
-        return seed
-    if resume is not None:
-        from audit.resume.checkpoint import stored_seed
-
-        # A second start goes on with the seed of the first.
-        kept = stored_seed(str(resume))
-        if kept is not None:
-            return kept
-    return secrets.randbits(32)
-
-
-def _layers(subject: Target, layers: str | Iterable[str] | None, *, drawn: bool) -> tuple[str, ...]:
-    if layers is None:
-        if not isinstance(subject, KnownLaw):
-            return ("sample",)
-        return ("exact", "sample") if drawn else ("exact",)
-    named = [layers] if isinstance(layers, str) else list(layers)
-    if not named or not set(named) <= set(LAYERS) or len(set(named)) < len(named):
-        raise InvalidParameter(
-            "layers", layers, f"must be some of {', '.join(LAYERS)}, each at most once"
-        )
-    return tuple(layer for layer in LAYERS if layer in named)
-
-
-def baselines_of(names: Iterable[str]) -> tuple[str, ...]:
-    r"""The methods to compare with, each refused by name."""
-    asked = tuple(names)
-    if not asked:
-        return ()
-    from audit.evidence.baselines.compare import baseline_names  # scipy.stats takes half a second
-
-    return baseline_names(asked)
+    ready = Audit(spec)
+    with notebook_bar("runs", ready.plan.runs) as progress:
+        return ready.completed(progress)

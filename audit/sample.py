@@ -33,8 +33,8 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
-from audit.runs.jobs import Drawer, drawer, revealing
 from audit.runs.plan import Plan, Planned
+from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.resume.checkpoint import State
 
-__all__ = ["Drawn", "Progress", "beside", "coins_of", "draw", "report_of", "sample"]
+__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "run_baselines", "sample"]
 
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
@@ -260,6 +260,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         witness=weighed.witness,
         resolution=weighed.resolution,
         features=tuple(dict.fromkeys(view.feature or "identity" for view in drawn.views)),
+        floats=drawn.of_floats,
         coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
@@ -283,7 +284,7 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
     return weigh_family(drawn.process, alpha, allow_constant=accept, models=models)
 
 
-def beside(
+def run_baselines(
     report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
     r"""Add the bounds of other methods and the figures, for the view and point of the bound.
@@ -292,7 +293,7 @@ def beside(
     >>> from audit.targets.spelling import read_target
     >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
     >>> drawn = draw(read_target("half-scale"), plan)
-    >>> beside(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
+    >>> run_baselines(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
     'dkw'
     """
     from audit.evidence.baselines.compare import compare

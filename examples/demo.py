@@ -68,7 +68,7 @@ def finding(report: dict[str, object]) -> str:
             return f"PROVEN: epsilon is {exactly}, by interval arithmetic on the exact law."
         case {"verdict": "refuted", "witness": dict(witness)}:
             return (
-                f"REFUTED: epsilon >= {report['epsilon_lower']:.2f} with 95% confidence after "
+                f"REFUTED: epsilon >= {report['epsilon_lower']:.2f} with 99.9% confidence after "
                 f"{report['runs']} runs. Witness: {witness['event']} came out in "
                 f"{witness['inside_a']} of {witness['runs_a']} runs on A and in "
                 f"{witness['inside_b']} of {witness['runs_b']} on B."

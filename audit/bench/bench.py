@@ -33,7 +33,7 @@ from audit.claims.levels import level
 from audit.errors import TargetFailed
 from audit.evidence.coverage import idle
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
@@ -240,22 +240,17 @@ class _Task:
         return replace(result, tries=number + 1)
 
     def _sampled(self, number: int, runs: int, alpha: Fraction) -> Result:
-        from audit.outputs.features.feature import read_feature
-        from audit.sample import sample
+        from audit.assembly import Audit
 
         subject = self._subject
-        features = ("time",) if self.entry.layer is Layer.TIME else subject.features
-        report = sample(
-            self._target,
-            Plan(
-                claim=self._target.claim(),
-                pair=subject.pair,
-                features=tuple(read_feature(text) for text in features),
-                runs=runs,
-                alpha=alpha,
-                seed=self._seed_of(number),
-            ),
+        spec = AuditSpec(
+            target=self._target,
+            features=("time",) if self.entry.layer is Layer.TIME else (),
+            runs=runs,
+            alpha=alpha,
+            seed=self._seed_of(number),
         )
+        report = Audit(spec).run()
         return Result(
             name=subject.name,
             claim=str(report.claim),

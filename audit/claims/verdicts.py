@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["INTERRUPTED", "VERDICTS", "LayerRun", "Shown", "VerdictWord"]
+__all__ = ["CAUSES", "INTERRUPTED", "VERDICTS", "Cause", "LayerRun", "Shown", "VerdictWord"]
+__all__ += ["cause_of"]
 
 
 VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
@@ -26,6 +27,31 @@ VERDICTS: Final[dict[VerdictWord | None, Shown]] = {
     "nothing_measured": Shown("NOTHING MEASURED", "bold magenta", 4),
     None: Shown("THE TARGET FAILED", "bold magenta", 3),
 }
+
+Cause: TypeAlias = Literal["values", "floating-point", "time", "errors"]
+
+CAUSES: Final[dict[Cause, str]] = {
+    "values": "",
+    "floating-point": " (floating-point leak)",
+    "time": " (time of a call)",
+    "errors": " (errors reveal the dataset)",
+}
+r"""What refutes a claim, first what is shown first, and how a headline names it."""
+
+_REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
+
+
+def cause_of(feature: str | None) -> Cause:
+    r"""What a refutation through a feature is about; ``feature`` is None for the output itself.
+
+    >>> cause_of("identity"), cause_of("sum+lowest-bit"), cause_of("time+round:-2")
+    ('values', 'floating-point', 'time')
+    """
+    steps = (feature or "").split("+")
+    if steps[0] == "time":
+        return "time"
+    return "floating-point" if steps[-1].partition(":")[0] in _REPRESENTATION else "values"
+
 
 INTERRUPTED: Final = "interrupted"
 r"""Why no more runs were drawn, after Ctrl-C."""

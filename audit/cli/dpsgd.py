@@ -50,8 +50,9 @@ def dpsgd_command(
     Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_seconds, read_seed
+    from audit.cli.options import read_seed
+    from audit.sandbox.sandbox import importing, run_isolated
+    from audit.spec import read_seconds
     from dpcore.numbers.parameter import whole_number
 
     first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
@@ -86,5 +87,5 @@ def dpsgd_command(
     names = ("records", "rate", "clip", "sampling", "alpha")
     options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
     with named(noise_multiplier="--noise-multiplier", **options):
-        text, code = done_apart(step, there, timeout=seconds)
+        text, code = run_isolated(step, there, timeout=seconds)
     leave(text, code)

@@ -26,14 +26,17 @@ def fit(
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
-    runs: str | None = option("N", "How many draws. (default: 1e5)", "-n", "--runs"),
+    runs: str | None = option(
+        "N",
+        "How many draws; with --sequential the most of them. (default: 1e5, with --sequential 1e6)",
+        "-n",
+        "--runs",
+        "--max-n",
+    ),
     sequential: bool = option(
         "", "Stop as soon as there is enough evidence.", "--sequential", default=False
     ),
-    max_runs: str | None = option(
-        "N", "The most draws with --sequential. (default: 1e6)", "--max-n"
-    ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
     seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
     timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
@@ -46,15 +49,14 @@ def fit(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_runs, read_seconds, read_seed
+    from audit.cli.options import read_seed
     from audit.errors import TargetFailed
+    from audit.sandbox.sandbox import importing, run_isolated
+    from audit.spec import read_runs, read_seconds
     from dpcore.command.options import read_law
 
     noise = read_law("--law", law)
-    if sequential and max_runs is None:
-        runs, max_runs = None, runs
-    drawn = read_runs(runs, max_runs, sequential=sequential)
+    drawn = read_runs("-n", runs or ("1e6" if sequential else "1e5"))
     first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
 
     def there() -> tuple[tuple[str, ...], str, int, tuple[str, int | None] | None]:
@@ -78,7 +80,7 @@ def fit(
         return report.warnings, _written(report, printed), report.exit_code, error
 
     with named(target="TARGET", sampler="TARGET"):
-        warnings, text, code, error = done_apart(target, there, timeout=seconds)
+        warnings, text, code, error = run_isolated(target, there, timeout=seconds)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -49,8 +49,9 @@ def replay_command(
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_pairs, read_seconds, read_seed
+    from audit.cli.options import read_pair, read_seed
+    from audit.sandbox.sandbox import importing, run_isolated
+    from audit.spec import read_seconds
 
     tried = whole_number("--tapes", tapes, at_least=2)
     changed = whole_number("--changes", changes, at_least=0)
@@ -59,13 +60,14 @@ def replay_command(
 
     def there() -> tuple[str, int]:
         from audit.replay.replay import replay
+        from audit.search.pairs import pairs_of
         from audit.targets.spelling import read_target
 
         with importing(seconds):
             subject = read_target(target, seeded=True)
         report = replay(
             subject,
-            read_pairs(subject, pair)[0],
+            pairs_of(subject, None if pair is None else read_pair(pair))[0],
             sensitivity=sensitivity,
             norm=norm,  # type: ignore[arg-type]  # refused by name where it is another word
             strict=strict,
@@ -79,6 +81,6 @@ def replay_command(
         text = report.to_format(printed, text=page(report.lines()))
         return text, report.exit_code
 
-    with named(target="TARGET", sensitivity="--sensitivity", norm="--norm"):
-        text, code = done_apart(target, there, timeout=seconds)
+    with named(target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm"):
+        text, code = run_isolated(target, there, timeout=seconds)
     leave(text, code)

@@ -6,17 +6,21 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from audit.cli.asked import Asked, planned
+from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.written import Written, check_files
+from audit.spec import AuditSpec
 from audit.wording.formats import format_of
-from dpcore.command.options import named, with_fields
+from dpcore.command.options import FORMAT_HELP, Format, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
@@ -25,10 +29,37 @@ __all__ = ["run"]
 
 _NOT_REACHED: Final = 4
 _INTERRUPTED: Final = 128 + signal.SIGINT
+_RESULT: Final = {"rich_help_panel": "The report"}
 
 
-@with_fields
-def run(asked: Asked) -> None:
+@with_spec
+def run(
+    given: dict[str, Any],
+    *,
+    spec: Path | None = option(
+        "FILE",
+        "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
+        "features, ...; options that are given beside it replace its values.",
+        rich_help_panel="What is tested",
+    ),
+    scheduler: str | None = option(
+        "ADDRESS",
+        "Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
+        rich_help_panel="Where, and for how long",
+    ),
+    html: Path | None = option(
+        "FILE",
+        "Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
+        **_RESULT,
+    ),
+    output: Path | None = option(
+        "FILE", "Also write the JSON report to a file.", "-o", "--output", **_RESULT
+    ),
+    as_json: bool = option(
+        "", "Print one JSON document instead of text.", "--json", default=False, **_RESULT
+    ),
+    form: Format = option("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT, **_RESULT),
+) -> None:
     r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
 
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
@@ -43,37 +74,50 @@ def run(asked: Asked) -> None:
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
     4 nothing measured, or less than --resolution asks for.
     """
-    form = format_of(asked.form, as_json=asked.as_json)
+    printed = format_of(form, as_json=as_json)
     try:
-        written = _audited(asked, form)
+        with named_by_options():
+            check_files(
+                resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
+            )
+            asked = _asked(given, spec, scheduler)
+            written = _audited(asked, scheduler, html, printed)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    written.publish(form=form, output=asked.output, html=asked.html)
+    written.publish(form=printed, output=output, html=html)
     raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _audited(asked: Asked, form: str) -> Written:
-    from audit.apart.room import Room
-    from audit.cli import options as read
-    from audit.layers import examine
-    from audit.outputs.guard import stdout_to_stderr
+def _asked(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
+    if "pair" in given:
+        given["pair"] = read_pair(given["pair"])
+    if scheduler is not None:
+        if "jobs" in given:
+            reason = "is for processes here; a --scheduler has its own"
+            raise InvalidParameter("--jobs", given["jobs"], reason)
+        given["jobs"] = -1  # all that the cluster has
+    if spec is not None:
+        given = read_spec(spec) | given
+    target = given.get("target", ABSENT)
+    if not isinstance(target, str):
+        raise InvalidParameter("TARGET", target, "must be given; see dpcore audit --help")
+    return AuditSpec(**given)
 
-    check_files(resume=asked.resume, output=asked.output, html=asked.html, pairs=asked.pairs)
-    read.read_resolution(asked.resolution)
-    seconds = read.read_seconds("--timeout", asked.timeout)
+
+def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: str) -> Written:
+    from audit.assembly import Audit
+    from audit.outputs.guard import stdout_to_stderr
+    from audit.sandbox.sandbox import Sandbox
+
     # What the target prints, also while its outputs are read, must not mix with the report.
-    options = named(
-        target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
-        features="--feature",
-    )  # fmt: skip
-    with options, stdout_to_stderr(), Room(seconds) as room:
+    with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
         with _of_target():
-            subject = room.target(asked.target, seeded=asked.seed is not None)
-        plan, wanted = planned(asked, subject, room=room, seconds=seconds)
-        with progress_bar("runs", plan.runs) as progress, _drawn_on(asked.scheduler):
-            report = examine(subject, plan, wanted, progress=progress)
-        return Written.of(report, html=asked.html, form=form)
+            target = sandbox.target(spec.target, seeded=spec.seed is not None)
+        audit = Audit(replace(spec, target=target), feature=sandbox.feature)
+        with progress_bar("runs", audit.plan.runs) as progress, _drawn_on(scheduler):
+            report = audit.run(progress, figures=html is not None)
+        return Written.of(report, html=html, form=form)
 
 
 @contextmanager
@@ -89,21 +133,18 @@ def _of_target() -> Iterator[None]:
 def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
     if scheduler is None:
         return nullcontext()
-    from audit.runs.jobs import backend
+    from audit.sandbox.jobs import backend
 
     return backend("dask", scheduler)
 
 
-def _exit_code(report: AuditReport, asked: Asked) -> int:
+def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
     # Raises what the target failed with, after its report is out.
-    from audit.cli.options import read_resolution
-
     if report.error is not None:
         raise report.error
-    wanted = read_resolution(asked.resolution)
-    coarse = wanted is not None and not report.resolution <= wanted
+    wanted = spec.resolution
+    coarse = wanted is not None and not report.resolution <= rational("resolution", wanted)
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
-        missed = f"not reached: {report.blind_spot}"
-        say([f"error: --resolution = {asked.resolution}: {missed}"], sys.stderr)
+        say([f"error: --resolution = {wanted}: not reached: {report.blind_spot}"], sys.stderr)
         return _NOT_REACHED
     return report.exit_code

@@ -40,7 +40,8 @@ import json
 import math
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
@@ -48,6 +49,7 @@ from typing import Any, Final, Literal, TypeAlias
 from audit.claims.curve_claim import read_claim
 from audit.outputs.features.feature import read_feature
 from audit.search.neighbours import require_neighbours
+from audit.spec import AuditSpec
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
@@ -58,14 +60,22 @@ __all__ = ["ROLES", "Entry", "Role", "Side", "entries", "find", "read_entry"]
 Role: TypeAlias = Literal["broken", "twin"]
 ROLES: Final[tuple[Role, ...]] = ("broken", "twin")
 
-_TEXT: Final = ("package", "version", "failure", "source", "relation")
-_TABLES: Final = {
-    "claimed": {"claim", "by"},
-    "true": {"epsilon", "delta", "known"},
-    "broken": {"requires", "seen", "code"},
-    "twin": {"requires", "seen", "code", "claim", "known"},
-}
-_TOP: Final = {*_TEXT, "pair", "runs", "feature", "python", "alone", "megabytes", *_TABLES}
+# The keys of each table with their types: those that must be given, and those that may be.
+_Kinds: TypeAlias = Mapping[str, type]
+_TABLES: Final[dict[str, tuple[_Kinds, _Kinds]]] = {
+    "": (
+        {
+            "package": str, "version": str, "failure": str, "source": str, "relation": str,
+            "pair": list, "runs": int, "megabytes": int, "claimed": dict, "true": dict,
+            "broken": dict,
+        },
+        {"feature": str, "python": str, "alone": bool, "twin": dict},
+    ),
+    "claimed": ({"claim": str, "by": str}, {}),
+    "true": ({"known": str}, {"epsilon": str, "delta": str}),
+    "broken": ({"requires": list, "seen": float, "code": str}, {}),
+    "twin": ({"seen": float, "known": str}, {"requires": list, "code": str, "claim": str}),
+}  # fmt: skip
 _PYTHON: Final = re.compile(r"3\.\d+")
 _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
@@ -89,7 +99,8 @@ class Side:
 class Entry:
     r"""A failure of a published package; the module says what its fields mean.
 
-    ``true`` is the quantity that is known, "epsilon" or "delta", and its value as text.
+    ``spec`` is the audit of the failure, without a target; ``true`` is the quantity that is known,
+    "epsilon" or "delta", and its value as text.
     """
 
     name: str
@@ -97,10 +108,7 @@ class Entry:
     version: str
     failure: str
     source: str
-    relation: Relation
-    pair: tuple[Any, Any]
-    runs: int
-    feature: str | None
+    spec: AuditSpec
     python: str | None
     alone: bool
     megabytes: int
@@ -114,6 +122,26 @@ class Entry:
         r"""The failure and, where there is one, its twin."""
         found: dict[Role, Side] = {"broken": self.broken}
         return found if self.twin is None else {**found, "twin": self.twin}
+
+    @property
+    def relation(self) -> Relation:
+        r"""How the two datasets differ."""
+        return Relation(self.spec.relation)
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        r"""The two datasets."""
+        return self.spec.pair or (None, None)
+
+    @property
+    def runs(self) -> int:
+        r"""Of both datasets together."""
+        return self.spec.runs or 0
+
+    @property
+    def feature(self) -> str | None:
+        r"""What is looked at, where it is not the output."""
+        return str(self.spec.features[0]) if self.spec.features else None
 
     @property
     def true_epsilon(self) -> float:
@@ -160,152 +188,115 @@ def read_entry(name: str, text: str) -> Entry:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(name, "(the file)", f"is not TOML: {error}") from None
-    read = _Keys(name=name, found=found)
-    read.known("", found, _TOP)
-    for table, keys in _TABLES.items():
-        if table != "twin" or table in found:
-            read.known(f"{table}.", read.of(table, dict), keys)
-    texts = {key: read.of(key, str) for key in _TEXT}
-    if not texts["source"].startswith("https://"):
-        raise read.wrong("source", "must be an https address: no failure without a public thread")
-    relation = _relation(read, texts.pop("relation"))
-    claim = read.of("claimed.claim", str)
-    broken = Side(
-        requires=_requires(read, "broken.requires"),
-        code=_code(read, "broken.code"),
-        claim=claim,
-        known=read.of("true.known", str),
-        seen=float(read.of("broken.seen", float, int)),
+    for table in _TABLES:
+        if table in found or table in ("", *_TABLES[""][0]):
+            _require_kinds(name, table, found.get(table, {}) if table else found)
+    broken = {
+        **found["broken"],
+        "known": found["true"]["known"],
+        "claim": found["claimed"]["claim"],
+    }
+    spec = AuditSpec(
+        claim=broken["claim"],
+        relation=found["relation"],
+        pair=found["pair"],
+        runs=found["runs"],
+        features=[found["feature"]] if "feature" in found else (),  # type: ignore[arg-type]  # any iterable, read by the spec
+        timeout=None,
+        # A failure may be that nothing is hidden: each dataset then has one output.
+        allow_constant=True,
     )
     entry = Entry(
         name=name,
-        relation=relation,
-        pair=_pair(read, relation),
-        runs=read.of("runs", int),
-        feature=read.of("feature", str) if "feature" in found else None,
-        python=read.of("python", str) if "python" in found else None,
-        alone=read.switch("alone"),
-        megabytes=read.of("megabytes", int),
-        by=read.of("claimed.by", str),
-        true=_truth(read),
-        broken=broken,
-        twin=_twin(read, broken) if "twin" in found else None,
-        **texts,
+        spec=spec,
+        python=found.get("python"),
+        alone=found.get("alone", False),
+        megabytes=found["megabytes"],
+        by=found["claimed"]["by"],
+        true=_truth(name, found["true"]),
+        broken=_side(f"{name}: broken", broken),
+        twin=_side(f"{name}: twin", {**broken, **found["twin"]}) if "twin" in found else None,
+        **{key: found[key] for key in ("package", "version", "failure", "source")},
     )
-    _check(read, entry)
+    _check(entry)
     return entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Keys:
-    name: str
-    found: dict[str, Any]
-
-    def wrong(self, key: str, reason: str) -> InvalidParameter:
-        return InvalidParameter(f"{self.name}: {key}", self.get(key), reason)
-
-    def get(self, key: str) -> Any:
-        value: Any = self.found
-        for word in key.split("."):
-            value = value.get(word) if isinstance(value, dict) else None
-        return value
-
-    def known(self, place: str, table: dict[str, Any], keys: set[str]) -> None:
-        for key in table:
-            if key not in keys:
-                raise self.wrong(place + key, f"is unknown: {did_you_mean(key, sorted(keys))}")
-
-    def switch(self, key: str) -> bool:
-        value = self.found.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "must be true or false")
-        return value
-
-    def of(self, key: str, *kinds: type) -> Any:
-        value = self.get(key)
+def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
+    must, may = _TABLES[table]
+    place = f"{name}: {table}." if table else f"{name}: "
+    known = {**must, **may}
+    for key, value in found.items():
+        if key not in known:
+            hint = did_you_mean(key, sorted(known))
+            raise InvalidParameter(place + key, value, f"is unknown: {hint}")
+    for key, kind in known.items():
+        if key not in found and key in may:
+            continue
+        value = found.get(key)
+        right = isinstance(value, int | float if kind is float else kind)
         empty = isinstance(value, str) and not value.strip()
-        if not isinstance(value, kinds) or isinstance(value, bool) or empty:
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise self.wrong(key, f"must be given: of type {wanted}, and not empty")
-        return value
+        if not right or empty or (isinstance(value, bool) and kind is not bool):
+            reason = f"must be given: of type {kind.__name__}, and not empty"
+            raise InvalidParameter(place + key, value, reason)
 
 
-def _relation(read: _Keys, text: str) -> Relation:
+def _side(place: str, found: dict[str, Any]) -> Side:
+    requires, code, seen = found["requires"], found["code"], float(found["seen"])
+    if not requires or not all(isinstance(one, str) and _PINNED.fullmatch(one) for one in requires):
+        reason = 'must list requirements such as "name==1.2.0"'
+        raise InvalidParameter(f"{place}.requires", requires, reason)
+    if "==" not in requires[0]:
+        reason = "must pin the first one, the package itself, with =="
+        raise InvalidParameter(f"{place}.requires", requires, reason)
     try:
-        return Relation(text)
-    except ValueError:
-        choices = " or ".join(relation.value for relation in Relation)
-        raise read.wrong("relation", f"must be {choices}") from None
-
-
-def _pair(read: _Keys, relation: Relation) -> tuple[Any, Any]:
-    pair = read.of("pair", list)
-    if len(pair) != 2 or pair[0] == pair[1]:
-        raise read.wrong("pair", "must be two different datasets")
-    try:
-        json.dumps(pair, allow_nan=False)
-    except (TypeError, ValueError):
-        raise read.wrong("pair", "must be values of JSON") from None
-    require_neighbours(f"{read.name}: pair", (pair[0], pair[1]), relation)
-    return pair[0], pair[1]
-
-
-def _requires(read: _Keys, key: str) -> tuple[str, ...]:
-    listed = read.of(key, list)
-    if not listed or not all(isinstance(one, str) and _PINNED.fullmatch(one) for one in listed):
-        raise read.wrong(key, 'must list requirements such as "name==1.2.0"')
-    if "==" not in listed[0]:
-        raise read.wrong(key, "must pin the first one, the package itself, with ==")
-    return tuple(listed)
-
-
-def _code(read: _Keys, key: str) -> str:
-    text: str = read.of(key, str)
-    try:
-        compile(text, f"{read.name}:{key}", "exec")
+        compile(code, f"{place}.code", "exec")
     except (SyntaxError, ValueError) as error:
-        raise read.wrong(key, f"is not Python: {error}") from None
-    return text
-
-
-def _truth(read: _Keys) -> tuple[str, str]:
-    given = [key for key in ("epsilon", "delta") if key in read.of("true", dict)]
-    if len(given) != 1:
-        raise read.wrong("true", "must give either epsilon or delta")
-    value: str = read.of(f"true.{given[0]}", str)
-    if value != "infinite" or given[0] == "delta":
-        rational(f"{read.name}: true.{given[0]}", value)
-    return given[0], value
-
-
-def _twin(read: _Keys, broken: Side) -> Side:
-    own = read.of("twin", dict)
+        raise InvalidParameter(f"{place}.code", code, f"is not Python: {error}") from None
+    if seen < 0 or math.isnan(seen):
+        raise InvalidParameter(f"{place}.seen", seen, "must be a lower bound of epsilon, >= 0")
     return Side(
-        requires=_requires(read, "twin.requires") if "requires" in own else broken.requires,
-        code=_code(read, "twin.code") if "code" in own else broken.code,
-        claim=read.of("twin.claim", str) if "claim" in own else broken.claim,
-        known=read.of("twin.known", str),
-        seen=float(read.of("twin.seen", float, int)),
+        requires=tuple(requires),
+        code=code,
+        claim=found["claim"],
+        known=found["known"],
+        seen=seen,
     )
 
 
-def _check(read: _Keys, entry: Entry) -> None:
-    if entry.runs < 1:
-        raise read.wrong("runs", "must be >= 1")
-    if entry.megabytes < 1:
-        raise read.wrong("megabytes", "must be >= 1")
-    if entry.python is not None and not _PYTHON.fullmatch(entry.python):
-        raise read.wrong("python", "must be a version such as 3.12")
+def _truth(name: str, found: dict[str, Any]) -> tuple[str, str]:
+    given = [key for key in ("epsilon", "delta") if key in found]
+    if len(given) != 1:
+        raise InvalidParameter(f"{name}: true", found, "must give either epsilon or delta")
+    value = found[given[0]]
+    if value != "infinite" or given[0] == "delta":
+        rational(f"{name}: true.{given[0]}", value)
+    return given[0], value
+
+
+def _check(entry: Entry) -> None:
     if entry.feature is not None:
         read_feature(entry.feature)
+    try:
+        json.dumps(entry.pair, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{entry.name}: pair", entry.pair, "must be JSON") from None
     for side in entry.sides.values():
-        points = read_claim(side.claim, entry.relation).points
-        if side.seen < 0 or math.isnan(side.seen):
-            raise read.wrong("seen", "must be a lower bound of epsilon, >= 0")
-        if side is not entry.broken or len(points) > 1:
-            continue
-        quantity, value = entry.true
-        if value != "infinite" and rational(quantity, value) <= getattr(points[0], quantity):
-            raise read.wrong(f"true.{quantity}", "must exceed what is claimed")
-        if not entry.broken.seen <= entry.true_epsilon:
-            raise read.wrong("broken.seen", "must not exceed the true epsilon")
+        replace(entry.spec, claim=side.claim)
+    points, (quantity, value) = read_claim(entry.broken.claim).points, entry.true
+    curve, endless = len(points) > 1, value == "infinite"
+    exceeds = curve or endless or rational(quantity, value) > getattr(points[0], quantity)
+    version = entry.python is None or _PYTHON.fullmatch(entry.python)
+    checks: list[tuple[str, object, object, str]] = [
+        ("source", entry.source, entry.source.startswith("https://"), "must be an https address"),
+        ("megabytes", entry.megabytes, entry.megabytes >= 1, "must be >= 1"),
+        ("python", entry.python, version, "must be a version such as 3.12"),
+        ("pair", entry.pair, entry.pair[0] != entry.pair[1], "must be two different datasets"),
+        (f"true.{quantity}", value, exceeds, "must exceed what is claimed"),
+        ("broken.seen", entry.broken.seen, entry.broken.seen <= entry.true_epsilon,
+         "must not exceed the true epsilon"),
+    ]  # fmt: skip
+    for key, given, right, reason in checks:
+        if not right:
+            raise InvalidParameter(f"{entry.name}: {key}", given, reason)
+    require_neighbours(f"{entry.name}: pair", entry.pair, entry.relation)

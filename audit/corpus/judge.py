@@ -16,14 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from audit.claims.curve_claim import read_claim
+from audit.assembly import Audit
 from audit.claims.levels import level
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
-from audit.outputs.features.feature import read_feature
-from audit.runs.plan import Plan
-from audit.sample import sample
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike, integer
@@ -167,20 +164,14 @@ class _Task:
             if claimed is not None and claimed != side.claim:
                 reason = f"the package claims {claimed}, and the entry {side.claim}"
                 return Result(claim=side.claim, error=reason)
-            plan = Plan(
-                claim=read_claim(side.claim, entry.relation),
-                pair=entry.pair,
-                features=() if entry.feature is None else (read_feature(entry.feature),),
-                runs=entry.runs,
+            spec = replace(
+                entry.spec,
+                target=Installed(spelling=name, worker=worker),
+                claim=side.claim,
                 alpha=self.alpha,
                 seed=self._seed,
-                timeout=None,
-                # A failure may be that nothing is hidden: each dataset then has one output.
-                allow_constant=True,
             )
-            report = sample(Installed(spelling=name, worker=worker), plan)
-        if report.error is not None:
-            raise report.error
+            report = Audit(spec).completed()
         lower = report.epsilon_lower
         right = report.verdict == _RIGHT[self.role]
         if self.role == "broken":

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from audit.claims.verdicts import LayerRun
+from audit.claims.verdicts import CAUSES, LayerRun, cause_of
 from audit.evidence.event import Event, Witness
 from audit.evidence.rule import Trial
 from audit.evidence.verdict import ANYTIME, Outcome
@@ -65,13 +65,16 @@ def excess(outcome: Outcome) -> float:
 
 def shown(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The place of the outcome to report: of those about the point of the surest one, and marked
-    as it is, the one with the largest bound. All bounds hold together (``docs/proofs/family.md``).
+    as it is, the one with the largest bound; of refuted ones values come before the representation
+    of floats, and time comes last. All bounds hold together (``docs/proofs/family.md``).
     """
+    causes = [*CAUSES]
 
-    def rank(i: int) -> tuple[bool, float, bool]:
+    def rank(i: int) -> tuple[bool, int, float, bool]:
         row, best = outcomes[i], outcomes[surest]
         alike = row.claim == best.claim and row.refuted == best.refuted
-        return alike, row.epsilon_lower, i == surest
+        first = -causes.index(cause_of(row.feature)) if row.refuted else 0
+        return alike, first, row.epsilon_lower, i == surest
 
     return max(range(len(outcomes)), key=rank)
 

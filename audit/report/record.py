@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.levels import level_upper
-from audit.claims.verdicts import VERDICTS, LayerRun, VerdictWord
+from audit.claims.verdicts import CAUSES, VERDICTS, Cause, LayerRun, VerdictWord, cause_of
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -141,6 +141,7 @@ class AuditRecord(Result):
     features: tuple[str, ...] = fact(
         'what was looked at, by name, on any of the pairs; "identity" is the output', default=()
     )
+    floats: bool = False
     coverage: tuple[Coverage, ...] = fact(
         'what was looked at, one a pair and feature: {"pair", "feature", "runs", "looked_at": runs '
         'of which an event could be learned, "once": outputs that came once and have no order, '
@@ -220,6 +221,27 @@ class AuditRecord(Result):
     def refuted(self) -> bool:
         r"""Whether the claim is refuted."""
         return self.verdict == "refuted"
+
+    @property
+    @computed(
+        '"values", or what alone refutes: "floating-point", "time", "errors"; null',
+        before="epsilon_lower",
+        kind="Literal['values', 'floating-point', 'time', 'errors'] | None",
+    )
+    def refuted_by(self) -> Cause | None:
+        r"""What refutes, values first; "errors" where failing itself reveals the dataset."""
+        if self.error is not None:
+            return "errors" if self.error.reveals else None
+        if self.verdict != "refuted":
+            return None
+        names = [row.feature for row in self.outcomes if row.refuted] or self.features or (None,)
+        first = min(map(cause_of, names), key=[*CAUSES].index)
+        return first if self.floats or first == "time" else "values"  # an integer's bits are values
+
+    @property
+    def headline(self) -> str:
+        r"""The verdict in words, and what refutes if not values."""
+        return VERDICTS[self.verdict].words + CAUSES[self.refuted_by or "values"]
 
     @property
     def exit_code(self) -> int:

@@ -25,6 +25,7 @@ from audit.report.sentences import (
     repeated,
     scored,
     tested,
+    values_alone,
 )
 from audit.wording.formats import Case, outcome_of
 from audit.wording.result import Told, between
@@ -67,7 +68,7 @@ class AuditReport(AuditRecord):
         open_ended = self.verdict in {"not_refuted", "nothing_measured"}
         faults = self.faults and open_ended
         return Told(
-            verdict=FAULTS if faults else VERDICTS[self.verdict].words,
+            verdict=FAULTS if faults else self.headline,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
             rows=(*self.datasets(), *self.findings_told(), *self.how()),
             style="bold red" if faults else VERDICTS[self.verdict].style,
@@ -138,6 +139,8 @@ class AuditReport(AuditRecord):
                 and (why := leak(self.witness.feature)) is not None
             ):
                 yield "leak", why
+            if self.refuted_by == "floating-point" and (why := values_alone(self.outcomes)):
+                yield "values", why
             if isinstance(self.witness, Witness) and self.witness.score is not None:
                 yield "score", scored(self.witness.score)
         if self.outcomes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import shown
 from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import VerdictWord
+from audit.claims.verdicts import VerdictWord, cause_of
 from audit.evidence.coverage import idle, unresolved, unseen
 from audit.wording.result import out_of
 from dpcore.numbers.parameter import RationalLike, rational
@@ -39,10 +39,9 @@ __all__ = [
     "repeated",
     "scored",
     "tested",
+    "values_alone",
 ]
 
-_SCALE_ALONE: Final = {"lowest-bit": "identity", "precision": "identity", "grid": "learned"}
-r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
 
@@ -166,6 +165,18 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
     return found + (f": {'; '.join(named)}{more}" if named else "")
 
 
+def values_alone(outcomes: Sequence[Outcome]) -> str | None:
+    r"""What the tests of values say beside a floating-point leak; None where there are none.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.evidence.verdict import Outcome
+    >>> values_alone([Outcome(claim=Claim(epsilon=1), epsilon_lower=0.25, refuted=False)])
+    'alone not refuted; epsilon at least 0.25'
+    """
+    found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
+    return f"alone not refuted; epsilon at least {down(max(found))}" if found else None
+
+
 def fitted(report: FitReport) -> str:
     r"""Whether what was drawn has the law."""
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
@@ -210,22 +221,19 @@ def leak(feature: str | None) -> str | None:
     >>> print(leak("time+round:-2"), leak("identity"))
     the time of a call on this machine, not the output. ... --feature identity None
     """
-    if feature is not None and feature.partition("+")[0] == "time":
-        return (
-            "the time of a call on this machine, not the output. Nanoseconds suffice: even the "
-            "time of Python's sum depends on the numbers in a list. To audit the output alone: "
-            "--feature identity"
-        )
-    return _bits(feature) if feature in _SCALE_ALONE else None
-
-
-def _bits(feature: str) -> str:
-    alone = f"--feature {_SCALE_ALONE[feature]}"
-    with_size = feature == "precision"
-    return (
-        f"the lowest bits of the output{', with its sign and exponent' if with_size else ''}. In "
-        "floats they come from the floating-point representation of the noise, not from its scale"
-        f"{f', unless {alone} refutes as well' if with_size else ''}. To round the output hides "
-        "them and proves nothing: use exact noise on the integers, such as discrete-laplace or "
-        f"discrete-gaussian. To audit the scale alone: {alone}"
-    )
+    match cause_of(feature):
+        case "time":
+            return (
+                "the time of a call on this machine, not the output. Nanoseconds suffice: even the "
+                "time of Python's sum depends on the numbers in a list. To audit the output alone: "
+                "--feature identity"
+            )
+        case "floating-point":
+            return (
+                "the lowest bits of the output. In floats they come from the floating-point "
+                "representation of the noise, not from its scale. Rounding the output does not fix "
+                "this; sample integer noise instead: value + "
+                "dpcore.DiscreteLaplace(scale=2).sample(). To audit the values alone: "
+                "--floats ignore"
+            )
+    return None

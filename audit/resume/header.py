@@ -8,35 +8,35 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from audit.evidence.verdict import versions
-from audit.outputs.features.feature import FEATURES, Feature
+from audit.outputs.features.feature import Feature
 from audit.outputs.stored import Unstorable, encode
 from audit.runs.plan import Plan
-from audit.targets.content import content_of, source_of
+from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
-__all__ = ["BEGINNING", "SCHEMA", "compare", "files_of", "header", "hostile", "parsed", "refused"]
+__all__ = ["BEGINNING", "SCHEMA", "compare", "header", "hostile", "parsed", "refused"]
 
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
 _SHOWN: Final = 80
 # What determines an audit, in the order in which a difference is said, and what it is called.
 _KEYS: Final = (
-    "target", "content", "seeded", "claim", "search", "pairs", "features", "maps", "runs",
+    "target", "content", "seeded", "claim", "search", "pairs", "features", "floats", "maps", "runs",
     "sequential", "alpha", "seed", "dpcore", "numpy",
 )  # fmt: skip
 _WORDS: Final = {
     "seeded": "source of randomness",
     "runs": "number of runs",
     "sequential": "kind of test",
+    "floats": "treatment of floats",
 }
 
 
@@ -84,6 +84,7 @@ def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None
         "search": search,
         "pairs": pairs,
         "features": [feature.name for feature in plan.features],
+        "floats": plan.floats,
         "maps": [_content(path, feature) for feature in plan.features],
         "runs": plan.runs,
         "sequential": plan.sequential,
@@ -107,35 +108,6 @@ def _content(path: Path, feature: Feature) -> str | None:
             reason = f"feature {feature.name}: {file}: {error.strerror or error}"
             raise refused(path, reason) from None
     return digest.hexdigest() if files else None
-
-
-def files_of(step: str, feature: Feature) -> list[str]:
-    r"""The files that a step of a feature is written in: none of one that comes with the auditor.
-
-    Of a map in a module, the module's file and that of the function, which it may only import.
-
-    >>> from audit.outputs.features.feature import read_feature
-    >>> files_of("sign", read_feature("sign"))
-    []
-    """
-    if step.partition(":")[0] in FEATURES:
-        return []
-    place, _, attribute = step.rpartition(":")
-    if place.endswith(".py"):
-        return [place]
-    for applied in getattr(feature.apply, "steps", (feature.apply,)):
-        # A map in a process of its own brings the names of its files along.
-        if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
-            return list(applied.sources)
-    files: list[str | None] = []
-    function: Any = feature.apply
-    if (module := sys.modules.get(place)) is not None:
-        files.append(getattr(module, "__file__", None))
-        function = module
-        for name in attribute.split("."):
-            function = getattr(function, name, None)
-    files.append(source_of(function))
-    return [file for file in dict.fromkeys(files) if file is not None]
 
 
 def compare(path: Path, payload: bytes, expected: bytes) -> None:

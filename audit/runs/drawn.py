@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, View, watch_views
 from audit.evidence.fixed import block_ends
@@ -25,6 +26,7 @@ from audit.targets.target import Target
 
 __all__ = ["Collected", "Drawn", "Kept"]
 
+_LOOKED_AT: Final = 64
 _PLAIN: Final = Form(lines=False, as_json=False, by_kind=False)
 
 
@@ -112,6 +114,15 @@ class Drawn:
             for i in range(len(features) or 1)
         )
 
+    @property
+    def of_floats(self) -> bool:
+        r"""Whether the first outputs are floats, or hold some."""
+        looked_at = (self.outputs(i)[:_LOOKED_AT] for i in range(len(self.forms)))
+        return any(
+            _holds_floats(form.values(outputs))
+            for form, outputs in zip(self.forms, looked_at, strict=True)
+        )
+
     def _view(self, pair: int, place: int) -> View:
         mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
         outputs = concatenate([kept.shown[place] for kept in mine])
@@ -145,6 +156,17 @@ class Drawn:
 
         found, models = scores(len(worlds))
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
+
+
+def _holds_floats(value: object) -> bool:
+    match value:
+        case np.ndarray():
+            return bool(value.dtype.kind == "f")
+        case dict():
+            return any(map(_holds_floats, value.values()))
+        case list() | tuple():
+            return any(map(_holds_floats, value))
+    return isinstance(value, float | np.floating)
 
 
 def _source(feature: Feature) -> str:
@@ -235,7 +257,7 @@ class Collected:
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
             if first and not features:
-                features = _default(form, values)
+                features = _default(form, values, floats=self.plan.floats == "test")
             if not features:
                 return (form.apply(outputs),), features
         scores: dict[str, dict[str, Outputs]] = {}
@@ -314,10 +336,12 @@ class Collected:
         )
 
 
-def _default(form: Form, values: Outputs) -> tuple[Feature, ...]:
+def _default(form: Form, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:
     # Kinds that already tell the datasets apart need nothing more.
     if form.by_kind:
         return ()
     return tuple(
-        replace(read_feature(each.feature), share=each.share) for each in default_family(values)
+        replace(read_feature(each.feature), share=each.share)
+        for each in default_family(values)
+        if floats or cause_of(each.feature) != "floating-point"
     )

@@ -1,11 +1,9 @@
-r"""The plan of an audit, fixed before anything is drawn."""
+r"""The plan of an audit, its claim and features read, fixed before anything is drawn."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +11,7 @@ from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS, TRAINING
 from audit.outputs.features.feature import Feature, beside_time
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational_in
+from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
@@ -24,9 +22,6 @@ _LARGEST_BLOCK: Final = 8192
 # A block is a quarter of what came before it: several workers end at nearly the same time, and a
 # target that starts a process for each block starts few.
 _GROWTH: Final = 4
-_ALL_CORES: Final = -1
-# A p-value below the floats is 0, and must not be taken for one below alpha.
-_LEAST_ALPHA: Final = Fraction(1, 10**300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +43,23 @@ class Plan:
 
     ``runs`` over both worlds and all pairs together: all of them, or with ``sequential`` at most so
     many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs
-    themselves where empty). ``jobs`` processes draw, -1: one for each core; what is drawn does not
-    depend on it. ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing
-    of runs. ``allow_constant`` accepts that every output is the same, in both worlds.
+    themselves where empty, and their floating-point representation unless ``floats`` is "ignore").
+    ``jobs`` processes draw, -1: one for each core; what is drawn does not depend on it.
+    ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing of runs.
+    ``allow_constant`` accepts that every output is the same, in both worlds.
 
-    Raises :class:`InvalidParameter` for what is out of range.
+    Numbers are those of a validated :class:`audit.spec.AuditSpec`. Raises :class:`InvalidParameter`
+    for fewer runs than pairs, and a feature that is given twice.
     """
 
     claim: Claim | CurveClaim
     pair: tuple[Any, Any]
     others: tuple[tuple[Any, Any], ...] = ()
     features: tuple[Feature, ...] = ()
+    floats: str = "test"
     runs: int = 100_000
     sequential: bool = False
-    alpha: RationalLike = "0.05"
+    alpha: RationalLike = "0.001"
     seed: int = 0
     jobs: int = 1
     timeout: float | None = 60.0
@@ -69,17 +67,6 @@ class Plan:
     allow_constant: bool = False
 
     def __post_init__(self) -> None:
-        integer("runs", self.runs, at_least=1)
-        integer("seed", self.seed, at_least=0)
-        if integer("jobs", self.jobs) < 1 and self.jobs != _ALL_CORES:
-            raise InvalidParameter("jobs", self.jobs, "must be >= 1, or -1 for all cores")
-        alpha = rational_in("alpha", self.alpha, "(0, 1)")
-        if alpha < _LEAST_ALPHA:
-            raise InvalidParameter("alpha", self.alpha, "must be >= 1e-300")
-        for name in ("timeout", "deadline"):
-            seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
         if self.others and self.runs < len(self.pairs):
             reason = f"must be at least one for each of the {len(self.pairs)} pairs"
             raise InvalidParameter("runs", self.runs, reason)

@@ -36,7 +36,7 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from audit.runs.block import Task
-from audit.runs.jobs import Drawer, drawer, revealing
+from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key
 from audit.targets.target import Target
 from audit.wording.shorten import cut

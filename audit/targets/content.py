@@ -1,17 +1,19 @@
-r"""The digest of the code of a target."""
+r"""The files that targets and features are written in, and the digest of a target's."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from audit.outputs.features.feature import FEATURES, Feature
 from audit.targets.target import Target
 
-__all__ = ["content_of", "source_of"]
+__all__ = ["content_of", "files_of", "source_of"]
 
 
 def source_of(function: Callable[..., Any] | None) -> str | None:
@@ -53,3 +55,32 @@ def content_of(target: Target) -> str | None:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
             found = True
     return digest.hexdigest() if found else None
+
+
+def files_of(step: str, feature: Feature) -> list[str]:
+    r"""The files that a step of a feature is written in: none of one that comes with the auditor.
+
+    Of a map in a module, the module's file and that of the function, which it may only import.
+
+    >>> from audit.outputs.features.feature import read_feature
+    >>> files_of("sign", read_feature("sign"))
+    []
+    """
+    if step.partition(":")[0] in FEATURES:
+        return []
+    place, _, attribute = step.rpartition(":")
+    if place.endswith(".py"):
+        return [place]
+    for applied in getattr(feature.apply, "steps", (feature.apply,)):
+        # A map in a process of its own brings the names of its files along.
+        if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
+            return list(applied.sources)
+    files: list[str | None] = []
+    function: Any = feature.apply
+    if (module := sys.modules.get(place)) is not None:
+        files.append(getattr(module, "__file__", None))
+        function = module
+        for name in attribute.split("."):
+            function = getattr(function, name, None)
+    files.append(source_of(function))
+    return [file for file in dict.fromkeys(files) if file is not None]

@@ -23,7 +23,7 @@ from audit.errors import TargetFailed
 from audit.outputs.copies import captured, copies
 from audit.outputs.form import Outputs, join, require_readable
 from audit.outputs.guard import RAISED, Watchdog, failure
-from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
@@ -282,7 +282,7 @@ def claim_of(
         case None if isinstance(subject, Catalogued):
             return subject.claim(relation)
         case None:
-            raise InvalidParameter("claim", claim, 'must be given, such as "epsilon=1"')
+            raise InvalidParameter("claim", ABSENT, "must be given, such as epsilon=1")
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 

@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+# Loaded here and not by the first example of a property: hypothesis times each of them.
+import audit.exact.proof
+import audit.sample  # noqa: F401 - as above
+from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import INTERRUPTED
+from audit.claims.verdicts import CAUSES
 from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
-from audit.exact.proof import prove
 from audit.outputs.copies import copies
-from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
-from audit.report.sentences import leak
-from audit.runs.plan import Plan
-from audit.sample import sample
-from audit.search.neighbours import doubts
-from audit.search.pairs import pairs_of, read_pairs
-from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import KnownLaw, Target, claim_of
+from audit.report.sentences import leak, values_alone
+from audit.search.pairs import read_pairs
+from audit.spec import AuditSpec
+from audit.targets.spelling import Auditable
+from audit.targets.target import KnownLaw
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
@@ -52,6 +52,7 @@ __all__ = [
     "Refuted",
     "assert_private",
     "assert_sensitivity",
+    "check_private",
 ]
 
 _RUNS: Final = 20_000
@@ -85,6 +86,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     seed: int | None = None,
     again: str | None = None,
     features: Iterable[str] = (),
+    floats: str = "test",
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
@@ -99,9 +101,10 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
-    through each of ``features`` (``audit.outputs.features``) where there are any. Where every
-    output is the same, or more than half are new and have no order, nothing was measured: that
-    fails unless ``allow_constant`` says that one output is meant.
+    through each of ``features`` (``audit.outputs.features``) where there are any, and without the
+    floating-point representation where ``floats`` is "ignore". Where every output is the same, or
+    more than half are new and have no order, nothing was measured: that fails unless
+    ``allow_constant`` says that one output is meant.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -117,28 +120,39 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     outputs.
     """
     __tracebackhide__ = True
-    subject, read = target_of(target), tuple(map(read_feature, features))
-    stated = claim_of(subject, claim, relation)
-    both = pairs_of(subject, None, pairs, relation=stated.relation)
-    share = rational("alpha", alpha) / len(both)
-    first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
+    spec = AuditSpec(
+        target=target,
+        claim=claim,
+        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
+        relation=relation,
+        features=features,  # type: ignore[arg-type]  # the same
+        floats=floats,
+        runs=runs,
+        alpha=alpha,
+        seed=secrets.randbits(32) if seed is None else seed,
+        timeout=None,
+        allow_constant=allow_constant,
+    )
+    return check_private(spec, again=again)
+
+
+def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:
+    r"""As :func:`assert_private`, of a spec; its seed must be given."""
+    __tracebackhide__ = True
+    ready = Audit(spec)
+    plan = ready.plan
+    if isinstance(ready.target, KnownLaw):
+        spec = replace(spec, layers="exact", runs=None, features=(), floats="test")
+    share = rational("alpha", plan.alpha) / len(plan.pairs)
     reports = []
-    for i, pair in enumerate(both):
-        plan = Plan(
-            claim=stated,
-            pair=pair,
-            features=read,
-            runs=runs,
-            alpha=share,
-            seed=first + i,
-            timeout=None,
-            allow_constant=allow_constant,
-        )
-        report = _examined(subject, plan)
+    for i, pair in enumerate(plan.pairs):
+        one = replace(spec, pair=pair, pairs=None, alpha=share, seed=plan.seed + i)
+        report = Audit(one).completed()
+        _require_power(report)
         if report.verdict == "refuted":
             repeat = again or (
                 f"assert_private(..., pairs=[pair], runs={plan.runs}, "
-                f"alpha={write_rational(share)!r}, seed={plan.seed})"
+                f"alpha={write_rational(share)!r}, seed={one.seed})"
             )
             raise Refuted(_refutation(report, repeat), report)
         if report.verdict == "nothing_measured":
@@ -147,23 +161,13 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     return tuple(reports)
 
 
-def _examined(subject: Target, plan: Plan) -> AuditReport:
-    if isinstance(subject, KnownLaw):
-        return prove(subject, plan)
-    report = sample(subject, plan)
-    said = doubts(plan.pair, plan.claim.relation)
-    report = replace(report, warnings=(*said, *report.warnings))
-    if report.error is not None:
-        raise report.error
-    if report.stopped == INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
-        raise KeyboardInterrupt
-    few = report.verdict != "refuted" and not math.isfinite(report.resolution)
-    idle = any(each.constant or each.learned or each.blind for each in report.coverage)
-    if few and not idle:
-        alpha = write_rational(rational("alpha", plan.alpha))
-        reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"
-        raise InvalidParameter("runs", plan.runs, reason)
-    return report
+def _require_power(report: AuditReport) -> None:
+    # A test that could not fail is refused.
+    few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
+    if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
+        alpha = write_rational(rational("alpha", report.alpha))
+        reason = f"are too few to refute anything of {report.claim} at alpha = {alpha}"
+        raise InvalidParameter("runs", report.runs, reason)
 
 
 def _nothing(report: AuditReport) -> str:
@@ -174,12 +178,15 @@ def _nothing(report: AuditReport) -> str:
 def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
-    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
+    by = CAUSES[report.refuted_by or "values"]
+    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
     if isinstance(report.witness, Witness) and (why := leak(report.witness.feature)) is not None:
         lines.append(f"  leak: {why}")
+    if report.refuted_by == "floating-point" and (why := values_alone(report.outcomes)):
+        lines.append(f"  values: {why}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))

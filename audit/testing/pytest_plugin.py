@@ -20,7 +20,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,8 @@ r"""What ``--dp-effort`` multiplies the runs of every audit with."""
 
 _ALPHA: Final = Fraction(1, 1000)
 _MARK: Final = (
-    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features): a "
+    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features, "
+    "floats='test'): a "
     "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
     "claim='rho=0.1' may stand for epsilon and delta. audits: how many statistical assertions "
     "share what the test may spend."
@@ -131,7 +132,7 @@ class Auditor:
         self.bought += 1
         price = self.share / self.terms.audits
         return self.run.bought(
-            self.name, price, self.bought, self.terms.runs if runs is None else runs
+            self.name, price, self.bought, self.terms.spec.runs or 0 if runs is None else runs
         )
 
     def audit(  # noqa: PLR0913 - the options of assert_private
@@ -143,33 +144,36 @@ class Auditor:
         pairs: Iterable[tuple[Any, Any]] | None = None,
         runs: int | None = None,
         features: Iterable[str] | None = None,
+        floats: str | None = None,
         allow_constant: bool = False,
         relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
         r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
         __tracebackhide__ = True
-        from audit.testing.assertions import assert_private
-        from dpcore.errors import ABSENT, InvalidParameter
+        from audit.testing.assertions import check_private
 
-        stated = self.terms.claim if claim is None else claim
-        if stated is None:
-            raise InvalidParameter("claim", ABSENT, "must be given: @pytest.mark.dp(epsilon=1)")
-        both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
-        of = relation
-        if of is None and isinstance(stated, str):
-            of = self.terms.relation
+        spec = self.terms.spec
+        if pair is not None or pairs is not None:
+            spec = replace(spec, pair=pair, pairs=pairs)  # type: ignore[arg-type]  # any iterable
+        if features is not None:
+            spec = replace(spec, features=features)  # type: ignore[arg-type]  # read by the spec
+        if floats is not None:
+            spec = replace(spec, floats=floats)
+        if relation is not None or not (claim is None or isinstance(claim, str)):
+            spec = replace(spec, relation=relation)
         bought = self.buy(runs)
-        return assert_private(
-            target,
-            stated,
-            pairs=both,
-            runs=bought.runs,
-            alpha=bought.alpha,
-            seed=bought.seed,
+        return check_private(
+            replace(
+                spec,
+                target=target,
+                claim=spec.claim if claim is None else claim,
+                runs=bought.runs,
+                alpha=bought.alpha,
+                seed=bought.seed,
+                timeout=None,
+                allow_constant=allow_constant,
+            ),
             again=self._again,
-            features=self.terms.features if features is None else features,
-            allow_constant=allow_constant,
-            relation=of,
         )
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from audit.assembly import Audit
 from audit.catalogue import ENTRIES, Entry, Layer, Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence.fixed import resolution
-from audit.layers import Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.replay.replay import replay
 from audit.runs.plan import Plan
 from audit.sample import draw, sample
-from audit.search.spelling import read_space
+from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
 
@@ -200,10 +200,15 @@ def sequential(effort: Effort) -> Iterator[Row]:
 
 
 def _searched(entry: Entry, repeat: int) -> tuple[bool, int]:
-    claim = _point(entry)
-    space = read_space(SPACES[entry.name], entry.relation)
-    plan = _plan(entry, claim, _seed(entry.number, 1, repeat), runs=_SEARCHED)
-    report = examine(_target(entry), plan, Wanted(layers=("sample",), space=space))
+    spec = AuditSpec(
+        target=_target(entry),
+        claim=_point(entry),
+        search=SPACES[entry.name],
+        runs=_SEARCHED,
+        alpha=ALPHA,
+        seed=_seed(entry.number, 1, repeat),
+    )
+    report = Audit(spec).run()
     found = report.search
     return report.verdict == "refuted", report.runs + (0 if found is None else found.runs)
 

@@ -180,6 +180,7 @@ def _audited(law: Callable[..., Any], features: tuple[Feature, ...]) -> object:
         pair=(0, 1),
         runs=_FAMILY_RUNS,
         seed=_SEED,
+        alpha=str(ALPHA),
         timeout=None,
         features=features,
     )

@@ -27,7 +27,7 @@ from audit.sample import sample
 from audit.targets.spelling import as_target
 from audit.targets.target import Vectorised
 from benchmarks.auditing.battery import BATTERY, EPSILON, Case
-from benchmarks.auditing.harness import Effort, Row, share
+from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 from benchmarks.auditing.oracle import oracle
 
 __all__ = ["battery", "battery_long", "family_alarms", "time_alarms", "vectors"]
@@ -40,7 +40,7 @@ _GRIDS: Final = ("grid", "precision", "modulo")
 def _audited(case: Case, runs: int, seed: int) -> dict[str, Any]:
     begun = time.process_time()
     claim = Claim(epsilon=str(EPSILON))
-    plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=seed, timeout=None)
+    plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=seed, timeout=None, alpha=str(ALPHA))
     report = sample(Vectorised(spelling=case.name, function=case.run), plan)
     bounds = {str(each.feature): each.epsilon_lower for each in report.outcomes}
     by_value = [bound for name, bound in bounds.items() if name.partition(":")[0] not in _GRIDS]
@@ -169,6 +169,7 @@ def _alarm(law: Callable[..., Any], runs: int, repeat: int, *, sequential: bool 
         runs=runs,
         seed=repeat,
         timeout=None,
+        alpha=str(ALPHA),
         sequential=sequential,
     )
     return sample(Vectorised(spelling=law.__name__, function=law), plan).refuted
@@ -212,6 +213,7 @@ def _late(sequential: bool, repeats: range) -> list[bool]:  # noqa: FBT001 - a v
         runs=1000,
         features=features,
         timeout=None,
+        alpha=str(ALPHA),
         sequential=sequential,
     )
     return [sample(target, replace(plan, seed=repeat)).refuted for repeat in repeats]
@@ -256,7 +258,14 @@ def _goal(law: Callable[..., Any], runs: int, repeats: range) -> list[tuple[bool
     found = []
     for repeat in repeats:
         begun = time.process_time()
-        plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=runs, seed=repeat, timeout=None)
+        plan = Plan(
+            claim=read_claim("gdp=1"),
+            pair=(0, 1),
+            runs=runs,
+            seed=repeat,
+            timeout=None,
+            alpha=str(ALPHA),
+        )
         refuted = sample(Vectorised(spelling=law.__name__, function=law), plan).refuted
         found.append((refuted, time.process_time() - begun))
     return found

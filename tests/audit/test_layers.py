@@ -11,16 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
-from audit.claims.curve_claim import read_claim
+from audit.assembly import Audit
 from audit.evidence.event import Witness
 from audit.evidence.leader import LEADER
-from audit.layers import Wanted, examine
-from audit.outputs.features.feature import read_feature
 from audit.outputs.form import Outputs
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
-from audit.search.spelling import read_space
+from audit.spec import AuditSpec
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
 from dpcore import DiscreteLaplace
@@ -29,7 +25,7 @@ from tests.effort import by_day
 from tests.purse import purse
 
 ALPHA = Fraction(purse.buy("layers: audits of true claims", "1e-8")) / 20
-PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=4000, alpha=ALPHA, seed=7)
+SPEC = AuditSpec(claim="epsilon=1", pair=(0, 1), runs=4000, alpha=ALPHA, seed=7)
 LAPLACE = "discrete-laplace:scale=1"
 
 
@@ -53,12 +49,13 @@ def wrong(spelling: str) -> Wrong:
     return Wrong(spelling=LAPLACE, noise=DiscreteLaplace(scale=1), drawn=laplace(spelling))
 
 
-def examined(target: Target, *layers: str, plan: Plan = PLAN, **wanted: Any) -> AuditReport:
-    return examine(target, plan, Wanted(layers=layers, **wanted))
+def audited(target: Target, *layers: str, figures: bool = False, **more: Any) -> AuditReport:
+    spec = replace(SPEC, target=target, layers=layers, **more)
+    return Audit(spec).run(figures=figures)
 
 
 def test_every_layer_says_its_own() -> None:
-    report = examined(laplace(), "exact", "fit", "replay", "sample")
+    report = audited(laplace(), "exact", "fit", "replay", "sample")
     assert [layer.layer for layer in report.layers] == ["exact", "fit", "sample", "replay"]
     assert (report.verdict, report.exit_code, report.alpha) == ("proven", 0, ALPHA)
     assert report.fit is not None
@@ -71,11 +68,11 @@ def test_every_layer_says_its_own() -> None:
 
 def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
     # More noise than is claimed: the claim holds, and the proof is about something else.
-    report = examined(wrong("discrete-laplace:scale=2"), "exact", "fit", "sample")
+    report = audited(wrong("discrete-laplace:scale=2"), "exact", "fit", "sample")
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
     assert [finding.kind for finding in report.findings] == ["not-its-law"]
     # Less noise: the runs refute the claim, whatever is proven of the law.
-    report = examined(wrong("discrete-laplace:scale=1/3"), "exact", "fit", "sample")
+    report = audited(wrong("discrete-laplace:scale=1/3"), "exact", "fit", "sample")
     assert report.verdict == "refuted"
     assert report.epsilon_lower > 1
     assert report.exact is not None
@@ -83,15 +80,13 @@ def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
 
 
 def test_layers_that_draw_share_the_level() -> None:
-    plan = replace(PLAN, alpha="0.05")
-    alone = examined(laplace(), "sample", plan=plan)
-    both = examined(laplace(), "fit", "sample", plan=plan)
+    alone = audited(laplace(), "sample", alpha="0.05")
+    both = audited(laplace(), "fit", "sample", alpha="0.05")
     assert alone.p_value is not None
     assert both.p_value == min(1.0, 2 * alone.p_value)
     assert both.epsilon_lower <= alone.epsilon_lower
-    sequential = replace(plan, sequential=True)
     alone, both = (
-        examined(laplace("discrete-laplace:scale=1/4"), *layers, plan=sequential)
+        audited(laplace("discrete-laplace:scale=1/4"), *layers, alpha="0.05", sequential=True)
         for layers in (("sample",), ("fit", "sample"))
     )
     assert alone.runs < both.runs < 4000
@@ -102,11 +97,12 @@ def test_layers_that_draw_share_the_level() -> None:
 def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
     rare = read_target("raw-in-a-hundred-thousand")
     assert isinstance(rare, Catalogued)
-    report = examined(rare, "replay", "sample", plan=replace(PLAN, pair=rare.subject.pair))
+    report = audited(rare, "replay", "sample", pair=rare.subject.pair)
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
     assert report.faults
-    declared = replace(PLAN, claim=read_claim(f"{LAPLACE}@1"), pair=(0, 2))
-    moved = examined(read_target("clipped-to-two"), "replay", plan=declared)
+    moved = audited(
+        read_target("clipped-to-two"), "replay", claim=f"{LAPLACE}@1", pair=(0, 2), runs=None
+    )
     assert (moved.verdict, moved.runs) == ("not_refuted", 0)
     assert moved.findings[0].kind == "sensitivity-exceeded"
     assert moved.findings[0].refutes
@@ -115,17 +111,17 @@ def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
 def test_layers_a_target_has_not_are_refused() -> None:
     half = read_target("half-scale")
     for layer in ("exact", "fit"):
-        with pytest.raises(InvalidParameter, match="the law of half-scale is not known"):
-            examined(half, layer)
+        with pytest.raises(InvalidParameter, match="needs a target of known law"):
+            audited(half, layer)
     vectors = read_target("protocol:vector-shuffle,users=8,epsilon=4,delta=1e-3,coordinates=2")
     with pytest.raises(InvalidParameter, match="is for one integer"):
-        examined(vectors, "fit", plan=replace(PLAN, pair=vectors.check(([0, 0], [1, 1]))))
+        audited(vectors, "fit", pair=([0, 0], [1, 1]))
 
 
 def test_a_search_spends_runs_that_are_not_tested() -> None:
-    plan = replace(PLAN, runs=8000)
-    space = read_space("vector:dimension=3,low=0,high=2")
-    report = examined(read_target("noisy-max-value"), "sample", plan=plan, space=space)
+    space = "vector:dimension=3,low=0,high=2"
+    target = read_target("noisy-max-value")
+    report = audited(target, "sample", runs=8000, pair=None, search=space)
     assert report.search is not None
     assert report.pair == report.search.pair
     assert report.runs + report.search.runs == 8000
@@ -135,11 +131,16 @@ def test_a_search_spends_runs_that_are_not_tested() -> None:
 @by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
-    claim = read_claim(f"{LAPLACE}@1")
-    features = (read_feature("identity"), read_feature("sign"))
-    plan = replace(PLAN, claim=claim, others=((0, 0),), features=features, sequential=sequential)
-    report = examined(
-        read_target("half-scale"), "sample", plan=plan, baselines=("dkw",), figures=True
+    report = audited(
+        read_target("half-scale"),
+        "sample",
+        claim=f"{LAPLACE}@1",
+        pair=None,
+        pairs=[(0, 1), (0, 0)],
+        features=("identity", "sign"),
+        sequential=sequential,
+        baselines=("dkw",),
+        figures=True,
     )
     assert report.verdict == "refuted"
     shown = report.outcomes[report.row]
@@ -159,7 +160,7 @@ def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
 
 
 def test_the_last_point_of_a_trace_is_the_bound() -> None:
-    report = examined(read_target("half-scale"), "sample", figures=True)
+    report = audited(read_target("half-scale"), "sample", figures=True)
     assert report.trace is not None
     assert report.trace.points[-1] == (4000, report.epsilon_lower)
 
@@ -168,7 +169,7 @@ def test_a_target_that_fails_ends_the_layers() -> None:
     def fails(dataset: int, rng: np.random.Generator) -> int:
         raise ValueError("no")
 
-    report = examined(Scalar(spelling="fails", function=fails), "replay", "sample")
+    report = audited(Scalar(spelling="fails", function=fails), "replay", "sample")
     assert (report.verdict, report.exit_code) == (None, 3)
     assert [layer.layer for layer in report.layers] == ["sample"]
 
@@ -182,8 +183,7 @@ def test_what_was_drawn_outlives_a_replay_that_fails() -> None:
             raise ValueError("no more")
         return dataset + int(rng.integers(100))
 
-    plan = replace(PLAN, runs=1000)
-    report = examined(Scalar(spelling="tired", function=tired), "replay", "sample", plan=plan)
+    report = audited(Scalar(spelling="tired", function=tired), "replay", "sample", runs=1000)
     assert (report.verdict, report.exit_code, report.runs) == (None, 3, 1000)
     assert report.error is not None
     assert "no more" in report.error.reason
@@ -201,7 +201,7 @@ def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
     target = Scalar(spelling="stopped", function=stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        report = examined(target, "replay", "sample", plan=replace(PLAN, runs=1000))
+        report = audited(target, "replay", "sample", runs=1000)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (report.verdict, report.exit_code, report.runs) == ("not_refuted", 130, 1000)
@@ -209,28 +209,25 @@ def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
 
 
 def test_every_layer_has_its_deadline() -> None:
-    plan = replace(PLAN, runs=10**9, deadline=0.2)
-    report = examined(laplace(), "exact", "fit", plan=plan)
+    report = audited(laplace(), "exact", "fit", runs=10**9, deadline=0.2)
     assert report.fit is not None
     assert report.fit.stopped == "the deadline was reached"
     assert report.fit.runs < 10**9
-    endless = replace(PLAN, runs=10**12, deadline=0.2)
-    assert examined(read_target("half-scale"), "sample", plan=endless).runs < 10**9
-    watched = replace(PLAN, runs=10**12, sequential=True)
-    assert examined(read_target("half-scale"), "sample", plan=watched).verdict == "refuted"
+    half = read_target("half-scale")
+    assert audited(half, "sample", runs=10**12, deadline=0.2).runs < 10**9
+    assert audited(half, "sample", runs=10**12, sequential=True).verdict == "refuted"
 
 
 def test_baselines_say_what_they_are_not_for() -> None:
-    features = (read_feature("identity"), read_feature("sign"))
-    plan = replace(PLAN, features=features, alpha="0.05")
     half = read_target("half-scale")
+    more: dict[str, Any] = {"alpha": "0.05", "baselines": ("dkw",)}
     alone, shared = (
-        examined(half, "sample", plan=each, baselines=("dkw",)).baselines[0].epsilon_lower
-        for each in (replace(plan, features=features[:1]), plan)
+        audited(half, "sample", features=features, **more).baselines[0].epsilon_lower
+        for features in (("identity",), ("identity", "sign"))
     )
     assert alone is not None
     assert shared is not None
     assert shared < alone
-    watched = examined(half, "sample", plan=replace(plan, sequential=True), baselines=("dkw",))
+    watched = audited(half, "sample", sequential=True, **more)
     assert watched.baselines[0].valid is False
     assert "a number of runs fixed beforehand" in watched.baselines[0].says

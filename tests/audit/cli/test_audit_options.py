@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 def test_what_cannot_be_is_refused_by_name(
     audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.runs.jobs._PATIENCE", 0.5)
+    monkeypatch.setattr("audit.sandbox.jobs._PATIENCE", 0.5)
     words, told = REFUSED[case]
     answer = audit("half-scale", *words)
     assert answer.code == 2, answer.err
@@ -170,7 +170,8 @@ def test_an_option_without_effect_is_refused(
     pair = () if "--search" in words else ("--pair", 0, 1)
     answer = audit(*target, *pair, "--layers", layers, *words)
     assert answer.code == 2
-    assert f"{option} would have no effect: it is for sample" in answer.err
+    assert answer.err.startswith(f"error: {option} = ")
+    assert "would have no effect: it is for sample" in answer.err
     clash = audit(*HALF, "-j", 2, "--scheduler", "tcp://127.0.0.1:1")
     assert "--jobs = 2: is for processes here" in clash.err
 

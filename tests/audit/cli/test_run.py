@@ -128,7 +128,7 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
     options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
     why = "bound not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up"
-    above = "the test of the claim says that epsilon is above 1, with 95% confidence"
+    above = "the test of the claim says that epsilon is above 1, with 99.9% confidence"
     found = audit(*options, "--claim", "epsilon=1")
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)

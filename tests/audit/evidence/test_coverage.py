@@ -16,14 +16,12 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.coverage import Coverage, idle, unseen
 from audit.evidence.event import Tally
-from audit.layers import Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.outputs.reading import read
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.search.neighbours import require_neighbours
-from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter
@@ -281,9 +279,7 @@ def test_assertions_fail_where_nothing_was_measured() -> None:
 
 
 def test_what_is_proven_needs_no_runs_that_measure() -> None:
-    plan = replace(PLAN, claim=Claim(epsilon=1), runs=10)
-    wanted = Wanted(layers=("exact", "sample"))
-    report = examine(read_target("discrete-laplace:scale=1"), plan, wanted)
+    report = audit("discrete-laplace:scale=1", "epsilon=1", pair=(0, 1), runs=10, seed=7)
     assert (report.verdict, report.exit_code) == ("proven", 0)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
 from audit.exact.divergence import Shifted, epsilon_at
 from audit.exact.proof import prove
-from audit.layers import Wanted, examine
-from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
+from audit.spec import AuditSpec
 from audit.targets.spelling import read_target
 from audit.targets.target import NoiseAdded
 
@@ -88,16 +88,16 @@ def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
 
 
 def joined(claim: str, alpha: str, seed: int, *, features: tuple[str, ...] = ()) -> AuditReport:
-    plan = Plan(
-        claim=read_claim(claim),
+    spec = AuditSpec(
+        target="discrete-laplace:scale=1",
+        claim=claim,
         pair=(0, 1),
         runs=1000,
         alpha=alpha,
         seed=seed,
-        features=tuple(map(read_feature, features)),
+        features=features,
     )
-    target = read_target("discrete-laplace:scale=1")
-    return examine(target, plan, Wanted(layers=("exact", "sample")))
+    return Audit(spec).run()
 
 
 @pytest.mark.parametrize("features", [(), ("identity", "sign")])

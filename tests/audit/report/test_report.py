@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 
 from audit.api import audit
+from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.report.render import show
 from audit.report.report import AuditReport, ExactFinding, ExactWitness
+from audit.spec import AuditSpec
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.rounding import down, up
 
@@ -202,12 +205,51 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
         told[feature] = " ".join(str(report).split())
         said = feature != "identity"
         shown = (report.to_html(), report._repr_html_())
-        assert all(("hides them and proves nothing" in html) == said for html in shown)
+        assert all(("Rounding the output does not fix this" in html) == said for html in shown)
+        assert report.refuted_by == ("floating-point" if said else None)
+    assert told["precision"].startswith("REFUTED (floating-point leak) ")
     assert "not from its scale" in told["lowest-bit"]
-    assert "exact noise on the integers" in told["lowest-bit"]
-    assert "To audit the scale alone: --feature identity" in told["lowest-bit"]
-    # The precision is of the sign and the exponent too, which a scale also moves.
-    assert "unless --feature identity refutes as well" in told["precision"]
+    assert "value + dpcore.DiscreteLaplace(scale=2).sample()" in told["lowest-bit"]
+    assert "To audit the values alone: --floats ignore" in told["lowest-bit"]
     # The option that it names does audit the scale alone, and has nothing to say about bits.
     assert told["identity"].startswith("NOT REFUTED")
     assert "not from its scale" not in told["identity"]
+
+
+def test_a_cause_is_named_and_values_come_first() -> None:
+    def half(value: float, n: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        return value + rng.laplace(scale=1 / 2, size=n)
+
+    def textbook(value: float, n: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        return value + rng.laplace(scale=1, size=n)
+
+    def shows(value: int, n: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        return value + 2 * rng.integers(0, 9, size=n)
+
+    given: dict[str, Any] = {"claim": "epsilon=1", "pair": (0, 1), "runs": 20_000, "seed": 1}
+    both = audit(half, **given)
+    assert {row.feature for row in both.outcomes if row.refuted} >= {"identity", "precision"}
+    assert isinstance(both.witness, Witness)
+    assert (both.refuted_by, both.headline) == ("values", "REFUTED")
+    assert both.witness.feature != "precision"
+    assert both.epsilon_lower > 1
+    leak = audit(textbook, **given)
+    assert leak.to_json()["refuted_by"] == "floating-point"
+    assert "values alone not refuted; epsilon at least 0." in " ".join(str(leak).split())
+    ignored = audit(textbook, floats="ignore", **given)
+    assert (ignored.verdict, ignored.refuted_by) == ("not_refuted", None)
+    assert ignored.features == ("identity",)
+    # The lowest bit of an integer is its value.
+    assert audit(shows, features=["lowest-bit"], **given).refuted_by == "values"
+    assert audit("discrete-laplace:scale=1", "epsilon=0.9", pair=(0, 1)).refuted_by == "values"
+    with pytest.raises(InvalidParameter, match="leaves out what the feature precision reads"):
+        audit(textbook, features=["precision"], floats="ignore", **given)
+
+
+def test_a_target_that_fails_on_one_dataset_only_is_refuted_by_errors() -> None:
+    def fails(value: int, rng: np.random.Generator) -> int:
+        return 1 // (1 - value) + int(rng.integers(3))
+
+    spec = AuditSpec(target=fails, claim="epsilon=1", pair=(0, 1), runs=1000, seed=1)
+    report = Audit(spec).run()
+    assert (report.verdict, report.exit_code, report.refuted_by) == (None, 3, "errors")

@@ -64,17 +64,7 @@ def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"jobs": 0}, "jobs"),
-        ({"jobs": -2}, "jobs"),
-        ({"jobs": 1.5}, "jobs"),
-        ({"jobs": True}, "jobs"),
         ({"runs": 2, "others": PAIRS[1:]}, "runs"),
-        ({"runs": 0}, "runs"),
-        ({"seed": -1}, "seed"),
-        ({"alpha": 1}, "alpha"),
-        ({"alpha": "1e-301"}, "alpha"),
-        ({"timeout": 0}, "timeout"),
-        ({"deadline": float("inf")}, "deadline"),
         ({"features": (read_feature("sign"), read_feature("sign"))}, "features"),
     ],
 )
@@ -82,10 +72,6 @@ def test_a_plan_that_is_none_is_refused_by_name(arguments: dict[str, Any], named
     with pytest.raises(InvalidParameter) as caught:
         plan(**arguments)
     assert caught.value.argument == named
-
-
-def test_all_cores_are_minus_one() -> None:
-    assert plan(jobs=-1).jobs == -1
 
 
 # -- the randomness of a block ----------------------------------------------------------------

@@ -18,7 +18,7 @@ STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import audit.cli.run, audit.layers, audit.apart.room, audit.sample, audit.report.render
+import audit.cli.run, audit.layers, audit.sandbox.sandbox, audit.sample, audit.report.render
 import dpcore.command.app
 point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
 dpcore.command.app._registered = lambda: {{"audit": point}}
@@ -27,11 +27,11 @@ ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children
 if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
     from audit.outputs.features.feature import read_feature
     from audit.targets.spelling import read_target
-    from audit.apart.room import Room
-    Room.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)
-    Room.feature = lambda self, text: read_feature(text)
+    from audit.sandbox.sandbox import Sandbox
+    Sandbox.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)
+    Sandbox.feature = lambda self, text: read_feature(text)
     dpcore.command.app._PATIENCE = 0.1
-warm = "audit count --claim epsilon=1 --pair 0 1 -n 40 --layers sample --json".split()
+warm = "audit count --claim epsilon=1 --pair 0 1 -n 400 --layers sample --json".split()
 with contextlib.redirect_stdout(io.StringIO()):
     assert dpcore.command.app.run(warm) == 0
 for line in sys.stdin:

@@ -34,7 +34,7 @@ KEYS = {
     "schema", "target", "claim", "pair", "pairs", "verdict", "epsilon_lower", "at_delta", "alpha",
     "p_value", "e_value", "runs", "runs_by_world", "stopped", "interrupted", "witness",
     "resolution", "unresolved", "features", "coverage", "outcomes", "row", "curve", "exact", "fit",
-    "findings", "baselines",
+    "findings", "baselines", "refuted_by",
     "search", "histogram", "trace", "layers", "seed", "repeatable", "error", "warnings", "versions",
     "tradeoff_band",
 }  # fmt: skip

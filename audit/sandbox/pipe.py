@@ -1,6 +1,6 @@
 r"""The far end of the pipe between the auditor and the process that runs audited code.
 
-Requests and answers are frames of ``audit.outputs.wire`` on a socket. A board in shared memory
+Requests and answers are frames of ``audit.outputs.wire`` on a socket. Shared memory
 shows the auditor which call is running and when that should end, and the process whether it should
 stop.
 """
@@ -12,29 +12,26 @@ import mmap
 import os
 import socket
 import struct
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from audit.errors import TargetFailed
-from audit.outputs.guard import RAISED, failure, flush, reading
+from audit.outputs.guard import flush, reading
 from audit.outputs.wire import Objects, pack, unpack
-from dpcore.errors import ABSENT, InvalidParameter
+from audit.sandbox.answers import answered
 
-__all__ = ["LENGTH", "Board", "Line"]
+__all__ = ["LENGTH", "Pipe", "SharedMemory"]
 
 LENGTH: Final = struct.Struct("<Q")
 r"""What stands before a frame: how many bytes it has."""
 
-_TRACED: Final = 1 << 14
 _PIECE: Final = 1 << 20
 _CALLS, _DUE, _STOP = 0, 8, 16
 _leave: Final = os._exit  # whatever a target makes of the module
 
 
 @dataclass(slots=True, kw_only=True)
-class Board:
+class SharedMemory:
     r"""Memory that both processes share: calls begun, when the last must end, whether to stop."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
@@ -79,11 +76,11 @@ class Board:
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
+class Pipe:
     r"""The other process's end: what it is asked, and its answers."""
 
     socket: socket.socket
-    board: Board
+    memory: SharedMemory
     name: str
     process: int = field(default_factory=os.getpid)
     objects: Objects = field(default_factory=Objects)
@@ -94,7 +91,7 @@ class Line:
             request = self._read(*LENGTH.unpack(head))
             if request is None:
                 return
-            self.board.clear()
+            self.memory.clear()
             yield unpack(request, {}, self.objects)
 
     def _read(self, size: int) -> bytes | None:
@@ -108,19 +105,7 @@ class Line:
 
     def answer(self, work: Callable[[], object]) -> None:
         r"""Do a piece of work and send what it returns, or how it failed."""
-        try:
-            self.send("done", work())
-        except InvalidParameter as error:
-            given = None if error.value is ABSENT else str(error.value)
-            self.send("refused", (error.argument, given, error.reason))
-        except TargetFailed as error:
-            place = (error.dataset, error.run)
-            self.send("failed", (error.target, error.reason, *place, _traced(error)))
-        except KeyboardInterrupt:
-            self.send("interrupted", None)
-        except RAISED as error:
-            failed = failure(self.name, error)
-            self.send("failed", (failed.target, failed.reason, None, None, _traced(error)))
+        self.send(*answered(self.name, work))
 
     def send(self, kind: str, value: object) -> None:
         r"""Send a part of an answer, read where the code of its own classes is."""
@@ -131,8 +116,3 @@ class Line:
         with reading(self.name):
             packed = pack((kind, value), self.objects)
         self.socket.sendall(LENGTH.pack(len(packed)) + packed)
-
-
-def _traced(error: BaseException) -> str:
-    # For --debug: this traceback is of another process than the one that shows it.
-    return "".join(traceback.format_exception(error))[-_TRACED:]

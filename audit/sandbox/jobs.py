@@ -26,7 +26,7 @@ import numpy as np
 from audit.errors import REPEATS, TargetFailed
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
-from audit.runs.worker import Sent, answer_of, work_block, work_probe
+from audit.sandbox.worker import Sent, answer_of, work_block, work_probe
 from audit.targets.content import content_of
 from audit.targets.target import Target
 from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of

@@ -20,9 +20,9 @@ import pytest
 from audit.claims.claim import Claim
 from audit.outputs.features.feature import read_feature
 from audit.runs.block import Task, task_of
-from audit.runs.jobs import _lost
 from audit.runs.plan import Plan
 from audit.sample import sample
+from audit.sandbox.jobs import _lost
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised

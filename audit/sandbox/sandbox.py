@@ -1,8 +1,8 @@
 r"""Run the targets and feature maps of a command in a process of their own.
 
-The auditor never imports them. A room is asked to find a target, to draw a block of its runs and to
-apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
-ends, that is the target's failure (``audit.apart.process``). The functions of ``audit`` in Python
+The auditor never imports them. A sandbox is asked to find a target, to draw a block of its runs and
+to apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
+ends, that is the target's failure (``audit.sandbox.process``). The functions of ``audit`` in Python
 take callables, which run where they were made: in the caller's process.
 """
 
@@ -18,18 +18,17 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.apart.line import Line
-from audit.apart.process import Apart, Ended
 from audit.errors import TargetFailed
 from audit.outputs.features.feature import Feature, own_map, read_feature
 from audit.outputs.form import Outputs, concatenate
 from audit.outputs.guard import Watchdog
-from audit.resume.header import files_of
-from audit.targets.content import source_of
+from audit.sandbox.pipe import Pipe
+from audit.sandbox.process import Ended, IsolatedProcess
+from audit.targets.content import files_of, source_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target
 
-__all__ = ["Remote", "Room", "done_apart", "importing"]
+__all__ = ["Remote", "Sandbox", "importing", "run_isolated"]
 
 _IMPORT: Final = 60.0
 _OFTEN: Final = 0.1
@@ -39,12 +38,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote(Target):
-    r"""A target of a file or module, in a room: drawn from there, and never loaded here.
+    r"""A target of a file or module, in a sandbox: drawn from there, and never loaded here.
 
     ``one`` says whether a call gives one output, ``source`` which file the target is written in.
     """
 
-    room: Room = field(compare=False, repr=False)
+    sandbox: Sandbox = field(compare=False, repr=False)
     one: bool
     source: str | None
     limits_itself: ClassVar[bool] = True
@@ -55,7 +54,7 @@ class Remote(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         try:
-            yield from self.room.ask(("draw", self.spelling, *_asked(block)))
+            yield from self.sandbox.ask(("draw", self.spelling, *_asked(block)))
         except Ended as error:
             # Several runs a call: the worlds are drawn one after the other.
             sides = [world for world in (0, 1) if block.sizes[world]]
@@ -72,37 +71,37 @@ class Remote(Target):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Map:
     spelling: str
-    room: Room
+    sandbox: Sandbox
     sources: tuple[str, ...]
 
     def __call__(self, outputs: Outputs) -> Outputs:
         try:
-            found: Outputs = _last(self.room.ask(("map", self.spelling, outputs)))
+            found: Outputs = _last(self.sandbox.ask(("map", self.spelling, outputs)))
         except Ended as error:
             raise TargetFailed(f"feature {self.spelling}", error.reason) from error
         return found
 
 
-class Room:
+class Sandbox:
     r"""A process for targets and maps, begun with the first of them; see the module."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._apart = Apart(name="the target", work=self._serve, seconds=timeout)
+        self._process = IsolatedProcess(name="the target", work=self._serve, seconds=timeout)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._apart.close()
+        self._process.close()
 
     def target(self, spelling: str, *, seeded: bool = True) -> Target:
         r"""As :func:`audit.targets.spelling.read_target`, with its imports made there."""
 
         def elsewhere(spelling: str) -> Target:
-            self._apart.name = spelling
+            self._process.name = spelling
             own, one, source = _last(self.ask(("target", spelling)))
-            return Remote(spelling=spelling, seeded=own, room=self, one=one, source=source)
+            return Remote(spelling=spelling, seeded=own, sandbox=self, one=one, source=source)
 
         return read_target(spelling, seeded=seeded, found=elsewhere)
 
@@ -111,27 +110,27 @@ class Room:
 
         def elsewhere(spelling: str) -> Callable[[Outputs], Outputs]:
             sources = _last(self.ask(("feature", spelling)))
-            return _Map(spelling=spelling, room=self, sources=tuple(sources))
+            return _Map(spelling=spelling, sandbox=self, sources=tuple(sources))
 
         return read_feature(text, own=elsewhere)
 
     def ask(self, request: tuple[Any, ...]) -> Generator[Any, None, Any]:
-        r"""Ask the process; see :meth:`audit.apart.process.Apart.ask`."""
-        return self._apart.ask(request)
+        r"""Ask the process; see :meth:`audit.sandbox.process.IsolatedProcess.ask`."""
+        return self._process.ask(request)
 
-    def _serve(self, line: Line) -> None:
-        # Runs in the room's process. Targets are kept: one may have state.
-        found = _Found(line=line, timeout=self._timeout)
-        for verb, spelling, *rest in line.requests():
-            line.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
+    def _serve(self, pipe: Pipe) -> None:
+        # Runs in the sandbox's process. Targets are kept: one may have state.
+        found = _Found(pipe=pipe, timeout=self._timeout)
+        for verb, spelling, *rest in pipe.requests():
+            pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
             with Watchdog(self._timeout) as watchdog:
-                line.answer(partial(found.do, verb, spelling, rest, watchdog))
+                pipe.answer(partial(found.do, verb, spelling, rest, watchdog))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    # The targets and maps of a room's process, and the requests it answers.
-    line: Line
+    # The targets and maps of a sandbox's process, and the requests it answers.
+    pipe: Pipe
     timeout: float | None
     target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
     feature: Callable[[str], Callable[[Outputs], Outputs]] = field(
@@ -148,7 +147,7 @@ class _Found:
                     return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
             case "map":
                 return self.feature(spelling)(rest[0])
-        return _drawn(self.target(spelling), self.line, _block(watchdog, *rest))
+        return _drawn(self.target(spelling), self.pipe, _block(watchdog, *rest))
 
 
 def _told(target: Target) -> tuple[bool, bool, str | None]:
@@ -185,21 +184,21 @@ def _block(
     )
 
 
-def _drawn(target: Target, line: Line, block: Block) -> None:
+def _drawn(target: Target, pipe: Pipe, block: Block) -> None:
     pieces: list[Outputs] = []
     sent = time.monotonic()
     try:
         for piece in target.draw(block):
             pieces.append(piece)
             if time.monotonic() > sent + _OFTEN:
-                line.send("part", concatenate(pieces))
+                pipe.send("part", concatenate(pieces))
                 pieces.clear()
-                if line.board.stopped:
+                if pipe.memory.stopped:
                     break
                 sent = time.monotonic()
     finally:
         if pieces:
-            line.send("part", concatenate(pieces))
+            pipe.send("part", concatenate(pieces))
 
 
 @contextmanager
@@ -223,22 +222,22 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
             return end.value
 
 
-def done_apart(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
+def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
     r"""Run ``work()`` in a process of its own and return its result, which must be plain data.
 
     It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
 
-    >>> done_apart("six", lambda: 2 * 3, timeout=None)
+    >>> run_isolated("six", lambda: 2 * 3, timeout=None)
     6
 
     Raises :class:`InvalidParameter` and :class:`TargetFailed` as it does, and TargetFailed where
     its process ends.
     """
 
-    def serve(line: Line) -> None:
-        for _ in line.requests():
-            line.answer(work)
+    def serve(pipe: Pipe) -> None:
+        for _ in pipe.requests():
+            pipe.answer(work)
 
-    with Apart(name=name, work=serve, seconds=timeout, hears=True) as apart:
+    with IsolatedProcess(name=name, work=serve, seconds=timeout, hears=True) as apart:
         found: T = _last(apart.ask(None))
     return found

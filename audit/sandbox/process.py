@@ -1,7 +1,7 @@
 r"""Run audited code in a process of its own: if that process dies, the auditor goes on.
 
-It is forked, leads a session of its own and talks to the auditor over a line
-(``audit.apart.line``). The auditor ends it with all that it started when a call is long over its
+It is forked, leads a session of its own and talks to the auditor over a pipe
+(``audit.sandbox.pipe``). The auditor ends it with all that it started when a call is long over its
 time, when it stops itself, when Ctrl-C has waited for it, and when its work is done. It ends with
 the auditor.
 """
@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from audit.apart.line import LENGTH, Board, Line
 from audit.errors import TargetFailed
 from audit.outputs import guard
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
+from audit.sandbox.answers import result_of
+from audit.sandbox.pipe import LENGTH, Pipe, SharedMemory
 from audit.targets.program import signal_name
-from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["Apart", "Ended", "end_group"]
+__all__ = ["Ended", "IsolatedProcess", "end_group"]
 
 _GRACE: Final = 2.0
 _LOOKS: Final = 0.1
@@ -52,20 +52,20 @@ class Ended(TargetFailed):
 
 
 @dataclass(slots=True, kw_only=True)
-class Apart:
-    r"""``work(line)`` in a process of its own, begun when it is first asked something.
+class IsolatedProcess:
+    r"""``work(pipe)`` in a process of its own, begun when it is first asked something.
 
     ``seconds`` limit each of its calls. ``hears``: Ctrl-C is passed on and its answer awaited; else
-    it is asked to stop over the board.
+    it is asked to stop over the memory.
     """
 
     name: str
-    work: Callable[[Line], None]
+    work: Callable[[Pipe], None]
     seconds: float | None
     hears: bool = False
-    board: Board = field(default_factory=Board)
+    memory: SharedMemory = field(default_factory=SharedMemory)
     process: int | None = None
-    _line: Any = None
+    _socket: Any = None
     _known: dict[int, Any] = field(default_factory=dict)
     _heard: bytearray = field(default_factory=bytearray)
     _how: str = ""
@@ -87,7 +87,7 @@ class Apart:
         """
         if self.process is None:
             self._begin()
-        self.board.clear()
+        self.memory.clear()
         packed = pack(request, Objects())
         unsent = memoryview(LENGTH.pack(len(packed)) + packed)
         pressed: KeyboardInterrupt | None = None
@@ -108,36 +108,26 @@ class Apart:
                     over = True
                     if pressed is not None and not (self.hears and kind == "done"):
                         raise pressed
-                    return self._answered(kind, value)
+                    return result_of(self.name, kind, value)
                 if self.process is None:
-                    raise pressed or Ended(self.name, self._how, self.board.read()[0])
+                    raise pressed or Ended(self.name, self._how, self.memory.read()[0])
         finally:
             if not over and self.process is not None:
                 self._abandon()
-
-    def _answered(self, kind: str, value: Any) -> Any:
-        match kind, value:
-            case "done", _:
-                return value
-            case "refused", (str(argument), None | str() as given, str(reason)):
-                raise InvalidParameter(argument, ABSENT if given is None else given, reason)
-            case "failed", (str(target), str(reason), dataset, run, str(traced)):
-                failed = TargetFailed(target, reason, dataset=dataset, run=run)
-                failed.add_note(f"where it runs:\n{traced}")
-                raise failed
-        raise TargetFailed(self.name, "raised KeyboardInterrupt")
 
     # -- while it works ---------------------------------------------------------------------------
 
     def _exchange(self, unsent: memoryview, until: float) -> memoryview:
         # Sends and hears what is ready, and looks after the process.
         gone = False
-        reads, writes, _ = select.select([self._line], [self._line] if unsent else [], [], _LOOKS)
+        reads, writes, _ = select.select(
+            [self._socket], [self._socket] if unsent else [], [], _LOOKS
+        )
         try:
             if writes:
-                unsent = unsent[self._line.send(unsent[:_PIECE]) :]
+                unsent = unsent[self._socket.send(unsent[:_PIECE]) :]
             if reads:
-                piece = self._line.recv(_PIECE)
+                piece = self._socket.recv(_PIECE)
                 self._heard += piece
                 gone = not piece
         except OSError:  # it does not listen any more
@@ -148,7 +138,7 @@ class Apart:
 
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
-        now, running = time.monotonic(), self.board.read()
+        now, running = time.monotonic(), self.memory.read()
         # The two numbers are not read at one instant: the same call has to be late twice.
         late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
@@ -191,7 +181,7 @@ class Apart:
 
     def _interrupt(self) -> float:
         # Asks it to stop, and returns until when its answer is awaited.
-        self.board.stop()
+        self.memory.stop()
         if self.hears and self.process is not None:
             os.kill(self.process, signal.SIGINT)
         return time.monotonic() + (_GRACE if self.hears else _PATIENCE)
@@ -232,7 +222,7 @@ class Apart:
         self.process = process
         theirs.close()
         ours.settimeout(0)
-        self._line = ours
+        self._socket = ours
 
     def _be(self, theirs: socket.socket, parent: int) -> None:
         os.setsid()
@@ -248,9 +238,9 @@ class Apart:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # A handler and not SIG_IGN, which the target's own children would inherit.
             signal.signal(signal.SIGINT, signal.default_int_handler if self.hears else _not_here)
-        guard.publish(self.board)
+        guard.publish(self.memory)
         with stdout_to_stderr():
-            self.work(Line(socket=theirs, board=self.board, name=self.name))
+            self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))
             if os.getpid() == os.getsid(0):  # and no child that a target made
                 atexit._run_exitfuncs()
 
@@ -260,7 +250,7 @@ class Apart:
         if process is None:
             return
         self._how = how
-        self._line.close()
+        self._socket.close()
         end_group(process, reaped=reaped)
         _prctl(_SET_REAPER, self._reaper)
 
@@ -268,7 +258,7 @@ class Apart:
         r"""Nothing more will be asked: the process has a moment to leave in order."""
         try:
             if self.process is not None:
-                self._line.shutdown(socket.SHUT_WR)
+                self._socket.shutdown(socket.SHUT_WR)
                 status = self._status(_GRACE)
                 self.end("closed", reaped=status is not None and not os.WIFSTOPPED(status))
         except BaseException:

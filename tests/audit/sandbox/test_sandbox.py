@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.apart.line import Board, Line
-from audit.apart.process import Apart, Ended
-from audit.apart.room import Remote, Room, done_apart
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.runs.plan import Plan
 from audit.sample import sample
+from audit.sandbox.pipe import Pipe, SharedMemory
+from audit.sandbox.process import Ended, IsolatedProcess
+from audit.sandbox.sandbox import Remote, Sandbox, run_isolated
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -41,35 +41,35 @@ def plan(**more: Any) -> Plan:
 def test_a_room_gives_the_report_of_this_process(name: str) -> None:
     runs = 50_000 if name == "raises_late" else 1000
     within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
-    with Room(60.0) as room:
-        target = room.target(f"targets.py:{name}")
+    with Sandbox(60.0) as sandbox:
+        target = sandbox.target(f"targets.py:{name}")
         assert isinstance(target, Remote)
         assert sample(target, plan(runs=runs)).to_text() == within.to_text()
 
 
 @pytest.mark.usefixtures("here")
 def test_what_is_built_in_needs_no_room() -> None:
-    with Room(60.0) as room:
-        assert room.target("count") == read_target("count")
-        assert room.feature("sign") == room.feature("sign")
-        assert room._apart.process is None
+    with Sandbox(60.0) as sandbox:
+        assert sandbox.target("count") == read_target("count")
+        assert sandbox.feature("sign") == sandbox.feature("sign")
+        assert sandbox._process.process is None
 
 
 @pytest.mark.usefixtures("here")
 def test_what_is_not_there_is_refused_as_ever() -> None:
-    with Room(60.0) as room:
+    with Sandbox(60.0) as sandbox:
         for name in ("word", "three", "nobody"):
             with pytest.raises(InvalidParameter) as within:
                 read_target(f"targets.py:{name}")
             with pytest.raises(InvalidParameter) as there:
-                room.target(f"targets.py:{name}")
+                sandbox.target(f"targets.py:{name}")
             assert str(there.value) == str(within.value)
 
 
 @pytest.mark.usefixtures("here")
 def test_a_process_that_ended_says_in_which_run() -> None:
-    with Room(60.0) as room:
-        report = sample(room.target("targets.py:exits_late"), plan(runs=3000))
+    with Sandbox(60.0) as sandbox:
+        report = sample(sandbox.target("targets.py:exits_late"), plan(runs=3000))
         assert report.error is not None
         assert report.error.reason == (
             "ended its process with exit code 7, by os._exit or another program"
@@ -77,7 +77,7 @@ def test_a_process_that_ended_says_in_which_run() -> None:
         assert report.error.dataset in {"A", "B"}
         assert 0 < report.runs < 3000
         # And a map is applied all the same: by another process.
-        doubled = room.feature("targets.py:coin_of")
+        doubled = sandbox.feature("targets.py:coin_of")
         assert doubled.apply([1, 2]) == [2, 4]
 
 
@@ -88,10 +88,10 @@ def test_a_map_sees_the_objects_themselves(audit: Shell) -> None:
     assert told in {"it <= 0", "it >= 1"}
 
 
-def counted(line: Line) -> None:
-    for request in line.requests():
-        line.send("part", request)
-        line.answer(os.getpid)
+def counted(pipe: Pipe) -> None:
+    for request in pipe.requests():
+        pipe.send("part", request)
+        pipe.answer(os.getpid)
 
 
 def last(answer: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_process_ends_with_its_children_and_leaves_no_zombie(tmp_path: Path) -
         return child.pid
 
     before = children()
-    child = done_apart("starts", starts, timeout=None)
+    child = run_isolated("starts", starts, timeout=None)
     assert not Path(f"/proc/{child}").exists()
     assert children() <= before
 
@@ -130,7 +130,7 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     atexit.register(mine.touch)
     try:
-        done_apart("registers", lambda: atexit.register(theirs.touch) is None, timeout=None)
+        run_isolated("registers", lambda: atexit.register(theirs.touch) is None, timeout=None)
     finally:
         atexit.unregister(mine.touch)
     assert theirs.exists()
@@ -154,37 +154,37 @@ def test_what_the_auditor_left_behind_is_not_finalized_there(
         left = Left()
         left.itself = left  # type: ignore[attr-defined]  # only the collector of cycles finds it
         del left
-        child = done_apart("collects", lambda: (gc.collect(), os.getpid())[1], timeout=None)
+        child = run_isolated("collects", lambda: (gc.collect(), os.getpid())[1], timeout=None)
     finally:
         gc.enable()
     assert (tmp_path / str(child)).exists() is not frozen
 
 
-def glances(board: Board, packs: bool) -> set[float]:
+def glances(memory: SharedMemory, packs: bool) -> set[float]:
     """What another process sees while one writes as fast as it can."""
     packed = struct.Struct("<Qd")
     if not (writer := os.fork()):
         for _ in range(60_000):
             for due in (1e4, math.inf):
                 if packs:
-                    packed.pack_into(board.held, 0, 1, due)
+                    packed.pack_into(memory.held, 0, 1, due)
                 else:
-                    board.begin(due)
+                    memory.begin(due)
         os._exit(0)
     seen: set[float] = set()
     while os.waitpid(writer, os.WNOHANG) == (0, 0):
-        seen |= {board.read()[1] for _ in range(1000)}
+        seen |= {memory.read()[1] for _ in range(1000)}
     return seen
 
 
-def test_a_board_is_never_seen_half_written() -> None:
-    assert glances(Board(), packs=False) <= {1e4, math.inf}
+def test_shared_memory_is_never_seen_half_written() -> None:
+    assert glances(SharedMemory(), packs=False) <= {1e4, math.inf}
     # The twin, which once ended processes that were in time.
-    assert any(0.0 in glances(Board(), packs=True) for _ in range(100))
+    assert any(0.0 in glances(SharedMemory(), packs=True) for _ in range(100))
 
 
-class Glimpsed(Board):
-    """A board of which one glance is wrong, or every one."""
+class Glimpsed(SharedMemory):
+    """A memory of which one glance is wrong, or every one."""
 
     times: float = 1
 
@@ -197,15 +197,15 @@ class Glimpsed(Board):
 
 
 @pytest.mark.parametrize("times", [1, math.inf], ids=["once", "always"])
-def test_one_wrong_glance_at_a_board_ends_no_process(times: float) -> None:
-    def works(line: Line) -> None:
-        for _ in line.requests():
-            line.board.begin(time.monotonic() + 60)
-            line.answer(lambda: time.sleep(0.6))
+def test_one_wrong_glance_at_the_memory_ends_no_process(times: float) -> None:
+    def works(pipe: Pipe) -> None:
+        for _ in pipe.requests():
+            pipe.memory.begin(time.monotonic() + 60)
+            pipe.answer(lambda: time.sleep(0.6))
 
-    board = Glimpsed()
-    board.times = times
-    with Apart(name="works", work=works, seconds=60, board=board) as apart:
+    memory = Glimpsed()
+    memory.times = times
+    with IsolatedProcess(name="works", work=works, seconds=60, memory=memory) as apart:
         if times == 1:
             assert last(apart.ask(None)) is None
         else:
@@ -214,7 +214,7 @@ def test_one_wrong_glance_at_a_board_ends_no_process(times: float) -> None:
 
 
 def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
-    with Apart(name="counted", work=counted, seconds=None) as apart:
+    with IsolatedProcess(name="counted", work=counted, seconds=None) as apart:
         answer = apart.ask("x")
         assert next(answer) == "x"
         answer.close()
@@ -223,12 +223,12 @@ def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
 
 
 def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
-    def forges(line: Line) -> None:
-        for _ in line.requests():
-            line.socket.sendall(b"\x03" + bytes(7) + b"cos")
+    def forges(pipe: Pipe) -> None:
+        for _ in pipe.requests():
+            pipe.socket.sendall(b"\x03" + bytes(7) + b"cos")
 
     with (
-        Apart(name="forges", work=forges, seconds=None) as apart,
+        IsolatedProcess(name="forges", work=forges, seconds=None) as apart,
         pytest.raises(TargetFailed, match="its process sent no data: "),
     ):
         last(apart.ask(None))
@@ -236,10 +236,10 @@ def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
 
 def test_signal_state_is_what_it_was() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
-    done_apart("six", lambda: 6, timeout=1.0)
+    run_isolated("six", lambda: 6, timeout=1.0)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == before
     with pytest.raises(Ended, match="ended its process with exit code 3"):
-        done_apart("leaves", lambda: os._exit(3), timeout=1.0)
+        run_isolated("leaves", lambda: os._exit(3), timeout=1.0)
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------
@@ -288,9 +288,9 @@ def test_ctrl_c_is_130_wherever_it_falls(here: Path, words: list[object], times:
 
 def test_a_plan_of_a_remote_target_is_repeated_by_its_seed(here: Path) -> None:
     rng = np.random.default_rng(7)
-    with Room(60.0) as room:
+    with Sandbox(60.0) as sandbox:
         seeds = [int(rng.integers(1 << 30)) for _ in range(2)]
-        target = room.target("targets.py:coin")
+        target = sandbox.target("targets.py:coin")
         texts = [json.dumps(sample(target, plan(seed=seed)).to_json()) for seed in seeds]
         assert texts[0] != texts[1]
         assert json.dumps(sample(target, plan(seed=seeds[0])).to_json()) == texts[0]

@@ -17,10 +17,11 @@ from audit.errors import TargetFailed
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
+from audit.sandbox.answers import answered, failed_of, result_of, told
 from audit.targets.spelling import read_target
 from audit.targets.target import Target
 from dpcore.command.workers import leave_ctrl_c_to, watch_over
-from dpcore.errors import DpcoreError
+from dpcore.errors import InvalidParameter
 
 __all__ = ["Sent", "answer_of", "work_block", "work_probe"]
 
@@ -47,7 +48,7 @@ def work_block(sent: Sent, task: Task) -> bytes:
 
     def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
         drawing = draw_block(target, task, watchdog)
-        error = None if drawing.error is None else _told(drawing.error)
+        error = None if drawing.error is None else told(drawing.error)
         return drawing.outputs, error, drawing.interrupted, drawing.limited, task.drawn
 
     return _work(sent, task, drawn)
@@ -63,39 +64,37 @@ def answer_of(data: bytes, known: dict[int, Any]) -> Any:
 
     ``known`` are the objects that stayed with the workers. Raises :class:`TargetFailed`.
     """
-    match unpack(data, known):
-        case "done", bool(found):
+    match result_of("a worker", *unpack(data, known)):
+        case bool(found):
             return found
-        case "done", (outputs, error, bool(interrupted), bool(limited), int(drawn)):
-            failed = None if error is None else TargetFailed(*error[:2], **error[2])
+        case (outputs, error, bool(interrupted), bool(limited), int(drawn)):
+            failed = None if error is None else failed_of(error)
             return Drawing(
                 outputs=outputs, error=failed, interrupted=interrupted, limited=limited
             ), drawn
-        case "failed", (str(target), str(reason), dict(place)):
-            raise TargetFailed(target, reason, **place)
     raise ValueError("no answer of a worker")
-
-
-def _told(failed: TargetFailed) -> tuple[str, str, dict[str, Any]]:
-    return failed.target, failed.reason, {"dataset": failed.dataset, "run": failed.run}
 
 
 def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
     leave_ctrl_c_to(sent.process)
     watch = watch_over(sent.process)
     with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
-        try:
-            target = _received(sent)
+
+        def work() -> object:
+            try:
+                target = _received(sent)
+            except InvalidParameter as error:
+                raise TargetFailed(sent.spelling, f"in a worker: {error}") from error
             watch.due = partial(_overdue, watchdog)
-            found = do(target, watchdog)
+            return do(target, watchdog)
+
+        try:
+            kind, value = answered(sent.spelling, work)
             # Read here: a class of the target's is in no other process.
             with reading(sent.spelling):
-                return pack(("done", found), _objects())
+                return pack((kind, value), _objects())
         except TargetFailed as error:
-            return pack(("failed", _told(error)), _objects())
-        except DpcoreError as error:
-            told = _told(TargetFailed(sent.spelling, f"in a worker: {error}"))
-            return pack(("failed", told), _objects())
+            return pack(("failed", told(error)), _objects())
         finally:
             watch.due = None
 

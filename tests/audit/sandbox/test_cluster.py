@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from audit.runs.jobs import backend
 from audit.sample import sample
+from audit.sandbox.jobs import backend
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter
-from tests.audit.runs.test_jobs import AWK, plan
+from tests.audit.sandbox.test_jobs import AWK, plan
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,9 @@
+r"""Run audited code elsewhere, so that only data comes back and nothing it does ends the audit.
+
+answers   how a piece of work ended, as data
+pipe      the far end: requests, answers, and memory that shows which call is running
+process   one isolated process, its time limit and its end
+sandbox   targets and feature maps in such a process
+worker    a block drawn by one of several processes, or on a cluster
+jobs      who draws the blocks: this process, several, or a cluster
+"""

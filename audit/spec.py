@@ -1,0 +1,332 @@
+r"""An audit as data: what is tested, how, where and for how long.
+
+Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
+(``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.assembly.Audit``
+runs. Each field states how it is read, and its name, words and place in the help of the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dpcore.command.workers import checked_jobs
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import RationalLike, rational, rational_in, whole_number
+
+if TYPE_CHECKING:
+    from audit.claims.claim import Claim
+    from audit.claims.curve_claim import CurveClaim
+    from audit.outputs.features.feature import Feature
+
+__all__ = [
+    "FLOATS",
+    "LAYERS",
+    "AuditSpec",
+    "Option",
+    "read_runs",
+    "read_seconds",
+    "read_seed",
+]
+
+FLOATS: Final = ("test", "ignore")
+r"""Whether the floating-point representation of outputs is tested beside their values."""
+
+LAYERS: Final = ("exact", "fit", "replay", "sample")
+r"""The layers by name, strongest first."""
+
+_MOST_RUNS: Final = 10**12
+_MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
+# A p-value below the floats is 0, and must not be taken for one below alpha.
+_LEAST_ALPHA: Final = Fraction(1, 10**300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    r"""A field as an option of the command: its names, metavar, help and panel of the help.
+
+    ``read`` makes its value, or refuses it by name; ``kind`` is the type that the parser of the
+    command line gives, where it is neither a switch (default False) nor repeatable (default ()).
+    """
+
+    metavar: str
+    help: str
+    names: tuple[str, ...] = ()
+    panel: str
+    kind: Any = str
+    read: Callable[[str, Any], Any] | None = None
+
+
+# -- how the fields are read ----------------------------------------------------------------------
+
+
+def read_runs(name: str, value: Any) -> int:
+    r"""A number of runs: 1000 or "1e5".
+
+    >>> read_runs("runs", "1e5")
+    100000
+    """
+    return whole_number(name, value, at_least=1, at_most=_MOST_RUNS)
+
+
+def read_seed(name: str, value: Any) -> int:
+    r"""A seed: a whole number >= 0.
+
+    >>> read_seed("seed", "7")
+    7
+    """
+    return whole_number(name, value, at_least=0)
+
+
+def read_seconds(name: str, value: Any) -> float:
+    r"""A time in seconds.
+
+    >>> read_seconds("timeout", "0.5")
+    0.5
+    """
+    exact = rational(name, value)
+    if not 0 < exact <= _MOST_SECONDS:
+        raise InvalidParameter(name, value, f"must be > 0 and <= {_MOST_SECONDS:,} seconds")
+    return float(exact)
+
+
+def _jobs(name: str, value: Any) -> int:
+    try:
+        return checked_jobs(whole_number(name, value))
+    except InvalidParameter as error:
+        raise InvalidParameter(name, value, error.reason) from None
+
+
+def _alpha(name: str, value: Any) -> Fraction:
+    exact = rational_in(name, value, "(0, 1)", "such as 0.001")
+    if exact < _LEAST_ALPHA:
+        raise InvalidParameter(name, value, "must be >= 1e-300")
+    return exact
+
+
+def _probability(name: str, value: Any) -> Any:
+    rational_in(name, value, "(0, 1]", "it is a probability")
+    return value
+
+
+def _list(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidParameter(name, value, f"must be a list, [{value!r}]")
+    return tuple(value)
+
+
+def _layers(name: str, value: Any) -> tuple[str, ...]:
+    named = [layer.strip() for layer in value.split(",")] if isinstance(value, str) else [*value]
+    if not named or not set(named) <= set(LAYERS) or len(set(named)) < len(named):
+        reason = f"must be some of {', '.join(LAYERS)}, each at most once, separated by commas"
+        raise InvalidParameter(name, value, reason)
+    return tuple(layer for layer in LAYERS if layer in named)
+
+
+def _floats(name: str, value: Any) -> str:
+    if value not in FLOATS:
+        raise InvalidParameter(name, value, f"must be {' or '.join(FLOATS)}")
+    return str(value)
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameter(name, value, "must be true or false")
+    return value
+
+
+def _relation(name: str, value: Any) -> Relation:
+    try:
+        return Relation(value)
+    except ValueError:
+        words = " or ".join(relation.value for relation in Relation)
+        raise InvalidParameter(name, value, f"must be {words}") from None
+
+
+def _claim(name: str, value: Any) -> Any:
+    # What it says is read under the relation of the target, later; here it is refused early.
+    if isinstance(value, str):
+        from audit.claims.curve_claim import read_claim
+
+        read_claim(value)
+    elif not hasattr(value, "points"):
+        raise InvalidParameter(name, value, 'must be a claim, or text such as "epsilon=1"')
+    return value
+
+
+def _pair(name: str, value: Any) -> tuple[Any, Any]:
+    from audit.search.pairs import read_pairs
+
+    return read_pairs(name, [value])[0]
+
+
+def _pairs(name: str, value: Any) -> tuple[tuple[Any, Any], ...]:
+    from audit.search.pairs import read_pairs, read_pairs_file
+
+    return read_pairs_file(value) if isinstance(value, Path) else read_pairs(name, value)
+
+
+def _path(name: str, value: Any) -> Path:
+    if not isinstance(value, str | Path):
+        raise InvalidParameter(name, value, "must be the name of a file")
+    return Path(value)
+
+
+def _option(
+    panel: str, metavar: str, text: str, *names: str, default: Any = None, **more: Any
+) -> Any:
+    told = Option(metavar=metavar, help=text, names=names, panel=panel, **more)
+    return field(default=default, metadata={"option": told})
+
+
+_what = partial(_option, "What is tested")
+_how = partial(_option, "How it is tested")
+_where = partial(_option, "Where, and for how long")
+_result = partial(_option, "The report")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSpec:
+    r"""What an audit tests and how: each field is a keyword, an option and a key of a file.
+
+    ``target`` is text, a callable, a noise or a target. Values may be text, as in the command.
+
+    >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
+    10000
+
+    Raises :class:`InvalidParameter` by the name of the field.
+    """
+
+    target: Any = _what(
+        "TARGET",
+        "module:callable, file.py:callable, 'exec:./program args', a noise such as "
+        "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
+        "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
+        "path) or bandit:file.py:Policy, running sums such as "
+        "continual:tree,horizon=64,epsilon=1, or a name that dpcore audit catalogue lists.",
+    )
+    claim: Claim | CurveClaim | str | None = _what(
+        "CLAIM",
+        "The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, "
+        "gdp=1, or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
+        read=_claim,
+    )
+    pair: tuple[Any, Any] | None = _what(
+        "A B",
+        "Two neighbouring datasets, as JSON: 0 1, or '[]' '[\"ada\"]'.",
+        kind=tuple[str, str],
+        read=_pair,
+    )
+    pairs: tuple[tuple[Any, Any], ...] | None = _what(
+        "FILE",
+        "Several pairs: a .toml file of tables \\[\\[pair]], each with a = and b =, or a .json "
+        "file with a list of pairs.",
+        kind=Path,
+        read=_pairs,
+    )
+    search: str | None = _what(
+        "SPACE",
+        "Search for the worst pair: a quarter of the runs searches a space such as "
+        "vector:dimension=10,low=0,high=1; the others test the pair that was found.",
+    )
+    relation: Relation | str | None = _what(
+        "WORD",
+        "How neighbouring datasets differ: one record replaced (replace), or added or removed "
+        "(add-remove). (default: replace)",
+        read=_relation,
+    )
+    features: tuple[str | Feature, ...] = _what(
+        "NAME",
+        "Test a feature instead of the output: lowest-bit, sign, length, time (of the call), "
+        "file.py:callable, ...; repeatable; identity is the output itself.",
+        "--feature",
+        default=(),
+        read=_list,
+    )
+    floats: str = _what(
+        "WORD",
+        "Whether the floating-point representation of outputs is tested beside their values (test) "
+        "or not (ignore).",
+        default="test",
+        read=_floats,
+    )
+    runs: int | None = _how(
+        "N",
+        "How many runs, on both datasets together; with --sequential the most of them. "
+        "(default: 1e5, with --sequential 1e6)",
+        "-n",
+        "--runs",
+        "--max-n",
+        read=read_runs,
+    )
+    sequential: bool = _how(
+        "", "Stop as soon as there is enough evidence.", default=False, read=_switch
+    )
+    alpha: RationalLike = _how(
+        "P",
+        "The chance of a false alarm: REFUTED although the claim is true.",
+        default="0.001",
+        read=_alpha,
+    )
+    layers: tuple[str, ...] | str | None = _how(
+        "NAMES",
+        "Which tests run, separated by commas: exact (proof from a known law), fit (are draws "
+        "of this law?), replay (the same random draws on both datasets), sample (count the "
+        "outputs of many runs). (default: exact where the law is known, else sample)",
+        read=_layers,
+    )
+    baselines: tuple[str, ...] = _how(
+        "NAME",
+        "Also show another method's bound, for comparison: clopper-pearson-split, dkw, "
+        "bonferroni-thresholds, one-run, bayes, gaussian-dp, plug-in or all.",
+        "--baseline",
+        default=(),
+        read=_list,
+    )
+    seed: int | None = _how(
+        "N", "Repeat an audit exactly: the seed that its report shows.", read=read_seed
+    )
+    timeout: float | None = _where(
+        "SECONDS", "The most time one call of the target may take.", default=60.0, read=read_seconds
+    )
+    deadline: float | None = _where(
+        "SECONDS", "Stop drawing runs after this time, and report.", read=read_seconds
+    )
+    jobs: int = _where(
+        "N",
+        "How many processes draw runs; -1: one per core. The report is the same.",
+        "-j",
+        "--jobs",
+        default=1,
+        read=_jobs,
+    )
+    resume: Path | None = _where(
+        "FILE",
+        "Store the runs in this file, and continue from it after an interruption.",
+        kind=Path,
+        read=_path,
+    )
+    resolution: RationalLike | None = _result(
+        "P",
+        "Exit with 4 if the runs could miss an output that gives the data away with this "
+        "probability, such as 1e-3 (the blind spot).",
+        read=_probability,
+    )
+    allow_constant: bool = _result(
+        "", "Accept a target whose every output is the same.", default=False, read=_switch
+    )
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            read, value = each.metadata["option"].read, getattr(self, each.name)
+            if read is not None and value is not None:
+                object.__setattr__(self, each.name, read(each.name, value))
+
+    def given(self, name: str) -> bool:
+        r"""Whether a field says something else than its default."""
+        return bool(getattr(self, name) != getattr(AuditSpec(), name))

@@ -1,0 +1,120 @@
+"""An audit as data: what a spec refuses, and that a file, options and Python say the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.assembly import Audit
+from audit.cli.options import read_spec
+from audit.spec import AuditSpec
+from dpcore.errors import InvalidParameter
+from tests.support.audit.command import Shell
+
+REFUSED: list[tuple[str, Any]] = [
+    ("runs", 0),
+    ("runs", "many"),
+    ("runs", 1e13),
+    ("seed", -1),
+    ("jobs", 0),
+    ("jobs", -2),
+    ("jobs", 1.5),
+    ("jobs", True),
+    ("alpha", 1),
+    ("alpha", math.nan),
+    ("alpha", "1e-301"),
+    ("timeout", 0),
+    ("deadline", math.inf),
+    ("relation", "friends"),
+    ("claim", "five"),
+    ("claim", 5),
+    ("pair", 5),
+    ("pairs", []),
+    ("features", "sign"),
+    ("layers", []),
+    ("layers", "sample,sample"),
+    ("resolution", 2),
+    ("sequential", 1),
+    ("resume", 3),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), REFUSED, ids=str)
+def test_what_cannot_be_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        AuditSpec(target="half-scale", **{field: value})
+    assert refused.value.argument == field
+
+
+def test_text_and_values_are_one_spec_and_read_again_it_is_the_same() -> None:
+    text: dict[str, Any] = {"runs": "1e4", "alpha": "0.01", "seed": "7", "layers": "sample,exact"}
+    spec = AuditSpec(target="half-scale", relation="add-remove", **text)
+    assert (spec.runs, spec.alpha, spec.seed) == (10_000, Fraction(1, 100), 7)
+    assert spec.layers == ("exact", "sample")
+    assert replace(spec) == spec
+    assert not any(AuditSpec().given(each.name) for each in fields(AuditSpec))
+
+
+SPEC = """
+target = "half-scale"
+claim = "epsilon=1"
+pairs = [[0, 0], [4, 5]]
+features = ["identity", "sign"]
+runs = 2000
+seed = 7
+alpha = 0.01
+"""
+
+
+def test_a_file_says_what_options_say(here: Path, audit: Shell) -> None:
+    (here / "audit.toml").write_text(SPEC)
+    (here / "pairs.json").write_text("[[0, 0], [4, 5]]")
+    words = ("half-scale", "--claim", "epsilon=1", "--pairs", "pairs.json", "-n", 2000, "--seed", 7,
+             "--feature", "identity", "--feature", "sign", "--alpha", "0.01", "--json")  # fmt: skip
+    found = audit("--spec", "audit.toml", "--json")
+    assert (found.code, found.out) == (1, audit(*words).out)
+    (here / "audit.json").write_text(json.dumps({"target": "half-scale", "runs": 2000, "seed": 7}))
+    assert audit("--spec", "audit.json", "--json").json["runs"] == 2000
+    # Options replace what the file says.
+    assert audit("--spec", "audit.toml", "--seed", 8, "--json").json["seed"] == 8
+
+
+def test_the_same_spec_runs_in_python(here: Path, audit: Shell) -> None:
+    (here / "audit.toml").write_text(SPEC)
+    report = Audit(AuditSpec(**read_spec(Path("audit.toml")))).run()
+    assert json.loads(report.to_text()) == audit("--spec", "audit.toml", "--json").json
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("target = ", "--spec = audit.toml: is not TOML"),
+        ('targett = "x"', "did you mean target?"),
+        ('claim = "epsilon=1"', "TARGET: must be given"),
+        ("target = 3", "TARGET = 3: must be given"),
+        ('target = "half-scale"\nruns = 0', "-n = 0: must be a whole number"),
+        ('target = "half-scale"\nfeatures = "sign"', "--feature = sign: must be a list"),
+        ('target = "half-scale"\npair = [0, 1]\npairs = [[0, 1]]', "--pairs: is given beside pair"),
+    ],
+)
+def test_a_file_that_is_none_is_one_line_and_2(
+    here: Path, audit: Shell, text: str, complaint: str
+) -> None:
+    (here / "audit.toml").write_text(text)
+    answer = audit("--spec", "audit.toml")
+    assert (answer.code, answer.out) == (2, "")
+    assert complaint in answer.err
+
+
+def test_each_field_is_an_option(audit: Shell) -> None:
+    told = audit("--help").out
+    for each in fields(AuditSpec):
+        option = each.metadata["option"]
+        assert option.metavar in told
+        assert all(name in told for name in option.names)
