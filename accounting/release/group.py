@@ -6,19 +6,15 @@ there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/group.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from flint import arb
-
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.mechanism.description import Poisson, Scheme, Shifts
-from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
-from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import Kinds
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
@@ -37,9 +33,10 @@ class MixedSample(RealSample):
 
     members: int
 
+    @property
     @abstractmethod
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
-        r"""How likely each number of shifts is, for v = ``variance``."""
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""How likely each number of shifts is."""
 
     @property
     def scope(self) -> Scope:
@@ -52,29 +49,12 @@ class MixedSample(RealSample):
         moves = Sensitivity.of(self.curve.sensitivity).times(self.members)
         return RealCurve(noise=self.curve.noise, sensitivity=moves, scope=self.scope)
 
-    def pairs(self) -> tuple[GroupGaussian, ...]:
-        r"""The losses of one round, shifted against not and the reverse, the same in all rounds."""
-        loss = self.curve.loss()
-        assert isinstance(loss, NormalLoss)  # noqa: S101  # the classes refuse other noise
-        v = 1 / loss.variance
-        sides = (self.direction(present=side, variance=v) for side in (True, False))
-        return tuple(GroupGaussian(variance=v, direction=side) for side in sides)
-
-    @property
-    def directions(self) -> tuple[Kinds, ...]:
-        r"""One round as cells, shifted against not and the reverse."""
-        pair = RealPair.moved(
-            self.curve.density, self.direction(present=True, variance=Fraction(1)).chances
-        )
-        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0: of the worse direction."""
-        there, gone = (pair.curve(epsilon) for ((_, pair),) in self.directions)
-        return there.max(gone)
+    def kinds(self) -> Kinds:
+        r"""The noise, shifted at random or not."""
+        return ((Fraction(1), RealPair.moved(self.curve.density, self.chances)),)
 
     def _check_noise(self) -> None:
-        if not isinstance(self.curve.loss(), NormalLoss):
+        if self.curve.loss() is None:
             raise InvalidParameter(
                 "noise", self.curve.noise, "must be Gaussian: for others it is not known"
             )
@@ -114,11 +94,11 @@ class GroupSampled(MixedSample):
         make_integers(self, "members", at_most=MOST_MEMBERS)
         self._check_noise()
 
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
         r"""Binomial: each member is sampled by itself."""
-        return GroupDirection(
-            rate=Fraction(self.rate), present=present, members=self.members, variance=variance
-        )
+        k, rate = self.members, Fraction(self.rate)
+        return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -169,12 +149,7 @@ class ShiftSampled(MixedSample):
         r"""k."""
         return len(self.weights) - 1
 
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
         r"""As they are given."""
-        return ShiftDirection(
-            rate=self.rate,
-            present=present,
-            members=self.members,
-            variance=variance,
-            weights=tuple(rational("weights", each) for each in self.weights),
-        )
+        return tuple(rational("weights", each) for each in self.weights)
