@@ -164,7 +164,3 @@ class PoissonTruncated(RealSample):
             return self.rate
         cut = Fraction(self._more_than(self.most, self.examples).upper)
         return min(self.most * cut / (self.examples * Fraction(filled.lower)), self.rate)
-
-    def __repr__(self) -> str:
-        sizes = f"examples={self.examples}, most={self.most}, relation={self.relation.value!r}"
-        return f"PoissonTruncated(curve={self.curve!r}, rate={str(self.rate)!r}, {sizes})"

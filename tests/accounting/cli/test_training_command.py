@@ -143,7 +143,7 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     # Two epochs of Gaussian noise that moves by 2/4: the curve of one of 2 sqrt(2)/4.
     moved = ["--noise", "gaussian:sigma=4", "--sensitivity", "l2-squared=8"]
     once = command("epsilon", *moved, "--delta", "1e-5", "--json").json["epsilon"]
-    assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=1e-8)
+    assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=2e-6)
 
 
 def _event(path: Path, document: Any) -> Path:
