@@ -82,7 +82,7 @@ def epsilon(
     releases: Releases,
     *,
     delta: Delta,
-    relative: Relative = "1e-8",
+    relative: Relative = "1e-6",
     certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +111,7 @@ def delta_command(
     releases: Releases,
     *,
     epsilon: str = option("EPSILON", "The epsilon of the guarantee, e.g. 1 or 1/2.", default=...),
-    relative: Relative = "1e-8",
+    relative: Relative = "1e-6",
     as_json: AsJson = False,
 ) -> None:
     r"""Compute delta at an epsilon, for all rounds together.

@@ -46,7 +46,7 @@ __all__ = ["check", "dpsgd"]
 _MOST_TEXT: Final = 1 << 20
 _UNDECIDED: Final = 4
 _DIGITS: Final = 9
-_NEAR: Final = "1e-8"
+_NEAR: Final = "1e-6"
 
 
 _REPLACED: Final = (

@@ -1,18 +1,16 @@
 r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
 
-Frequencies cost clusters and not atoms. Within a cluster of width h around its middle c_k,
-
-    sum_x q_x e^(iyl_x) = e^(iyc_k) sum_n (iy)^n/n! sum_x q_x (l_x - c_k)^n,   |y| h <= 1,
-
-up to a Taylor remainder of at most 2^-n/n! each; the middles are multiples of a power of two, so
-their phases are integer multiples of one 128-bit turn. Proofs: docs/proofs/line.md.
+Frequencies are equally spaced, so a transform (:mod:`accounting.fourier.transform`) gives phi at
+all of them at the cost of the atoms plus that of the frequencies. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -23,7 +21,6 @@ from accounting.fourier.discs import (
     PRODUCT,
     SLACK,
     TINY,
-    TURN_BITS,
     UNIT,
     Complexes,
     Discs,
@@ -31,37 +28,34 @@ from accounting.fourier.discs import (
     Integers,
     Turns,
     circle,
-    fixed_point,
-    gamma,
     multiples,
+    product_error,
     sizes,
+    upward,
 )
 from accounting.fourier.factor import Grid
+from accounting.fourier.transform import TRANSFORM_ERROR, transform
 from accounting.loss.listing import Listing
+from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
-__all__ = ["DiscreteFactor", "DiscreteOnGrid", "tilted"]
+__all__ = ["Atoms", "DiscreteFactor", "DiscreteOnGrid", "cumulants", "tilted", "tilted_balls"]
 
-_ORDER: Final = 16
-_REMAINDER: Final = 2.0**-59
-"""sum over n >= 16 of 2^-n/n!."""
+_GAP: Final = 1024
+"""Frequencies that are computed and not needed are fewer in a row than this."""
 
-_GROWN: Final = 1.6488
-"""e^(1/2), rounded up: sum over n of 2^-n/n!."""
+_LONGEST: Final = 1 << 18
+_FEW: Final = 48
+"""So many atoms are summed one by one."""
 
-_AT_ONCE: Final = 1 << 20
-_CHUNK_BITS: Final = 7
-_LOOSE: Final = 0.2
-"""What merging atoms may add to the bound of a block: it decides cost, and is counted."""
-
-_MOST_DEPTH: Final = 14
-_ATOM_COST: Final = 8.0
+_DIRECT: Final = (product_error(_FEW) + 2 * CIRCLE + 2 * PRODUCT) * SLACK
+_READ: Final = 2.0**-52
+_FINE: Final = 2.0**-104
 _PIECES: Final = 3
 _PIECE_BITS: Final = 256
 _DROPPED: Final = 2.0**-58
-_READ: Final = 2.0**-40
 _FLOOR: Final = 2.0**-900
 
 
@@ -70,17 +64,19 @@ class DiscreteFactor:
     r"""phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
     ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` at least
-    sum q_x |l_x - mu| for some mu.
+    sum q_x |l_x - mu| for some mu. l_x is within ``slip`` of ``losses`` + ``fine``. ``moment``
+    bounds log M((1 + lift) c) from above.
     """
 
-    listing: Listing
-    tilt: Fraction
     log_scale: arb
     losses: Floats
+    fine: Floats | None = None
+    slip: float = 0.0
     weights: Floats
     missing: float
     total: float
     deviation: float
+    moment: Callable[[Fraction], arb]
 
     @property
     def peak(self) -> float:
@@ -89,8 +85,15 @@ class DiscreteFactor:
 
     def log_moment(self, lift: Fraction) -> arb:
         r"""log M((1 + lift) c), from above."""
-        weights, error, reference = _grown(self.listing, (1 + lift) * self.tilt)
-        return (arb(reference) + arb(_sum(weights) + error).log()).upper()
+        return self.moment(lift)
+
+    def turns(self, step: Fraction) -> tuple[Turns, Turns]:
+        r"""l_x step/2 pi modulo 1, as :func:`turns` gives them."""
+        if self.fine is None:
+            return turns(self.losses, step)
+        (high, low), (more, least) = (turns(part, step) for part in (self.losses, self.fine))
+        low = low + least
+        return high + more + (low < least), low
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
         r"""The factor on a grid."""
@@ -99,103 +102,214 @@ class DiscreteFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteOnGrid:
-    r"""phi on one grid: merged atoms bound whole blocks, clusters give values."""
+    r"""phi on one grid, by runs of blocks: few atoms one by one, many by a transform."""
 
     factor: DiscreteFactor
     grid: Grid
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""|sum over merged atoms at the middle| + what merging adds + (length/2) deviation."""
-        length = self.grid.length
-        end = (int(blocks.max()) + 1) * length
-        losses, weights, spread, drift = _merged(self.factor, end)
-        chunks, place = np.unique(blocks >> _CHUNK_BITS, return_inverse=True)
-        inner = _phases(np.array([0.5 * length]), losses)
-        for turn in _phases(np.array([length * (1 << b) for b in range(_CHUNK_BITS)]), losses):
-            inner = np.concatenate((inner, inner * turn))
-        columns = inner.T
-        moduli = np.empty((len(chunks), 1 << _CHUNK_BITS))
-        starts = (chunks << _CHUNK_BITS).astype(np.float64) * length
-        rows = max(_AT_ONCE // len(losses), 1)
-        for first in range(0, len(chunks), rows):
-            part = slice(first, first + rows)
-            moduli[part] = sizes((_phases(starts[part], losses) * weights) @ columns)
-        found = moduli[place, blocks & ((1 << _CHUNK_BITS) - 1)]
-        middles = (blocks + 0.5) * length
-        apart = middles * middles * (spread / 2)
-        # The phases are off by less than 2^-40 (1 + y |l|), the sums by less than 2^-30.
-        largest = float(np.abs(losses).max())
-        slip = (1 + end * largest) * _READ + (len(self.factor.weights) + 64) * 4 * UNIT
-        reach = 0.5 * length * self.factor.deviation
-        rest = self.factor.missing + self.factor.total * slip + end * drift
-        bounds: Floats = (found + (rest + reach) + apart) * SLACK
-        return bounds
+        r"""|phi| at the middle of each block, its error, and (length/2) deviation."""
+        half = Fraction(self.grid.length) / 2
+        found = self._at(2 * blocks + 1, half, 2)
+        error = self._error() + 0.5 * self.grid.length * self.factor.deviation * SLACK
+        return (sizes(found) + error) * SLACK
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi by runs of 2^d frequencies: phases of atoms at the middle of a run, and clusters of
-        atoms around it, which are as wide as the run is short.
-        """
-        indices = self.grid.indices(blocks)
-        losses, weights = self.factor.losses, self.factor.weights
-        depth = _depth(indices, self.grid.step * float(losses[-1] - losses[0]), len(losses))
-        reach = 1 << (depth - 1)
-        # A power of two, at most 1/(reach step): |distance y| <= 1/2 in a cluster.
-        width = math.ldexp(1.0, -math.frexp(reach * self.grid.step)[1])
-        place = np.floor(losses / width + 0.5)
-        labels = (place - place[0]).astype(np.int64)
-        starts = np.flatnonzero(np.diff(labels, prepend=-1))
-        around = np.arange(-reach, reach, dtype=np.int64)
-        phases = self._centres(around, width, place[starts])
-        powers = _powers(around.astype(np.float64) * (self.grid.step * width))
-        high, low = turns(losses, Fraction(self.grid.step))
-        terms = _terms(losses / width - place, weights)
-        runs, run_of = np.unique(indices >> depth, return_inverse=True)
-        found = np.empty((len(runs), 2 * reach), dtype=np.complex128)
-        levels = 0
-        for at, run in enumerate(runs):
-            middle = (int(run) << depth) + reach
-            moved = circle(multiples(high, low, np.array([middle]))) * terms
-            moments, levels = _by_cluster(moved, labels)
-            found[at] = _pairwise((moments.T @ powers).T * phases)
-        centres = found[run_of, indices & (2 * reach - 1)]
-        # A term, its sums by fours, the polynomial, the phases of a centre, and sums by twos.
-        count = 2 * math.ceil(math.log2(len(starts)) + 1)
-        roundings = 2 * _ORDER + 3 * levels + 4 * _ORDER + count
-        relative = gamma(roundings) * math.sqrt(2) + 3 * (CIRCLE + UNIT + PRODUCT)
-        error = self.factor.missing + self.factor.total * (_GROWN * relative * SLACK + _REMAINDER)
-        return Discs(centres, np.full(centres.shape, error * SLACK + TINY))
+        r"""phi at the frequencies of the blocks."""
+        centres = self._at(self.grid.indices(blocks), Fraction(self.grid.step), 1)
+        return Discs(centres, np.full(centres.shape, self._error()))
 
-    def _centres(self, around: Integers, width: float, place: Floats) -> Complexes:
-        # e^(iyc) at frequencies around a middle, c = width place: integer multiples of a turn.
-        turn = ball(Fraction(width) * Fraction(self.grid.step))
-        high, low = fixed_point([turn * arb(2) ** (TURN_BITS - 1) / arb.pi()])
-        product = np.multiply.outer(around, place.astype(np.int64))
-        found = circle(multiples(high, low, np.abs(product)))
-        return np.where(product < 0, found.conj(), found)
+    def _error(self) -> float:
+        # Of the sums, of the phases, and of the losses at the end of the grid.
+        drift = self.grid.length * self.grid.blocks * self.factor.slip
+        relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT + drift
+        return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
+
+    def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
+        # At these multiples of `step`, rising and `every` so many apart within runs.
+        found = np.empty(len(indices), dtype=np.complex128)
+        first_turns, run_turns = (self.factor.turns(each) for each in (step, every * step))
+        offset = int(indices[0]) % every
+        add_up = _direct if len(self.factor.losses) <= _FEW else transform
+        for first, last in _runs(indices // every):
+            run = indices[first:last] // every
+            length = int(run[-1] - run[0]) + 1
+            length += length % 2
+            middle = (int(run[0]) + length // 2) * every + offset
+            phases = circle(multiples(*first_turns, np.array([middle])))
+            values = add_up(*run_turns, self.factor.weights * phases, length)
+            found[first:last] = values[run - run[0]]
+        return found
+
+
+def _direct(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
+    # As `transform`: j = a + b C with a and b on both sides of 0, so two small tables of phases.
+    width = 2 * math.ceil(math.sqrt(length) / 2)
+    rows = np.arange(-(length // 2) // width, (length - length // 2) // width + 1) * width
+    near, far = (_phases(high, low, each) for each in (np.arange(width), rows))
+    values = ((far * weights) @ near.T).reshape(-1)
+    start = -(length // 2) - int(rows[0])
+    found: Complexes = values[start : start + length]
+    return found
+
+
+def _phases(high: Turns, low: Turns, counts: Integers) -> Complexes:
+    found = circle(multiples(high, low, np.abs(counts)[:, None]))
+    return np.where(counts[:, None] < 0, found.conj(), found)
+
+
+def _runs(indices: Integers) -> list[tuple[int, int]]:
+    # Ranges of rising `indices` that are transformed at once.
+    starts = [0, *(np.flatnonzero(np.diff(indices) > _GAP) + 1).tolist()]
+    found: list[tuple[int, int]] = []
+    for start, end in pairwise([*starts, len(indices)]):
+        first, last = int(indices[start]), int(indices[end - 1])
+        cuts = np.searchsorted(indices, np.arange(first + _LONGEST, last + 1, _LONGEST)).tolist()
+        found += pairwise([start, *cuts, end])
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atoms:
+    r"""A listing in balls as a part of a line.
+
+    >>> coin = Losses(
+    ...     masses=(arb(0.75), arb(0.25)),
+    ...     losses=(arb(3).log(), -arb(3).log()),
+    ...     hidden=arb(0),
+    ...     beyond=lambda c: arb(0),
+    ...     largest=arb(3).log(),
+    ... )
+    >>> round(Atoms(listing=coin).cumulants(1.0)[0], 6)
+    0.847298
+    """
+
+    listing: Losses
+    _logs: Floats = field(init=False, repr=False)
+    _losses: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # A mass that no float holds has the logarithm -oo: these floats only propose.
+        masses = np.array([float(p) for p in self.listing.masses])
+        with np.errstate(divide="ignore"):
+            object.__setattr__(self, "_logs", np.log(masses))
+        object.__setattr__(self, "_losses", np.array([float(l) for l in self.listing.losses]))
+
+    @property
+    def hidden(self) -> arb:
+        r"""P(L = oo), enclosed."""
+        return self.listing.hidden
+
+    @property
+    def largest(self) -> arb:
+        r"""An upper bound of every finite loss."""
+        return self.listing.largest
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""K, K' and K'' of what is listed, in floats."""
+        return cumulants(self._logs + tilt * self._losses, self._losses)
+
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        r"""The listing tilted: q_x = P(x) e^(cL(x))/S, S the sum of the listed ones."""
+        del variance
+        return tilted_balls(self.listing, tilt)
+
+
+def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
+    r"""About log sum e^t, and mean and variance of the losses under these weights."""
+    if not len(losses):
+        return 0.0, 0.0, 0.0
+    top = float(exponents.max())
+    weights = np.exp(exponents - top)
+    total = float(weights.sum())
+    mean = float(weights @ losses) / total
+    return top + math.log(total), mean, float(weights @ (losses - mean) ** 2) / total
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor at c = ``tilt`` > 0, a float."""
+    r"""The factor of exact floats at c = ``tilt`` > 0, a float."""
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):
         raise PrecisionExhausted(f"the losses have no moment at {float(tilt)} in floats")
-    weights = weights / scale
+
+    def moment(lift: Fraction) -> arb:
+        grown, slip, farther = _grown(listing, (1 + lift) * tilt)
+        return (arb(farther) + arb(_sum(grown) + slip).log()).upper()
+
+    return _factor(
+        log_scale=arb(reference) + arb(scale).log(),
+        losses=listing.losses,
+        weights=weights / scale,
+        missing=error / scale + 2 * UNIT * _sum(weights / scale),
+        moment=moment,
+    )
+
+
+def tilted_balls(listing: Losses, tilt: Fraction) -> DiscreteFactor:
+    r"""The factor of masses and losses in balls: q_x = P(x) e^(cL(x))/S, S their sum."""
+    c = ball(tilt)
+    growths = [(c * l).exp() for l in listing.losses]
+    exact = [p * growth for p, growth in zip(listing.masses, growths, strict=True)]
+    scale = sum(exact, arb(0)).mid()
+    if not (scale.is_finite() and scale > 0):
+        raise PrecisionExhausted(f"the listing has no moment at {float(tilt)}")
+    twice = sum((w * growth for w, growth in zip(exact, growths, strict=True)), arb(0))
+    most = (twice + listing.beyond(2 * c)).upper()
+    scaled = [w / scale for w in exact]
+    losses = np.array([float(l.mid()) for l in listing.losses])
+    rests = [l - arb(float(near)) for l, near in zip(listing.losses, losses, strict=True)]
+    weights = np.maximum(np.array([float(q) for q in scaled]), 0)
+    # The radius of a sum of balls is at least the sum of their radii.
+    missing = upward(sum(scaled, arb(0)).rad() + listing.beyond(c).upper() / scale)
+    missing += _sum(weights) * _READ
+
+    def moment(lift: Fraction) -> arb:
+        # log M is convex, so below its chord from c to 2c.
+        if not most.is_finite():
+            return arb("inf")
+        here = scale.log() + arb(_sum(weights) + missing).log()
+        return ball(1 - lift) * here + ball(lift) * most.log()
+
+    return _factor(
+        log_scale=scale.log(),
+        losses=losses,
+        fine=np.array([float(rest.mid()) for rest in rests]),
+        slip=upward(sum(listing.losses, arb(0)).rad()) + float(np.abs(losses).max()) * _FINE,
+        weights=weights,
+        missing=missing,
+        moment=moment,
+    )
+
+
+def _factor(
+    *,
+    log_scale: arb,
+    losses: Floats,
+    weights: Floats,
+    missing: float,
+    moment: Callable[[Fraction], arb],
+    fine: Floats | None = None,
+    slip: float = 0.0,
+) -> DiscreteFactor:
+    # Without atoms of next to no weight, and in the order of the losses.
     total = _sum(weights)
     rising = np.argsort(weights)
     small = np.cumsum(weights[rising]) <= _DROPPED
-    kept = np.sort(rising[~small])
-    losses, weights = listing.losses[kept], weights[kept]
-    spread = _mean_size(weights, losses - float(weights @ losses))
+    kept = rising[~small]
+    kept = kept[np.argsort(losses[kept], kind="stable")]
+    losses, weights = losses[kept], weights[kept]
+    spread = _sum(weights * np.abs(losses - float(weights @ losses))) * SLACK
     return DiscreteFactor(
-        listing=listing,
-        tilt=tilt,
-        log_scale=arb(reference) + arb(scale).log(),
+        log_scale=log_scale,
         losses=losses,
+        fine=None if fine is None else fine[kept],
+        slip=slip,
         weights=weights,
-        missing=(error / scale + 2 * UNIT * total + 2 * _DROPPED) * SLACK + TINY,
+        missing=(missing + 2 * _DROPPED) * SLACK + TINY,
         total=total,
-        deviation=spread + 4 * UNIT * float(np.abs(losses).max()),
+        deviation=spread + 4 * UNIT * float(np.abs(losses).max()) + slip,
+        moment=moment,
     )
 
 
@@ -215,25 +329,6 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
     relative = slip * np.abs(losses) + 2 * UNIT * (abs(reference) + np.abs(exponents))
     relative += 2 * EXP_NEG_ERROR + 6 * UNIT
     return weights, (_sum(weights * relative) + len(losses) * _FLOOR) * SLACK, reference
-
-
-def _merged(factor: DiscreteFactor, end: float) -> tuple[Floats, Floats, float, float]:
-    # Means of runs of atoms, their weights, and upper bounds of sum q (l - mean)^2, so small that
-    # it hardly shows up to the frequency `end`, and of |sum q (l - mean)|, from rounding alone.
-    losses, weights = factor.losses, factor.weights
-    gaps = np.gradient(losses) if len(losses) > 1 else np.zeros(1)
-    place = np.cumsum(np.cbrt(weights * gaps * gaps))
-    count = math.sqrt(place[-1] ** 3 * end * end / (24 * _LOOSE)) + 1
-    if not count < len(losses) / 2:
-        return losses, weights, 0.0, 0.0
-    labels = np.floor(place * (count / place[-1])).astype(np.int64)
-    starts = np.flatnonzero(np.diff(labels, prepend=-1))
-    sums = np.add.reduceat(weights, starts)
-    means = np.add.reduceat(weights * losses, starts) / np.where(sums > 0, sums, 1.0)
-    apart = losses - np.repeat(means, np.diff(starts, append=len(losses)))
-    slip = len(losses) * UNIT
-    spread = float((weights * apart * apart).sum()) * (1 + 4 * slip)
-    return means, sums, spread, 4 * slip * _mean_size(weights, losses)
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
@@ -270,73 +365,6 @@ def _pieces(step: Fraction) -> list[float]:
     return found
 
 
-def _depth(indices: Integers, span: float, atoms: int) -> int:
-    # The d that costs least: atoms for each run, clusters for each frequency. Only speed depends
-    # on it.
-    best, found = math.inf, 1
-    for depth in range(1, _MOST_DEPTH + 1):
-        clusters = min(span * (1 << (depth - 1)) + 1, atoms)
-        runs = len(np.unique(indices >> depth))
-        cost = runs * (atoms * _ATOM_COST + clusters * (1 << depth)) + clusters * (1 << depth)
-        if cost < best:
-            best, found = cost, depth
-    return found
-
-
-def _terms(apart: Floats, weights: Floats) -> Floats:
-    # Row n: q d^n/n!.
-    terms = np.empty((_ORDER, len(apart)))
-    terms[0] = weights
-    for n in range(1, _ORDER):
-        terms[n] = terms[n - 1] * apart / n
-    return terms
-
-
-def _powers(scaled: Floats) -> Complexes:
-    # Row n: (iy)^n.
-    powers = np.empty((_ORDER, len(scaled)), dtype=np.complex128)
-    powers[0] = 1.0
-    for n in range(1, _ORDER):
-        powers[n] = powers[n - 1] * scaled
-    powers *= np.array([1, 1j, -1, -1j] * (_ORDER // 4))[:, None]
-    return powers
-
-
-def _by_cluster(terms: Complexes, labels: Integers) -> tuple[Complexes, int]:
-    # Sums over each cluster, by fours: how many times, too.
-    levels = 0
-    while True:
-        starts = np.flatnonzero(np.diff(labels, prepend=-1))
-        if len(starts) == len(labels):
-            return terms, levels
-        within = np.arange(len(labels)) - np.repeat(starts, np.diff(starts, append=len(labels)))
-        cuts = np.flatnonzero(within % 4 == 0)
-        terms, labels, levels = np.add.reduceat(terms, cuts, axis=1), labels[cuts], levels + 1
-
-
-def _pairwise(terms: Complexes) -> Complexes:
-    # Sums of the rows, two by two.
-    while terms.shape[1] > 1:
-        half = terms.shape[1] // 2
-        rest = terms[:, 2 * half :]
-        terms = terms[:, :half] + terms[:, half : 2 * half]
-        if rest.size:
-            terms[:, 0] += rest[:, 0]
-    return terms[:, 0]
-
-
-def _phases(frequencies: Floats, losses: Floats) -> Complexes:
-    # e^(iyl), within 2^-41 (1 + y |l|).
-    turns = np.multiply.outer(frequencies, losses * (1 / math.tau))
-    parts = (turns - np.floor(turns)) * 2.0**52
-    return circle((parts.astype(np.int64) << 12).view(np.uint64))
-
-
 def _sum(values: Floats) -> float:
     # Of numbers >= 0, from above, in whatever order numpy adds.
     return float(values.sum()) * (1 + len(values) * 2 * UNIT) + TINY
-
-
-def _mean_size(weights: Floats, values: Floats) -> float:
-    # sum q |x|, from above.
-    return _sum(weights * np.abs(values)) * SLACK

@@ -36,6 +36,7 @@ __all__ = [
     "fixed_point",
     "gamma",
     "multiples",
+    "product_error",
     "sizes",
     "upward",
 ]
@@ -74,6 +75,17 @@ def gamma(operations: int) -> float:
     True
     """
     return operations * UNIT / (1 - operations * UNIT) * SLACK
+
+
+def product_error(terms: int) -> float:
+    r"""Of sums of n = ``terms`` complex products in any order, relative to the sum of their sizes.
+
+    A product of matrices may use four real ones, or three (Higham 2002, Section 23.2.4).
+
+    >>> product_error(1) > 4 * UNIT
+    True
+    """
+    return max(math.sqrt(2) * gamma(2 * terms), 3.42 * gamma(terms + 4)) * SLACK
 
 
 def sizes(values: Complexes) -> Floats:

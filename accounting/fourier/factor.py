@@ -2,8 +2,8 @@ r"""What the line integral of a total loss is made of: one factor of the integra
 
 A :class:`LossLaw` is what a user composes. It becomes a :class:`LossPart`, which proposes the tilt
 c, and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with
-a listing becomes a part by :mod:`accounting.fourier.listed_factor`; a law whose moment has a closed
-form says so by being a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
+a listing becomes a part by :class:`accounting.fourier.discrete_factor.Atoms`; a law whose moment
+has a closed form is a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from flint import arb
 
+from accounting.errors import NotDerived
 from accounting.fourier.discs import Discs, Floats, Integers
 from accounting.pairs.losses import Losses
 from dpcore.errors import InvalidParameter
 
-__all__ = ["ClosedForm", "Factor", "Grid", "LossLaw", "LossPart", "Sampled"]
+__all__ = ["ClosedForm", "Factor", "Grid", "ListedLaw", "LossLaw", "LossPart", "Sampled", "listed"]
 
 
-class LossLaw(Protocol):
+@runtime_checkable
+class ListedLaw(Protocol):
     r"""The loss of one round: a pair that lists its losses."""
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
@@ -38,6 +40,17 @@ class ClosedForm(Protocol):
     def part(self) -> LossPart:
         r"""The law, ready to be tilted by any c > 0."""
         ...
+
+
+LossLaw: TypeAlias = ListedLaw | ClosedForm
+r"""The loss of one round, as it is composed."""
+
+
+def listed(law: LossLaw, tilt: Fraction, bits: int) -> Losses:
+    r"""Its listing; raises :class:`NotDerived` for a law that has none."""
+    if not isinstance(law, ListedLaw):
+        raise NotDerived(f"a listing of the losses of {law!r}", "it has a density")
+    return law.losses(tilt, bits)
 
 
 class LossPart(Protocol):

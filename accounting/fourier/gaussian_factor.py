@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from flint import arb, ctx
 
+from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted_balls
 from accounting.fourier.discs import (
     CIRCLE,
     SLACK,
@@ -36,7 +37,6 @@ from accounting.fourier.discs import (
     upward,
 )
 from accounting.fourier.factor import Grid
-from accounting.fourier.listed_factor import AtomFactor, Atoms
 from accounting.pairs.listing import gaussian_losses
 from dpcore.analysis import theta
 from dpcore.numbers.enclosure import ball, nearest, precision
@@ -236,19 +236,14 @@ class ThinGaussianPart:
         outputs = np.arange(centre - _NEARBY, centre + _NEARBY + 1)
         losses = shift * (2 * outputs + shift) / (2 * v)
         exponents = tilt * losses - outputs * (outputs / (2 * v))
-        top = float(exponents.max())
-        weights = np.exp(exponents - top)
-        total = float(weights.sum())
-        mean = float(weights @ losses) / total
-        spread = float(weights @ (losses - mean) ** 2) / total
-        whole = float(theta.partition(self.variance).mid())
-        return top + math.log(total / whole), mean, spread
+        log, mean, spread = cumulants(exponents, losses)
+        return log - math.log(float(theta.partition(self.variance).mid())), mean, spread
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> AtomFactor:
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
         r"""The factor of the listing for c = ``tilt``."""
         del variance
         listing = gaussian_losses(self.variance, self.shift, tilt, _LISTED_BITS)
-        return Atoms(listing=listing).factor(tilt)
+        return tilted_balls(listing, tilt)
 
 
 @lru_cache(maxsize=1 << 10)

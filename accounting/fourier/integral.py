@@ -19,10 +19,10 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.factor import ClosedForm, LossLaw, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
-from accounting.fourier.listed_factor import Atoms
 from accounting.fourier.saddle import (
     MOST_TILT,
     Saddle,
@@ -81,7 +81,7 @@ class Line:
     out of range.
     """
 
-    parts: tuple[tuple[LossLaw | ClosedForm, int], ...]
+    parts: tuple[tuple[LossLaw, int], ...]
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -179,7 +179,7 @@ class Line:
         return tuple((_part(law, reach), count) for law, count in self.parts)
 
 
-def _part(law: LossLaw | ClosedForm, reach: Fraction) -> LossPart:
+def _part(law: LossLaw, reach: Fraction) -> LossPart:
     if isinstance(law, ClosedForm):
         return law.part()
     return Atoms(listing=law.losses(reach, _LISTED_BITS))
@@ -269,7 +269,8 @@ def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
 
 def _within(found: Enclosure, least: End, most: End) -> Enclosure:
     # Both hold the truth, so the smaller range does.
-    return Enclosure(max(found.lower, least), min(found.upper, most))
+    high = min(found.upper, most)
+    return Enclosure(min(max(found.lower, least), high), high)
 
 
 def _width(relative: RationalLike) -> float:

@@ -16,7 +16,7 @@ from flint import arb
 from accounting.claims.claim import Assumed
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.fourier.factor import LossLaw
+from accounting.fourier.factor import LossLaw, listed
 from accounting.pairs.losses import Losses
 from accounting.totals.compose import Composition, compose
 from accounting.totals.rounds import ways
@@ -140,7 +140,7 @@ def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
 
 def _nodes_of(law: LossLaw, step: float) -> tuple[dict[int, float], float]:
     with precision(_BITS + _SPARE):
-        return nodes(law.losses(Fraction(1), _BITS), step)
+        return nodes(listed(law, Fraction(1), _BITS), step)
 
 
 def nodes(listed: Losses, step: float) -> tuple[dict[int, float], float]:

@@ -21,8 +21,8 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
 from accounting.interop.reading import from_dp_event, refused_part
+from accounting.loss.density import LaplaceDensity
 from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.sampled_laplace import SampledLaplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.matrix import MatrixCurve, MatrixOrders
 from accounting.release.real_curve import RealCurve
@@ -114,8 +114,8 @@ def _real_event(dp: Any, curve: RealCurve | MatrixCurve) -> Any:
     loss = curve.loss()
     if isinstance(loss, NormalLoss):
         return dp.GaussianDpEvent(round_down(_root(1 / loss.variance)))
-    assert isinstance(loss, SampledLaplace)  # noqa: S101  # the loss of everybody
-    return dp.LaplaceDpEvent(round_down(1 / loss.spread))
+    assert isinstance(curve, RealCurve) and isinstance(curve.density, LaplaceDensity)  # noqa: S101, PT018
+    return dp.LaplaceDpEvent(round_down(1 / curve.density.spread))
 
 
 def _truncated_event(dp: Any, source: PoissonTruncated) -> Any:

@@ -20,6 +20,7 @@ from flint import arb
 from accounting.loss.cells import Approximate
 from accounting.loss.listing import Floats
 from accounting.loss.normal_tail import upper_tail
+from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
@@ -27,6 +28,7 @@ __all__ = [
     "FLOOR",
     "MOST_EXPONENT",
     "Density",
+    "IntegerNormalDensity",
     "LaplaceDensity",
     "NormalDensity",
 ]
@@ -37,11 +39,23 @@ FLOOR: Final = 2.0**-1008
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
-_NODES: Final = 11
-_TRUNCATION: Final = 2.0**-54
-"""Relative error of 11 Gauss-Legendre nodes on a cell that `Density.longest` allows."""
+_RULES: Final = ((11, 1.0), (6, 8.0), (4, 64.0))
+"""(Gauss-Legendre nodes, how many times shorter than `Density.longest` a cell is)."""
 
+_TRUNCATION: Final = 2.0**-54
+"""Relative error of these nodes."""
+
+_GRID_BITS: Final = 35
+_FARTHEST: Final = 2.0**40
 _BITS: Final = 96
+_SUMMED: Final = 512.0
+"""Noise of a larger deviation is summed by the Euler-Maclaurin formula."""
+
+_SIXTH: Final = 6.6e-5
+"""(|B_6(1/2)| + |B_6|)/6!, rounded up."""
+
+_PEAK: Final = 50.0
+"""The most that e^(-x^2/2 sigma^2) varies on a cell that `Density.longest` allows."""
 
 
 class Density(ABC):
@@ -59,37 +73,15 @@ class Density(ABC):
     def reach(self) -> float:
         r"""Where t is 699, from below; infinite where cells beyond a kink are exact."""
 
+    @abstractmethod
+    def spacing(self, size: float) -> tuple[float, float]:
+        r"""Edges up to this size are the first of these numbers plus multiples of the second."""
+
+    @abstractmethod
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The mass below the first edge, between all edges, and above the last one.
-
-        The density is moved by ``shift``. Edges are as :meth:`RealPair.edges` gives them.
+        r"""The mass below the first edge, between all edges, and above the last one, if the density
+        is moved by ``shift``.
         """
-        inner = self._integrals(edges, shift)
-        first, last = (Fraction(float(edge)) - shift for edge in (edges[0], edges[-1]))
-        with precision(_BITS):
-            left, right = self.tail(ball(-first)), self.tail(ball(last))
-            tails = np.array([nearest(left), nearest(right)])
-        slip = 2 * _UNIT * tails + 5e-324
-        return Approximate(
-            np.concatenate((tails[:1], inner.value, tails[1:])),
-            np.concatenate((slip[:1], inner.error, slip[1:])),
-        )
-
-    def _integrals(self, edges: Floats, shift: int) -> Approximate:
-        # Of each cell, by 11 Gauss-Legendre nodes.
-        nodes, weights = _legendre()
-        middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
-        x = (middles - shift)[:, None] + halves[:, None] * nodes
-        t = self.exponent(x)
-        with precision(_BITS):
-            height = nearest(self.height())
-        inner = (exp_neg(np.minimum(t, 800.0)) @ weights) * (halves * height)
-        # A node is off by 3 u (|x| + half), t by 4 u t, and the nodes by their truncation.
-        slip = self.slope(x) * (np.abs(x) + halves[:, None]) * 4 * _UNIT + 5 * _UNIT * t
-        error = inner * (slip.max(axis=1) + (EXP_NEG_ERROR + _TRUNCATION + 20 * _UNIT)) * _UP
-        dark = t.min(axis=1) > MOST_EXPONENT
-        inner, error = np.where(dark, 0.0, inner), np.where(dark, 0.0, error)
-        return Approximate(inner, error + 2 * halves * height * FLOOR)
 
     @property
     @abstractmethod
@@ -134,6 +126,11 @@ class Density(ABC):
     def tail(self, x: arb) -> arb:
         r"""The mass above x."""
 
+    def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
+        r"""Bounds of the mass below ``first``, from below and above, and of that above ``last``."""
+        left, right = self.tail(ball(-first)), self.tail(ball(last))
+        return left, left, right, right
+
 
 @dataclass(frozen=True, slots=True)
 class NormalDensity(Density):
@@ -148,6 +145,12 @@ class NormalDensity(Density):
     @property
     def reach(self) -> float:
         return math.sqrt(2 * MOST_EXPONENT) * self.deviation * 0.9999
+
+    def spacing(self, size: float) -> tuple[float, float]:
+        return 0.0, _grid(size)
+
+    def masses(self, edges: Floats, shift: int) -> Approximate:
+        return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     def kinks(self) -> bool:
@@ -189,6 +192,12 @@ class NormalDensity(Density):
     def tail(self, x: arb) -> arb:
         return upper_tail(x / ball(self.variance).sqrt())
 
+    def grown_tail(self, x: arb, slope: arb) -> arb:
+        r"""At least E[e^(slope (X - x)); X > x]."""
+        v = ball(self.variance)
+        growth = (slope * (slope * v / 2 - x)).exp()
+        return growth * upper_tail((x - slope * v) / v.sqrt())
+
 
 @dataclass(frozen=True, slots=True)
 class LaplaceDensity(Density):
@@ -203,6 +212,12 @@ class LaplaceDensity(Density):
     @property
     def reach(self) -> float:
         return math.inf
+
+    def spacing(self, size: float) -> tuple[float, float]:
+        return 0.0, _grid(size)
+
+    def masses(self, edges: Floats, shift: int) -> Approximate:
+        return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     def kinks(self) -> bool:
@@ -242,10 +257,123 @@ class LaplaceDensity(Density):
         return (-spread * x).exp() / 2 if x >= 0 else 1 - (spread * x).exp() / 2
 
 
-@cache
-def _legendre() -> tuple[Floats, Floats]:
+@dataclass(frozen=True, slots=True)
+class IntegerNormalDensity(NormalDensity):
+    r"""The discrete Gaussian law of sigma^2 = ``variance`` >= 2500; lengths in integers.
+
+    Edges lie between integers. dP/dQ of its mixtures is that of the real density.
+    """
+
+    def spacing(self, size: float) -> tuple[float, float]:
+        del size
+        return 0.5, 1.0
+
+    def masses(self, edges: Floats, shift: int) -> Approximate:
+        r"""Summed one by one, or between half-integers by the Euler-Maclaurin formula
+
+        sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
+        """
+        with precision(_BITS):
+            height = nearest(self.height())
+        if self.deviation < _SUMMED:
+            t = self.exponent(np.arange(edges[0] + 0.5, edges[-1]) - shift)
+            each = exp_neg(np.minimum(t, 800.0)) * height
+            starts, counts = (edges[:-1] - edges[0]).astype(np.int64), np.diff(edges)
+            value = np.add.reduceat(each, starts)
+            error = np.add.reduceat(each * (EXP_NEG_ERROR + (6 * t + 8) * _UNIT), starts)
+            error = (error + value * counts * 2 * _UNIT) * (1 + 2.0**-30) + counts * height * FLOOR
+            return _with_tails(self, edges, shift, Approximate(value, error))
+        whole = _integrals(self, edges, shift)
+        sigma, z = self.deviation, (edges - shift) / self.deviation
+        f = exp_neg(np.minimum(self.exponent(edges - shift), 800.0)) * height
+        slopes = (z / (24 * sigma) - 7 * (z**3 - 3 * z) / (5760 * sigma**3)) * f
+        far = np.maximum(np.abs(z[1:]), np.abs(z[:-1]))
+        sixth = (far**6 + 15 * far**4 + 45 * far**2 + 15) / sigma**6 * np.maximum(f[1:], f[:-1])
+        slip = _SIXTH * sixth * np.diff(edges) * _PEAK
+        slip += (np.abs(slopes[1:]) + np.abs(slopes[:-1])) * 2.0**-38
+        error = whole.error * (1 + 2.0**-30) + slip
+        return _with_tails(self, edges, shift, Approximate(whole.value + np.diff(slopes), error))
+
+    def grown_tail(self, x: arb, slope: arb) -> arb:
+        # A sum of terms with one peak is at most the integral and the largest term.
+        v = ball(self.variance)
+        peak = (slope * v).max(x)
+        largest = (slope * (peak - x) - peak**2 / (2 * v)).exp()
+        return NormalDensity.grown_tail(self, x, slope) + self.height() * largest
+
+    def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
+        # f falls away from 0: its sum from a on lies between the integrals from a and a - 1.
+        half = Fraction(1, 2)
+        inner, outer = ball(-(first + half)), ball(-(first - half))
+        return (
+            self.tail(outer),
+            self.tail(inner),
+            self.tail(ball(last + half)),
+            self.tail(ball(last - half)),
+        )
+
+
+def _grid(size: float) -> float:
+    # Edges up to this size are multiples of this number: 35 bits, so that sums are exact.
+    if size > _FARTHEST:
+        raise PrecisionExhausted("noise so wide for its shift is not cut into cells")
+    return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
+
+
+def _integrals(density: Density, edges: Floats, shift: int) -> Approximate:
+    # Of each cell, by as many Gauss-Legendre nodes as its length needs.
+    middles, halves = (edges[1:] + edges[:-1]) / 2 - shift, (edges[1:] - edges[:-1]) / 2
+    longest = density.longest(np.minimum(np.abs(middles) + halves, density.reach))
     with precision(_BITS):
-        found = [arb.legendre_p_root(_NODES, k, weight=True) for k in range(_NODES)]
+        height = nearest(density.height())
+    value, error = np.empty_like(halves), np.empty_like(halves)
+    rule = sum((halves * shorter <= longest).astype(np.int64) for _, shorter in _RULES[1:])
+    for at, (count, _) in enumerate(_RULES):
+        those = np.flatnonzero(rule == at)
+        if len(those):
+            found = _by_nodes(density, middles[those], halves[those], height, count)
+            value[those], error[those] = found.value, found.error
+    return Approximate(value, error)
+
+
+def _by_nodes(
+    density: Density, middles: Floats, halves: Floats, height: float, count: int
+) -> Approximate:
+    nodes, weights = _legendre(count)
+    x = middles[:, None] + halves[:, None] * nodes
+    t = density.exponent(x)
+    inner = (exp_neg(np.minimum(t, 800.0)) @ weights) * (halves * height)
+    # A node is off by 3 u (|x| + half), t by 4 u t, and the nodes by their truncation.
+    slip = density.slope(x) * (np.abs(x) + halves[:, None]) * 4 * _UNIT + 5 * _UNIT * t
+    error = inner * (slip.max(axis=1) + (EXP_NEG_ERROR + _TRUNCATION + 20 * _UNIT)) * _UP
+    dark = t.min(axis=1) > MOST_EXPONENT
+    inner, error = np.where(dark, 0.0, inner), np.where(dark, 0.0, error)
+    return Approximate(inner, error + 2 * halves * height * FLOOR)
+
+
+def _with_tails(density: Density, edges: Floats, shift: int, inner: Approximate) -> Approximate:
+    first, last = (Fraction(float(edge)) - shift for edge in (edges[0], edges[-1]))
+    with precision(_BITS):
+        bounds = density.ends(first, last)
+        below, above = (
+            [float(end.lower()) for end in bounds],
+            [float(end.upper()) for end in bounds],
+        )
+    values, errors = [], []
+    for low, high in ((below[0], above[1]), (below[2], above[3])):
+        middle = (low + high) / 2
+        values.append(middle)
+        errors.append((high - middle) * _UP + middle * 8 * _UNIT + 5e-324)
+    return Approximate(
+        np.concatenate((values[:1], inner.value, values[1:])),
+        np.concatenate((errors[:1], inner.error, errors[1:])),
+    )
+
+
+@cache
+def _legendre(count: int) -> tuple[Floats, Floats]:
+    with precision(_BITS):
+        found = [arb.legendre_p_root(count, k, weight=True) for k in range(count)]
         return (
             np.array([nearest(root) for root, _ in found]),
             np.array([nearest(weight) for _, weight in found]),

@@ -12,27 +12,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from flint import arb, ctx
 
 from accounting.loss.cells import Approximate, Cells, Ratios
-from accounting.loss.density import FLOOR, MOST_EXPONENT, Density
+from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.loss.listing import Floats
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["RealPair"]
+__all__ = ["Kinds", "RealPair"]
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
 _POINTS: Final = 3001
 _MOST_LOSS: Final = 680.0
-_GRID_BITS: Final = 35
-_FARTHEST: Final = 2.0**40
 _EVEN: Final = 0.1
+_MOST_CELLS: Final = 1 << 18
 _SECANTS: Final = 4
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 1e12
@@ -53,9 +52,10 @@ class RealPair:
     q: tuple[tuple[Fraction, int], ...]
 
     @classmethod
-    def sampled(cls, density: Density, rate: Fraction) -> RealPair:
+    def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
         r"""One unit is in a Poisson sample, or is not in the dataset."""
-        return cls.moved(density, (1 - rate, rate))
+        rest = ((1 - rate, 0),) if rate < 1 else ()
+        return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
     @classmethod
     def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
@@ -83,11 +83,11 @@ class RealPair:
         found = [self._loss_at_end(right=right) for right in (False, True)]
         return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
 
-    def _loss_at_end(self, *, right: bool) -> Enclosure:
+    def _loss_at_end(self, *, right: bool, bits: int = 64) -> Enclosure:
         (here, p), (there, q) = (self.density.leading(t, right=right) for t in (self.p, self.q))
         if here != there:
             return Enclosure.infinite() if here > there else Enclosure.exactly(0)
-        return narrow(partial(_log_ratio, p, q), 64)
+        return narrow(partial(_log_ratio, p, q), bits)
 
     def unbounded(self) -> float:
         r"""At least the P-mass beyond the last edge at an end where the loss is infinite."""
@@ -95,10 +95,38 @@ class RealPair:
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
                 # The edge is within a spacing of this point.
-                near = ball(Fraction(sign * end) - 2 * Fraction(_grid(abs(end) + 1)))
+                near = ball(Fraction(sign * end) - 2 * Fraction(self.density.spacing(abs(end))[1]))
                 tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
                 found += sum(tails, arb(0))
         return float(found.upper()) * (1 + 2.0**-40) + 5e-324
+
+    def tail_moment(self, order: Fraction, first: float, last: float) -> arb:
+        r"""At least E_Q[(dP/dQ)^order] beyond these edges, at an end where the loss is infinite.
+
+        There dP/dQ rises at most by the factor e^(k s), k the largest difference of shifts, over s.
+        """
+        found = arb(0)
+        for sign, edge in ((-1, first), (1, last)):
+            if self._loss_at_end(right=sign > 0).upper < math.inf:
+                continue
+            assert isinstance(self.density, NormalDensity)  # noqa: S101  # Laplace losses are bounded
+            x, excess = arb(edge), ball(order - 1)
+            ratio = self._excess(x, arb(1)).exp()
+            steepest = (self.shifts[-1] - self.shifts[0]) / ball(self.density.variance) * excess
+            for weight, j in self.p:
+                tail = self.density.grown_tail(sign * (x - j), steepest)
+                found += ratio**excess * ball(weight) * tail
+        return found
+
+    def least_moment(self, order: Fraction) -> arb:
+        r"""At most E_Q[(dP/dQ)^order]: of one shift of P alone against one of Q; 0 if unknown."""
+        if len(self.q) > 1 or type(self.density) is not NormalDensity:
+            return arb(0)
+        (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)
+        for weight, j in self.p:
+            growth = ball((j - there) ** 2 * order * (order - 1)) / (2 * v)
+            found = found.max(ball(weight) ** ball(order) * growth.exp())
+        return found
 
     def curve(self, epsilon: arb) -> arb:
         r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs of a larger loss.
@@ -106,11 +134,14 @@ class RealPair:
         At the output whose loss is epsilon the difference has its maximum: an interval around it
         that is certified to hold it moves the result by its square only.
         """
-        growth = epsilon.exp()
+        growth, largest = epsilon.exp(), self._largest_ball()
+        if not epsilon < largest:
+            # At most 1 - e^(epsilon - L) of every loss L.
+            return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
         sign = 1 if self._about(float(self.shifts[0])) < self._about(float(self.shifts[-1])) else -1
         x = self._output(epsilon, growth, sign)
         if x is None:
-            return arb(0)
+            return arb(0).union(arb(1))
         return self._beyond(x, growth, sign).max(arb(0))
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
@@ -124,9 +155,7 @@ class RealPair:
         return sum(tails, arb(0))
 
     def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
-        # An interval that holds the output with this loss; None where every loss is smaller.
-        if epsilon >= self._largest_ball():
-            return None
+        # An interval that holds the output with this loss; None where more precision is needed.
         excess = partial(self._excess, growth=growth)
         x, before = self._guess(float(epsilon))
         value, last = excess(x), excess(before)
@@ -141,7 +170,7 @@ class RealPair:
             if sign * excess(x - width) < 0 < sign * excess(x + width):
                 return (x - width).union(x + width)
             width *= 2
-        raise PrecisionExhausted(f"no output with the loss {epsilon.str(6)} was certified")
+        return None
 
     def _guess(self, epsilon: float) -> tuple[arb, arb]:
         # Two points near that output, in floats.
@@ -172,8 +201,14 @@ class RealPair:
         return (at(self.p) / (growth * at(self.q))).log()
 
     def _largest_ball(self) -> arb:
-        found = self.largest_loss()
-        return arb("inf") if found.upper == math.inf else ball(Fraction(found.upper))
+        ends = [self._loss_at_end(right=right, bits=ctx.prec) for right in (False, True)]
+        balls = [
+            arb("inf")
+            if end.upper == math.inf
+            else ball(Fraction(end.lower)).union(ball(Fraction(end.upper)))
+            for end in ends
+        ]
+        return balls[0].max(balls[1])
 
     # -- floats, on which only speed and width depend ----------------------------------------------
 
@@ -182,7 +217,7 @@ class RealPair:
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> tuple[Floats, Floats, Floats]:
-        r"""Points, losses at them, and logarithms of their P-masses."""
+        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
         return _sketch(self)
 
     def edges(self, tilt: float, count: int) -> Floats:
@@ -205,13 +240,16 @@ class RealPair:
         shifts = np.array(self.shifts, dtype=np.float64)
         if self.density.kinks:
             edges = np.concatenate((edges, shifts))
-        grid = _grid(float(np.abs(edges).max()) + 1)
+        grid = self.density.spacing(float(np.abs(edges).max()) + 1)
         edges = _rounded(edges, grid)
         middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
         far = np.abs(middles[:, None] - shifts) + halves[:, None]
         far = np.minimum(far, self.density.reach).max(axis=1)
-        pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30).astype(int)
+        pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30)
+        if not pieces.sum() < _MOST_CELLS:
+            raise PrecisionExhausted("noise so narrow for its shift is not cut into cells")
         if (pieces > 1).any():
+            pieces = pieces.astype(np.int64)
             starts = np.repeat(edges[:-1], pieces)
             within = np.arange(len(starts)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
             steps = np.repeat(2 * halves / pieces, pieces)
@@ -223,8 +261,14 @@ class RealPair:
     def cells(self, edges: Floats) -> Cells:
         r"""The cells between ``edges``, and both tails."""
         p, q, moved = self._mixed([self.density.masses(edges, shift) for shift in self.shifts])
-        ratios, count = self._ratios(edges), len(edges)
-        low, high = (ratios.at(np.arange(at, at + count + 1)) for at in (0, 1))
+        # Outputs of a cell lie between its edges, or between the integers next to them.
+        inset = self.density.spacing(0.0)[0]
+        outputs = edges if not inset else np.concatenate((edges - inset, edges + inset))
+        ratios = self._ratios(outputs)
+        count, last = len(edges), len(outputs) + 1
+        places = np.arange(1, count + 1)
+        high = ratios.at(np.append(places, last))
+        low = ratios.at(np.concatenate(([0], places + (count if inset else 0))))
         return Cells.rising(p=p, q=q, moved=moved, low=low, high=high)
 
     def _mixed(self, components: list[Approximate]) -> tuple[Approximate, Approximate, Approximate]:
@@ -279,19 +323,17 @@ class RealPair:
         return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))
 
 
+Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
+r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+
+
 def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
     return (p() / q()).log()
 
 
-def _grid(size: float) -> float:
-    # Edges up to this size are multiples of this number: 35 bits, so that sums are exact.
-    if size > _FARTHEST:
-        raise PrecisionExhausted("noise so wide for its shift is not cut into cells")
-    return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
-
-
-def _rounded(edges: Floats, grid: float) -> Floats:
-    found: Floats = np.unique(np.round(edges / grid) * grid)
+def _rounded(edges: Floats, grid: tuple[float, float]) -> Floats:
+    first, step = grid
+    found: Floats = np.unique(np.round((edges - first) / step) * step + first)
     return found
 
 
@@ -326,4 +368,11 @@ def _sketch(pair: RealPair) -> tuple[Floats, Floats, Floats]:
     x = np.linspace(x[held[0]], x[held[-1]], _POINTS)
     gap = math.log(x[1] - x[0])
     logs = _log_mixture(density, pair.p, x) + math.log(float(density.height())) + gap
+    for sign, place in ((-1, 0), (1, -1)):
+        tails = (float(w) * _tail(pair.density, sign * (float(x[place]) - j)) for w, j in pair.p)
+        logs[place] = np.logaddexp(logs[place], math.log(max(sum(tails), 1e-300)))
     return x, pair.loss(x), logs
+
+
+def _tail(density: Density, x: float) -> float:
+    return float(density.tail(ball(Fraction(x))))

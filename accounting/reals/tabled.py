@@ -7,37 +7,66 @@ many as the width needs. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, Self
 
 import numpy as np
 from flint import arb
 
-from accounting.fourier.discrete_factor import DiscreteFactor, tilted
+from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.real_pair import RealPair
-from accounting.pairs.losses import Losses
-from accounting.reals.mixture import moments, not_listed
+from accounting.loss.real_pair import Kinds, RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["AllocatedLoss", "Kinds", "TabledLoss"]
-
-Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+__all__ = ["AllocatedLoss", "ListedLoss", "TabledLoss"]
 
 _FEWEST: Final = 512
 _MOST: Final = 1 << 16
 _UP: Final = 1 + 2.0**-50
 
 
+class ListedLoss(ABC):
+    r"""The loss of a round whose listings are exact floats."""
+
+    __slots__ = ()
+
+    def part(self) -> Self:
+        r"""The law itself."""
+        return self
+
+    @property
+    @abstractmethod
+    def hidden(self) -> arb:
+        r"""At least the mass that a listing has at infinity."""
+
+    @property
+    def largest(self) -> arb:
+        r"""At least every finite loss that is listed."""
+        found = self.largest_loss().upper
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + 2.0**-60
+
+    @abstractmethod
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss, enclosed."""
+
+    @abstractmethod
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""About K, K' and K'' at c = ``tilt``."""
+
+    @abstractmethod
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TabledLoss:
+class TabledLoss(ListedLoss):
     r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
 
     Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
@@ -52,43 +81,29 @@ class TabledLoss:
     kinds: Kinds
     above: bool
 
-    def part(self) -> TabledLoss:
-        r"""The law itself."""
-        return self
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""None: there is a density. Raises :class:`NotDerived`."""
-        return not_listed(self, tilt, bits)
-
     @property
     def hidden(self) -> arb:
-        r"""At least the mass that a listing moves to infinity: a tail of unbounded losses."""
+        r"""That of a tail of unbounded losses."""
         if not self.above:
             return arb(0)
         return arb(sum(_up(chance) * pair.unbounded() for chance, pair in self.kinds) * _UP)
 
-    @property
-    def largest(self) -> arb:
-        r"""At least every finite loss that is listed."""
-        found = self.largest_loss().upper
-        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + 2.0**-60
-
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss of any kind, enclosed."""
+        r"""Of any kind."""
         found = [pair.largest_loss() for _, pair in self.kinds]
         return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""About K, K' and K'' at c = ``tilt``."""
+        r"""Of what is sketched."""
         return _cumulants(self.kinds, tilt)
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most."""
+        r"""With as many cells as the variance asks for."""
         return _factor(self, tilt, _count(self.kinds, float(tilt), variance))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatedLoss:
+class AllocatedLoss(ListedLoss):
     r"""The loss of one epoch of random allocation, a bound from one ``side``.
 
     Raises as :func:`accounting.loss.allocation.allocated` does.
@@ -103,17 +118,9 @@ class AllocatedLoss:
         r"""All of its atoms, for every tilt."""
         return allocated(self.density, self.rounds, self.side)
 
-    def part(self) -> AllocatedLoss:
-        r"""The law itself."""
-        return self
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""None in balls; raises :class:`NotDerived`."""
-        return not_listed(self, tilt, bits)
-
     @property
     def hidden(self) -> arb:
-        r"""The mass that the listing has at infinity."""
+        r"""That of the listing."""
         return arb(self.listing.hidden)
 
     @property
@@ -126,19 +133,19 @@ class AllocatedLoss:
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""About K, K' and K'' at c = ``tilt``."""
+        r"""Of the listing."""
         listing = self.listing
-        return moments(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        r"""The factor at c = ``tilt``."""
+        r"""The same listing for every variance."""
         del variance
         return tilted(self.listing, tilt)
 
 
 @lru_cache(maxsize=256)
 def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
-    return moments(*_sketches(kinds, tilt))
+    return cumulants(*_sketches(kinds, tilt))
 
 
 def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
 from accounting.loss.allocation import Side, allocated
+from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
 from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
-from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.release.curve import ByOrder
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
@@ -26,7 +26,6 @@ from dpcore.numbers.parameter import RationalLike, make_integers
 
 __all__ = ["RandomAllocation"]
 
-_HALF = Fraction(1, 2)
 _BITS: Final = 64
 _SIDES: Final = (True, False)
 _NARROWEST: Final = 0.2
@@ -75,7 +74,7 @@ class RandomAllocation(ByOrder):
                 self.curve.scope,
                 "must have the relation 'add-remove': a unit replaced may have another round",
             )
-        if not isinstance(self.curve.sampled(_HALF)[0], SampledGaussian):
+        if not isinstance(self.curve.density, NormalDensity):
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
         self.curve.check_size()
         make_integers(self, "rounds", at_most=_MOST_ROUNDS)
@@ -93,8 +92,8 @@ class RandomAllocation(ByOrder):
 
     def most_renyi(self, order: Fraction) -> End:
         r"""The bound of D_alpha: (alpha - 1) D_alpha is convex, so a chord between whole orders."""
-        law = self.curve.sampled(_HALF)[0]
-        assert isinstance(law, SampledGaussian)  # noqa: S101  # the class refuses other noise
+        law = self.curve.density
+        assert isinstance(law, NormalDensity)  # noqa: S101  # the class refuses other noise
         always = self.picks * order / (2 * law.variance)
         if order > MOST_ORDER:
             return always

@@ -99,6 +99,11 @@ class ByOrder(OneRelease):
 
     __slots__ = ()
 
+    @property
+    def listed(self) -> bool:
+        r"""Whether pairs of laws are known as well."""
+        return False
+
     @abstractmethod
     def most_renyi(self, order: Fraction) -> End:
         r"""An upper bound of D_alpha, alpha = ``order`` > 1; infinite where there is none."""

@@ -6,18 +6,14 @@ there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/group.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from flint import arb
-
-from accounting.loss.real_pair import RealPair
-from accounting.reals.group import GroupDirection, GroupGaussian, ShiftDirection
-from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import Kinds
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
@@ -36,9 +32,10 @@ class MixedSample(RealSample):
 
     members: int
 
+    @property
     @abstractmethod
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
-        r"""How likely each number of shifts is, for v = ``variance``."""
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""How likely each number of shifts is."""
 
     @property
     def scope(self) -> Scope:
@@ -51,29 +48,12 @@ class MixedSample(RealSample):
         moves = Sensitivity.of(self.curve.sensitivity).times(self.members)
         return RealCurve(noise=self.curve.noise, sensitivity=moves, scope=self.scope)
 
-    def pairs(self) -> tuple[GroupGaussian, ...]:
-        r"""The losses of one round, shifted against not and the reverse, the same in all rounds."""
-        loss = self.curve.loss()
-        assert isinstance(loss, NormalLoss)  # noqa: S101  # the classes refuse other noise
-        v = 1 / loss.variance
-        sides = (self.direction(present=side, variance=v) for side in (True, False))
-        return tuple(GroupGaussian(variance=v, direction=side) for side in sides)
-
-    @property
-    def directions(self) -> tuple[Kinds, ...]:
-        r"""One round as cells, shifted against not and the reverse."""
-        pair = RealPair.moved(
-            self.curve.density, self.direction(present=True, variance=Fraction(1)).chances
-        )
-        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0: of the worse direction."""
-        there, gone = (pair.curve(epsilon) for ((_, pair),) in self.directions)
-        return there.max(gone)
+    def kinds(self) -> Kinds:
+        r"""The noise, shifted at random or not."""
+        return ((Fraction(1), RealPair.moved(self.curve.density, self.chances)),)
 
     def _check_noise(self) -> None:
-        if not isinstance(self.curve.loss(), NormalLoss):
+        if self.curve.loss() is None:
             raise InvalidParameter(
                 "noise", self.curve.noise, "must be Gaussian: for others it is not known"
             )
@@ -113,11 +93,11 @@ class GroupSampled(MixedSample):
         make_integers(self, "members", at_most=MOST_MEMBERS)
         self._check_noise()
 
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
         r"""Binomial: each member is sampled by itself."""
-        return GroupDirection(
-            rate=Fraction(self.rate), present=present, members=self.members, variance=variance
-        )
+        k, rate = self.members, Fraction(self.rate)
+        return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
 
     def to_json(self) -> dict[str, Any]:
         r"""The members, the rate and the curve, as text."""
@@ -181,15 +161,10 @@ class ShiftSampled(MixedSample):
         r"""k."""
         return len(self.weights) - 1
 
-    def direction(self, *, present: bool, variance: Fraction) -> GroupDirection:
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
         r"""As they are given."""
-        return ShiftDirection(
-            rate=self.rate,
-            present=present,
-            members=self.members,
-            variance=variance,
-            weights=tuple(rational("weights", each) for each in self.weights),
-        )
+        return tuple(rational("weights", each) for each in self.weights)
 
     def to_json(self) -> dict[str, Any]:
         r"""The weights and the curve, as text."""

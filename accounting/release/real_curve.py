@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any, ClassVar, Final
 
 from flint import arb
@@ -19,31 +20,26 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
+from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.renyi import largest_renyi
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
 from accounting.reals.inverse import inverse
-from accounting.reals.mixture import Direction
 from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.sampled_gaussian import SampledGaussian
-from accounting.reals.sampled_laplace import MOST_SPREAD, SampledLaplace
-from accounting.reals.tabled import Kinds
-from accounting.release.curve import NO_RENYI, OneRelease
+from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.parameter import Exact, Interval, RationalLike, rational_in
 
-__all__ = ["RealCurve", "RealLoss", "RealSample"]
+__all__ = ["RealCurve", "RealSample"]
 
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {
     Gaussian: "the curve of the noise (Balle and Wang 2018, Theorem 8)",
     Laplace: "the curve of the noise",
 }
-
-RealLoss = NormalLoss | SampledGaussian | SampledLaplace
-"""The loss of one round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -74,25 +70,15 @@ class RealCurve(OneRelease):
         if not isinstance(self.scope, Scope):
             raise InvalidParameter("scope", self.scope, "must be a Scope")
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
-        if isinstance(self.noise, Laplace) and self._spread() > MOST_SPREAD:
+        if isinstance(self.noise, Laplace) and self._spread() > _MOST_SPREAD:
             raise InvalidParameter(
-                "scale", self.noise.scale, f"must be at least the sensitivity over {MOST_SPREAD}"
+                "scale", self.noise.scale, f"must be at least the sensitivity over {_MOST_SPREAD}"
             )
-        self.loss()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         r"""That the law stands for the float noise."""
         return (self.noise.assumption,)
-
-    def loss(self) -> RealLoss:
-        r"""The loss of one release.
-
-        Raises :class:`NotDerived` as the class does.
-        """
-        if isinstance(self.noise, Gaussian):
-            return NormalLoss(variance=self._squared() / Fraction(self.noise.sigma) ** 2)
-        return SampledLaplace(spread=self._spread(), direction=_EVERYBODY)
 
     @property
     def density(self) -> Density:
@@ -101,6 +87,19 @@ class RealCurve(OneRelease):
             return NormalDensity(Fraction(self.noise.sigma) ** 2 / self._squared())
         return LaplaceDensity(self._spread())
 
+    def loss(self) -> NormalLoss | None:
+        r"""The loss of one release, if it is normal."""
+        density = self.density
+        return (
+            NormalLoss(variance=1 / density.variance)
+            if isinstance(density, NormalDensity)
+            else None
+        )
+
+    def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
+        r"""One release on a Poisson sample, or of everybody: with the unit against without it."""
+        return RealPair.sampled(self.density, rate)
+
     @property
     def in_floats(self) -> bool:
         r"""Whether floats hold the losses of many rounds: D/sigma from 1e-15 to 1e10.
@@ -108,7 +107,7 @@ class RealCurve(OneRelease):
         One round of one unit is a closed form, whatever its size.
         """
         loss = self.loss()
-        size = loss.variance if isinstance(loss, NormalLoss) else self._spread() ** 2
+        size = loss.variance if loss else self._spread() ** 2
         return _LEAST_SQUARE <= size <= _MOST_SQUARE
 
     def check_size(self) -> None:
@@ -118,19 +117,11 @@ class RealCurve(OneRelease):
             name = "sigma" if isinstance(self.noise, Gaussian) else "scale"
             raise InvalidParameter(name, getattr(self.noise, name), must)
 
-    def sampled(self, rate: Fraction) -> tuple[SampledGaussian | SampledLaplace, ...]:
-        r"""The losses of one round of a Poisson sample, 0 < ``rate`` < 1, in both directions."""
-        directions = (Direction(rate=rate, present=side) for side in (True, False))
-        if isinstance(self.noise, Gaussian):
-            variance = Fraction(self.noise.sigma) ** 2 / self._squared()
-            return tuple(SampledGaussian(variance=variance, direction=d) for d in directions)
-        return tuple(SampledLaplace(spread=self._spread(), direction=d) for d in directions)
-
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
         at = at_least_zero("epsilon", epsilon)
         loss = self.loss()
-        if isinstance(loss, NormalLoss):
+        if loss:
             return loss.delta(at, bits)
         if at >= self._spread():
             return Enclosure.exactly(0)
@@ -143,7 +134,7 @@ class RealCurve(OneRelease):
         loss = self.loss()
         if most == 1:
             return Enclosure.exactly(0)
-        if isinstance(loss, NormalLoss):
+        if loss:
             return Enclosure.infinite() if most == 0 else loss.epsilon(most, bits)
         if most == 0:
             return Enclosure.exactly(self._spread())
@@ -161,14 +152,14 @@ class RealCurve(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
         at, loss = order_above_one(order), self.loss()
-        if isinstance(loss, NormalLoss):
+        if loss:
             return Enclosure.exactly(loss.renyi(at))
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""rho: D^2/2 sigma^2 for Gaussian noise; a supremum over orders for Laplace noise."""
         loss = self.loss()
-        if isinstance(loss, NormalLoss):
+        if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
         del relative
         return self._both(supremum_over_orders(self._laplace_renyi, self._spread()))
@@ -228,13 +219,22 @@ class RealSample(OneRelease):
     rate: Exact
 
     @abstractmethod
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0, over both directions."""
+    def kinds(self) -> Kinds:
+        r"""What a round may be, with its chance; which kind it is shows in its outcome."""
 
     @property
-    @abstractmethod
     def directions(self) -> tuple[Kinds, ...]:
-        r"""One round as cells, the same direction in all rounds: the datasets decide."""
+        r"""The kinds, and both datasets swapped: in all rounds it is the same direction."""
+        here = self.kinds()
+        return here, tuple((chance, pair.swapped()) for chance, pair in here)
+
+    def at(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0, over both directions: each kind is worst in the same one."""
+        found = [
+            sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
+            for kinds in self.directions
+        ]
+        return reduce(arb.max, found)
 
     @property
     @abstractmethod
@@ -249,6 +249,8 @@ class RealSample(OneRelease):
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
         exact = at_least_zero("epsilon", epsilon)
+        if not self.curve.in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
         found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
         return within(found, Fraction(0), Fraction(1))
 
@@ -257,13 +259,13 @@ class RealSample(OneRelease):
         most = probability("delta", delta)
         if most == 1:
             return Enclosure.exactly(0)
+        if not self.curve.in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
         return self._largest() if most == 0 else inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Not derived; raises :class:`NotDerived`."""
-        del bits
-        at = order_above_one(order)
-        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
+        r"""The largest D_alpha, alpha = ``order`` > 1, over both directions, to 1e-6 or so."""
+        return largest_renyi(self.directions, order_above_one(order), bits)
 
     def _largest(self) -> Enclosure:
         return Enclosure.infinite()
@@ -285,6 +287,6 @@ class RealSample(OneRelease):
 
 _LEAST_SQUARE: Final = Fraction(1, 10**30)
 _MOST_SQUARE: Final = Fraction(10**20)
-_EVERYBODY: Final = Direction(rate=Fraction(1), present=True)
+_MOST_SPREAD: Final = 1 << 11
 _TINY: Final = Fraction(1, 1 << 200)
 _SMALLEST: Final = Fraction(1, 1 << 2000)

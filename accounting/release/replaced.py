@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from flint import arb
-
-from accounting.loss.real_pair import RealPair
-from accounting.reals.mixture import Direction
-from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
-from accounting.reals.sampled_gaussian import SampledGaussian
-from accounting.reals.tabled import Kinds
-from accounting.release.real_curve import RealCurve, RealLoss, RealSample
+from accounting.loss.real_pair import Kinds, RealPair
+from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike
@@ -61,20 +55,14 @@ class PoissonReplaced(RealSample):
         r"""That of the curve, with a unit replaced."""
         return Scope(unit=self.curve.scope.unit, relation=Relation.REPLACE)
 
-    def loss(self) -> RealLoss | ReplacedGaussian | ReplacedLaplace:
-        r"""The loss of one round: the same pair for all neighbours, in both orders."""
-        if self.rate == 1:
-            return self.unsampled.loss()
-        return self._law
+    def kinds(self) -> Kinds:
+        r"""The unit in the sample, or one that moves the query the other way."""
+        return ((Fraction(1), RealPair.replaced(self.curve.density, self.rate)),)
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""One round as cells; both orders of two neighbours have the same pair."""
-        return (((Fraction(1), RealPair.replaced(self.curve.density, self.rate)),),)
-
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0."""
-        return self._law.curve(epsilon)
+        r"""One: swapping both datasets is the same pair, mirrored."""
+        return (self.kinds(),)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
@@ -99,15 +87,7 @@ class PoissonReplaced(RealSample):
         return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
 
     def _largest(self) -> Enclosure:
-        return self._law.largest_loss()
-
-    @property
-    def _law(self) -> ReplacedGaussian | ReplacedLaplace:
-        law = self.curve.sampled(self.rate)[0]
-        direction = Direction(rate=self.rate, present=True)
-        if isinstance(law, SampledGaussian):
-            return ReplacedGaussian(variance=law.variance, direction=direction)
-        return ReplacedLaplace(spread=law.spread, direction=direction)
+        return self.kinds()[0][1].largest_loss()
 
     @property
     def unsampled(self) -> RealCurve:

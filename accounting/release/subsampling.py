@@ -27,17 +27,16 @@ from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
-from accounting.loss.real_pair import RealPair
+from accounting.loss.density import IntegerNormalDensity
+from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.renyi import largest_renyi
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.reals.grid_gaussian import GridGaussian, is_smooth
-from accounting.reals.mixture import Direction
-from accounting.reals.tabled import Kinds
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
-from accounting.release.real_curve import RealCurve, RealLoss
+from accounting.release.real_curve import RealCurve
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -47,6 +46,10 @@ from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rationa
 __all__ = ["FixedSizeSampled", "PoissonSampled"]
 
 _BITS: Final = 64
+_FINEST: Final = 200
+_LEAST_SQUARE: Final = 50**2
+"""Discrete Gaussian noise of this variance is cut into cells, if it is so wide for its shift."""
+
 _SPARE: Final = 64
 _TRIES: Final = 4
 _DOTS: Final = 1500
@@ -102,75 +105,60 @@ class PoissonSampled(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
-        Raises :class:`NotDerived` for noise on the reals, where several pairs compete, and where
-        no listing is there: epsilon(delta) and delta(epsilon) are derived of all of these.
+        Noise that is cut into cells: to 1e-6 or so. Raises :class:`NotDerived` where several pairs
+        compete, and where no listing is there: epsilon and delta are derived of all of these.
         """
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
-        if not self.exact or isinstance(self.curve, RealCurve):
+        curve = self.curve
+        if self.directions:
+            return largest_renyi(self.directions, exact, bits)
+        if isinstance(curve, RealCurve) or not _is_listed(_candidates(curve)):
             raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
         found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]
         return Enclosure(max(e.lower for e in found), max(e.upper for e in found))
-
-    @property
-    def exact(self) -> bool:
-        r"""Whether some neighbours have the pairs of :meth:`pairs` in every round.
-
-        Else several shifts or directions compete, or the pair has too many outcomes to be listed,
-        and a pair above them all is sampled.
-        """
-        return isinstance(self.curve, RealCurve) or _is_listed(_candidates(self.curve))
 
     @property
     def unsampled(self) -> PrivacyCurve | RealCurve:
         r"""What everybody costs: a sample costs no more."""
         return self.curve
 
-    def pairs(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss, ...]:
-        r"""The pairs of one round. In all rounds it is the same one: the datasets decide.
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""One round in both directions, of Gaussian or Laplace noise that is cut into cells.
+
+        Empty for other noise on the integers, and for narrow noise, whose outcomes are listed.
+        """
+        rate, pair = Fraction(self.rate), None
+        if isinstance(self.curve, RealCurve):
+            pair = self.curve.pair(rate)
+        elif rate < 1:
+            match _candidates(self.curve):
+                case (GaussianPair(noise=noise, shift=((step, 1),)),):
+                    squared = Fraction(noise.sigma_squared)
+                    if squared >= max(_FINEST * step, _LEAST_SQUARE):
+                        pair = RealPair.sampled(IntegerNormalDensity(squared), rate, step)
+        if pair is None:
+            return ()
+        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
+
+    def pairs(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
+        r"""The listed pairs of one round. In all rounds it is the same one: the datasets decide.
 
         So many rounds cost at most the larger of what the present pairs cost together and what the
         absent pairs do.
         """
-        rate = self.rate
-        if isinstance(self.curve, RealCurve):
-            return (self.curve.loss(),) if rate == 1 else self.curve.sampled(rate)
+        assert isinstance(self.curve, PrivacyCurve)  # noqa: S101  # a density is not listed
         base = _base(self.curve)
-        if rate == 1:
+        if self.rate == 1:
             return (base,)
-        return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
+        return PresentPair(base=base, rate=self.rate), AbsentPair(base=base, rate=self.rate)
 
-    def attained(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss | GridGaussian, ...]:
-        r"""The pairs that some neighbours have in every round, none where none is known.
-
-        Of discrete Gaussian noise with too many outcomes to be listed, by the real one's moments.
-        """
-        return self.pairs() if self.exact else self.as_real()
-
-    def as_real(self) -> tuple[GridGaussian, ...]:
-        r"""The same losses by the moments of noise on the reals, of wide discrete Gaussian noise.
-
-        Empty for noise that is too narrow, or of another law, and for several coordinates.
-        """
-        rate = Fraction(self.rate)
-        if isinstance(self.curve, RealCurve) or rate == 1:
-            return ()
-        match _candidates(self.curve):
-            case (GaussianPair(noise=noise, shift=((step, 1),)),):
-                squared = Fraction(noise.sigma_squared)
-                if is_smooth(squared, step):
-                    directions = (Direction(rate=rate, present=side) for side in (True, False))
-                    return tuple(GridGaussian.of(squared, step, each) for each in directions)
-        return ()
-
-    @property
-    def directions(self) -> tuple[Kinds, ...]:
-        r"""One round of noise on the reals as cells, with the unit against without it and back."""
-        if not isinstance(self.curve, RealCurve):
-            return ()
-        pair = RealPair.sampled(self.curve.density, self.rate)
-        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
+    def attained(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
+        r"""The pairs that some neighbours have in every round, none where none is known."""
+        assert isinstance(self.curve, PrivacyCurve)  # noqa: S101  # the same
+        return self.pairs() if _is_listed(_candidates(self.curve)) else ()
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""

@@ -13,20 +13,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from flint import arb
-
 from accounting.claims.guarantee import Guarantee
-from accounting.fourier.factor import LossLaw
-from accounting.reals.labelled import LabelledLoss
-from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import Kinds
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Relation, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike, make_integers
 
 __all__ = ["PoissonTruncated"]
@@ -84,7 +79,7 @@ class PoissonTruncated(RealSample):
 
     def __post_init__(self) -> None:
         self._check(below=False, why="the sensitivity is that of one unit added")
-        if not isinstance(self.curve.loss(), NormalLoss):
+        if self.curve.loss() is None:
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
         make_integers(self, "examples", "most")
         object.__setattr__(self, "relation", Relation(self.relation))
@@ -121,8 +116,8 @@ class PoissonTruncated(RealSample):
         r"""What neighbours lose whose other units add nothing to the query."""
         return self._sampled(Fraction(self.kept.lower), 1)
 
-    def kinds(self) -> tuple[tuple[Fraction, PoissonSampled | PoissonReplaced], ...]:
-        r"""What a round may be, with its chance: not filled by the others, filled, or either one.
+    def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
+        r"""(chance, rate, moves) of what a round may be: not filled by the others, filled, either.
 
         The third kind, worse than both, has what lies between the two ends of ``filled``.
         """
@@ -133,38 +128,24 @@ class PoissonTruncated(RealSample):
             (filled.upper - filled.lower, rate, 2),
         )
         return tuple(
-            (Fraction(chance), self._sampled(share, moves))
-            for chance, share, moves in found
-            if chance > 0
+            (Fraction(chance), share, moves) for chance, share, moves in found if chance > 0
         )
 
-    def pairs(self) -> tuple[LossLaw, ...]:
-        r"""The losses of one round above it, of the dataset with the unit and of the other one.
-
-        In all rounds it is the same direction: the datasets decide. One loss only if a unit is
-        replaced, or everybody is in every sample.
-        """
-        kinds = self.kinds()
-        if len(kinds) == 1:
-            return _directions(kinds[0][1])
-        sides = zip(*(_directions(kind) for _, kind in kinds), strict=True)
-        chances = [chance for chance, _ in kinds]
-        return tuple(LabelledLoss(kinds=tuple(zip(chances, laws, strict=True))) for laws in sides)
+    def kinds(self) -> Kinds:
+        r"""The pair of each part."""
+        make = RealPair.replaced if self.relation is Relation.REPLACE else RealPair.sampled
+        return tuple(
+            (chance, make(self._moved(moves).density, share))
+            for chance, share, moves in self.parts()
+        )
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""The rounds above every round, as cells of either kind."""
-        kinds = [(chance, kind.directions) for chance, kind in self.kinds()]
-        return tuple(
-            tuple((chance * share, pair) for chance, sides in kinds for share, pair in sides[at])
-            for at in range(len(kinds[0][1]))
-        )
-
-    def at(self, epsilon: arb) -> arb:
-        r"""An upper end of delta at ``epsilon`` >= 0: each kind is worst in the same direction."""
-        return sum(
-            (ball(chance) * _kind_at(kind, epsilon) for chance, kind in self.kinds()), arb(0)
-        )
+        r"""One where a unit is replaced, two else."""
+        here = self.kinds()
+        if self.relation is Relation.REPLACE:
+            return (here,)
+        return here, tuple((chance, pair.swapped()) for chance, pair in here)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between the delta of :attr:`least` and that of the kinds."""
@@ -188,10 +169,13 @@ class PoissonTruncated(RealSample):
         }
 
     def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
-        moved = Sensitivity.of(self.curve.sensitivity).times(moves)
-        curve = RealCurve(noise=self.curve.noise, sensitivity=moved, scope=self.curve.scope)
         kind = PoissonReplaced if self.relation is Relation.REPLACE else PoissonSampled
-        return kind(curve=curve, rate=rate)
+        return kind(curve=self._moved(moves), rate=rate)
+
+    def _moved(self, moves: int) -> RealCurve:
+        # Of a unit that moves the query so many times as far.
+        moved = Sensitivity.of(self.curve.sensitivity).times(moves)
+        return RealCurve(noise=self.curve.noise, sensitivity=moved, scope=self.curve.scope)
 
     def _more_than(self, count: int, units: int) -> Enclosure:
         # The chance that more than `count` of so many units are sampled.
@@ -211,17 +195,3 @@ class PoissonTruncated(RealSample):
     def __repr__(self) -> str:
         sizes = f"examples={self.examples}, most={self.most}, relation={self.relation.value!r}"
         return f"PoissonTruncated(curve={self.curve!r}, rate={str(self.rate)!r}, {sizes})"
-
-
-def _directions(kind: PoissonSampled | PoissonReplaced) -> tuple[LossLaw, ...]:
-    return (kind.loss(),) if isinstance(kind, PoissonReplaced) else kind.pairs()
-
-
-def _kind_at(kind: PoissonSampled | PoissonReplaced, epsilon: arb) -> arb:
-    # Of a sample by its amplification.
-    if isinstance(kind, PoissonReplaced):
-        return kind.at(epsilon)
-    assert isinstance(kind.curve, RealCurve)  # noqa: S101  # as it was made
-    loss, rate = kind.curve.loss(), ball(kind.rate)
-    assert isinstance(loss, NormalLoss)  # noqa: S101  # other noise is refused
-    return rate * loss.curve((epsilon.expm1() / rate).log1p())

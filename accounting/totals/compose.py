@@ -29,11 +29,10 @@ from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.balls import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
-from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import ByOrder, OneRelease
-from accounting.release.real_curve import RealCurve, RealSample
+from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.rounds import Laws, Ways, in_cells, ways
+from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Scope
@@ -42,25 +41,15 @@ from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["Composition", "compose", "narrower", "over_totals"]
 
-RELATIVE: Final = Fraction(1, 10**8)
+RELATIVE: Final = Fraction(1, 10**6)
 """The relative width that totals are computed to unless asked otherwise."""
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
-_ENOUGH: Final = 4
-_COARSE: Final = Fraction(1, 10**5)
-_WIDE: Final = Fraction(1, 1000)
-"""Ends that are further apart, relatively, are looked for in cells as well."""
-
-_MANY: Final = 64
-"""The moment of fewer rounds falls so slowly that cells take tens of seconds."""
-
 _ALLOCATED: Final = Fraction(1, 10**4)
 """Listings of epochs leave about 1e-3."""
 
-_IN_CELLS: Final = Fraction(1, 10**6)
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
-_NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
 _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
@@ -87,21 +76,22 @@ class Composition(Guarantee):
         return sum(count for _, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-8).
+        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-6).
 
         Where a part is a claim in Renyi terms the bound is from above only.
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:
             return self._alone.epsilon(most, relative)
-        if not self.in_pairs:
-            found = self._told(approx_from_renyi(self.renyi_upper, most))
-            return self._in_cells(found, lambda total: total.epsilon(most, max(near, _ALLOCATED)))
-        found = self._over_totals(lambda total, near: total.epsilon(most, near), near)
+        found = self._over_totals(
+            lambda total, near: total.epsilon(most, near),
+            lambda: approx_from_renyi(self.renyi_upper, most),
+            near,
+        )
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-8)."""
+        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-6)."""
         at, near = at_least_zero("epsilon", epsilon), width(relative, RELATIVE)
         if at > _FAR:
             # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
@@ -109,10 +99,12 @@ class Composition(Guarantee):
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if self._alone is not None:
             return self._alone.delta(at, relative)
-        if not self.in_pairs:
-            found = self._told(delta_from_renyi(self.renyi_upper, at))
-            return self._in_cells(found, lambda total: total.delta(at, max(near, _ALLOCATED)))
-        found = self._over_totals(lambda total, near: total.delta(at, near), near)
+        found = self._over_totals(
+            # The width of delta is that of both listings together.
+            lambda total, near: total.delta(at, near / 2),
+            lambda: delta_from_renyi(self.renyi_upper, at),
+            near,
+        )
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -151,50 +143,39 @@ class Composition(Guarantee):
     @property
     def in_pairs(self) -> bool:
         r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
-        return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
+        return all(
+            source.listed if isinstance(source, ByOrder) else not isinstance(source, (ZCdp, Rdp))
+            for source, _ in self.parts
+        )
 
     def _over_totals(
-        self, solve: Callable[[Total, Fraction], Enclosure], relative: Fraction
+        self,
+        solve: Callable[[Total, Fraction], Enclosure],
+        by_orders: Callable[[], Bound],
+        relative: Fraction,
     ) -> Bound:
-        if not all(_is_summed(source) for source, _ in self.parts):
-            # What is known without sums is in `_informed`.
-            return self._told(
-                Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
-            )
-
-        def ask(total: Total) -> Enclosure:
-            return solve(total, relative)
-
+        if not self.in_pairs:
+            return self._told(by_orders())
+        orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
+        near = max(relative, _ALLOCATED) if orders else relative
         try:
-            near = _as_real(self.parts, ask, relative)
-            enough = _ENOUGH * relative if self._listed else _COARSE
-            if near is not None and _is_narrow(near, enough):
-                return self._told(near)
-            found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
-        except (OverflowError, ZeroDivisionError) as error:
-            raise PrecisionExhausted(BEYOND_FLOATS) from error
-        found = found if near is None else narrower(near, found)
-        if not _is_narrow(found, _WIDE):
-            found = self._in_cells(found, lambda total: solve(total, max(relative, _IN_CELLS)))
-        return self._told(found)
-
-    def _in_cells(self, found: Bound, ask: Callable[[Total], Enclosure]) -> Bound:
-        # Where nodes say little of many sampled rounds, and where only orders are known: the same
-        # rounds, cut into cells.
-        sampled = [k for s, k in self.parts if isinstance(s, (PoissonSampled, RealSample))]
-        allocated = any(isinstance(s, RandomAllocation) for s, _ in self.parts)
-        if not allocated and max(sampled, default=0) < _MANY:
-            return found
-        try:
-            other = _between([(in_cells(source), rounds) for source, rounds in self.parts], ask)
-        except (NotDerived, PrecisionExhausted):
-            return found
-        return narrower(found, self._told(other))
+            rounds = [(ways(source), count) for source, count in self.parts]
+            found = over_totals(rounds, lambda total: solve(total, near))
+        except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
+            if self._samples:
+                # Bounds without sums follow in `_informed`.
+                found = Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
+            elif isinstance(error, PrecisionExhausted):
+                raise
+            else:
+                raise PrecisionExhausted(BEYOND_FLOATS) from error
+        return self._told(narrower(by_orders(), found) if orders else found)
 
     @property
-    def _listed(self) -> bool:
-        # Else bounds stand for outcomes that are too many to be listed, and these are wide.
-        return all(s.exact for s, _ in self.parts if isinstance(s, PoissonSampled))
+    def _samples(self) -> list[PoissonSampled | RealSample]:
+        # Those of noise on the reals.
+        sampled = [s for s, _ in self.parts if isinstance(s, (PoissonSampled, RealSample))]
+        return [source for source in sampled if source.assumptions]
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
         # Where floats say little of samples: everybody costs at least as much as a sample, and one
@@ -202,8 +183,7 @@ class Composition(Guarantee):
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found
-        sampled = (PoissonSampled, RealSample)
-        chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
+        chosen = self._samples
         if not chosen:
             return found
         if lower is not None:
@@ -234,39 +214,6 @@ def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]
         if in_bins == found:
             raise
         return _between(in_bins, ask)
-
-
-def _as_real(
-    parts: tuple[tuple[Guarantee, int], ...], ask: Callable[[Total], Enclosure], relative: Fraction
-) -> Bound | None:
-    # Wide noise on integers by the moments of noise on the reals; None where there is none, or
-    # where its outcomes can be listed and show in the total.
-    sampled = [(s, k) for s, k in parts if isinstance(s, PoissonSampled)]
-    found = {s: laws for s, _ in sampled if (laws := s.as_real())}
-    near = float(relative)
-    if not any(not s.exact or found[s][0].fades(k, near) for s, k in sampled if s in found):
-        return None
-    as_real: dict[Guarantee, Ways] = {
-        s: Ways.exactly(*(((law, 1),) for law in laws)) for s, laws in found.items()
-    }
-    try:
-        bound = _between([(as_real.get(s) or ways(s), k) for s, k in parts], ask)
-    except (NotDerived, PrecisionExhausted):
-        return None
-    return replace(bound, theorem=f"{bound.theorem}; {_NEARLY}")
-
-
-def _is_summed(source: Guarantee) -> bool:
-    # Floats find the windows of the sums, also where balls bound what is in them.
-    if not isinstance(source, (PoissonSampled, RealSample)):
-        return True
-    return not isinstance(source.curve, RealCurve) or source.curve.in_floats
-
-
-def _is_narrow(found: Bound, relative: Fraction) -> bool:
-    if found.lower is None or found.lower == found.upper:
-        return found.lower is not None
-    return found.upper < math.inf and found.upper - found.lower <= relative * found.upper
 
 
 def narrower(one: Bound, other: Bound) -> Bound:

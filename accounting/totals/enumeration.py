@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.factor import LossLaw
+from accounting.fourier.factor import LossLaw, listed
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.balls import middle
 from accounting.pairs.losses import Losses
@@ -102,10 +102,10 @@ class Enumeration:
         # The further the tilt, the smaller a delta that the listings still resolve.
         tilt = Fraction(_FIRST_TILT)
         while tilt <= _LARGEST_TILT:
-            listed = self._listed(tilt)
-            if listed is None:
+            found = self._listed(tilt)
+            if found is None:
                 return
-            yield _outcomes(listed, tilt)
+            yield _outcomes(found, tilt)
             tilt *= 4
 
     def _listed(self, tilt: Fraction) -> list[tuple[Losses, int]] | None:
@@ -115,7 +115,7 @@ class Enumeration:
             if count > _FEW_ROUNDS and isinstance(law, Pair) and not isinstance(law, LaplacePair):
                 return None
             try:
-                found.append((law.losses(tilt, _LISTED_BITS), count))
+                found.append((listed(law, tilt, _LISTED_BITS), count))
             except (NotDerived, PrecisionExhausted):
                 return None
             if _count(found) > self.most:

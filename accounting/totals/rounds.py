@@ -27,16 +27,16 @@ from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import pair_of
 from accounting.loss.allocation import Side
+from accounting.loss.real_pair import Kinds
 from accounting.pairs.listing import nothing
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
-from accounting.reals.tabled import AllocatedLoss, Kinds, TabledLoss
+from accounting.reals.tabled import AllocatedLoss, TabledLoss
 from accounting.release.allocation import RandomAllocation
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
-from accounting.release.group import MixedSample
 from accounting.release.matrix import MatrixCurve
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
@@ -46,7 +46,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["Laws", "Ways", "in_cells", "ways"]
+__all__ = ["Laws", "Ways", "ways"]
 
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
@@ -133,8 +133,14 @@ def ways(source: Guarantee) -> Ways:
     match source:
         case PrivacyCurve():
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
-        case RealCurve() | PoissonReplaced():
-            return Ways.exactly(((source.loss(), 1),))
+        case RealCurve() if (loss := source.loss()) is not None:
+            return Ways.exactly(((loss, 1),))
+        case RealCurve():
+            return Ways.tabled(((Fraction(1), source.pair()),))
+        case PoissonSampled() | RealSample():
+            return _of_sample(source)
+        case RandomAllocation() if source.listed:
+            return _of_epoch(source)
         case MatrixCurve():
             low, high = source.losses()
             return Ways(above=(((high, 1),),), attained=(((low, 1),),))
@@ -143,15 +149,6 @@ def ways(source: Guarantee) -> Ways:
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
-        case MixedSample():
-            return Ways.exactly(*(((law, 1),) for law in source.pairs()))
-        case PoissonTruncated():
-            found = tuple(((law, 1),) for law in source.pairs())
-            return Ways(above=found, attained=ways(source.least).attained)
-        case PoissonSampled():
-            found = tuple(((pair, 1),) for pair in source.pairs())
-            reached = tuple(((pair, 1),) for pair in source.attained())
-            return Ways(above=found, attained=found if source.exact else reached)
         case FixedSizeSampled():
             return Ways(above=(((source.pair(), 1),),), attained=())
     raise NotDerived(
@@ -160,25 +157,31 @@ def ways(source: Guarantee) -> Ways:
     )
 
 
-def in_cells(source: Guarantee) -> Ways:
-    r"""The same, with the two listings of a table of cells for a sample of noise on the reals."""
-    if isinstance(source, RandomAllocation) and source.listed:
-        above, below = (
-            tuple(
-                ((AllocatedLoss(density=source.curve.density, rounds=source.rounds, side=side), 1),)
-                for side in (Side(above=end, present=True), Side(above=end, present=False))
-            )
-            for end in (True, False)
-        )
-        return Ways(above=above, attained=below, aligned=True)
-    if not isinstance(source, (PoissonSampled, RealSample)) or source.rate == 1:
-        return ways(source)
-    if not source.directions:
-        return ways(source)
-    found = Ways.tabled(*source.directions)
+def _of_sample(source: PoissonSampled | RealSample) -> Ways:
     if isinstance(source, PoissonTruncated):
-        return replace(found, attained=in_cells(source.least).attained, aligned=False)
-    return found
+        if source.directions == source.least.directions:
+            return ways(source.least)
+        attained = ways(source.least).attained
+        return replace(Ways.tabled(*source.directions), attained=attained, aligned=False)
+    if isinstance(source, (PoissonSampled, PoissonReplaced)) and source.rate == 1:
+        return ways(source.unsampled)
+    if source.directions:
+        return Ways.tabled(*source.directions)
+    assert isinstance(source, PoissonSampled)  # noqa: S101  # noise on the reals has directions
+    found = tuple(((pair, 1),) for pair in source.pairs())
+    return Ways(above=found, attained=tuple(((pair, 1),) for pair in source.attained()))
+
+
+def _of_epoch(source: RandomAllocation) -> Ways:
+    density, rounds = source.curve.density, source.rounds
+    above, below = (
+        tuple(
+            ((AllocatedLoss(density=density, rounds=rounds, side=Side(above=end, present=at)), 1),)
+            for at in (True, False)
+        )
+        for end in (True, False)
+    )
+    return Ways(above=above, attained=below, aligned=True)
 
 
 def _unlisted(law: LossLaw) -> TypeGuard[Pair]:

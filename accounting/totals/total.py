@@ -17,16 +17,15 @@ from typing import Final, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.factor import LossLaw
+from accounting.fourier.factor import LossLaw, listed
 from accounting.fourier.integral import Line
 from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplacePair, LaplaceProduct
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
-from accounting.reals.mixture import SmoothLoss
 from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import AllocatedLoss, TabledLoss
+from accounting.reals.tabled import ListedLoss
 from accounting.release.sampled_pair import AbsentPair, PresentPair
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
@@ -219,18 +218,16 @@ def _steps(law: LossLaw) -> Shift:
 
 
 def _largest(law: LossLaw) -> Enclosure:
-    if isinstance(
-        law, (Pair, PresentPair, AbsentPair, NormalLoss, SmoothLoss, TabledLoss, AllocatedLoss)
-    ):
+    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, ListedLoss)):
         try:
             return law.largest_loss()
         except NotDerived:
             return Enclosure(Fraction(0), math.inf)
     # Of a pair that bounds others, the listing says no more than an upper end.
     with precision(_HIDDEN_BITS):
-        listed = law.losses(Fraction(1), _HIDDEN_BITS)
-        if listed.hidden == 0:
-            return Enclosure(Fraction(0), max(Enclosure.of(listed.largest).upper, Fraction(0)))
+        found = listed(law, Fraction(1), _HIDDEN_BITS)
+        if found.hidden == 0:
+            return Enclosure(Fraction(0), max(Enclosure.of(found.largest).upper, Fraction(0)))
     return Enclosure(Fraction(0), math.inf)
 
 

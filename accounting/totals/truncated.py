@@ -33,7 +33,7 @@ __all__ = ["Truncated"]
 
 _BITS: Final = 192
 _TRIES: Final = 12
-_NEAR: Final = Fraction(1, 10**8)
+_NEAR: Final = Fraction(1, 10**6)
 _THEOREM: Final = "at most eta (1 + e^epsilon) of delta, eta the chance that a batch is cut"
 
 

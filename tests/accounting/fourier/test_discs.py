@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.fourier import finite_sum as line_sum
-from accounting.fourier import listed_factor as atom_factor
+from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.discs import (
     CIRCLE,
     PRODUCT,
@@ -22,10 +22,10 @@ from accounting.fourier.discs import (
     fixed_point,
     gamma,
     multiples,
+    product_error,
 )
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import Window
-from accounting.fourier.listed_factor import Atoms
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.brute import real
 from tests.support.accounting.lines import listed
@@ -123,7 +123,7 @@ def test_a_product_of_matrices_may_use_three_real_ones() -> None:
         )
     )
     # Four products, of which any has its own rounding, are nearer than that.
-    assert math.sqrt(2) * gamma(3) < worst <= atom_factor._rounding(1)
+    assert math.sqrt(2) * gamma(3) < worst <= product_error(1)
 
 
 def test_the_error_of_a_product_is_needed() -> None:

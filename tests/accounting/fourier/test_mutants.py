@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from flint import arb
 
+import accounting.fourier.discrete_factor
 import accounting.fourier.finite_sum
 import accounting.fourier.integral
 import accounting.fourier.inverse
-import accounting.fourier.listed_factor
+from accounting.fourier.discrete_factor import Atoms, DiscreteOnGrid, _factor, turns
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import LineSum, _covered
 from accounting.fourier.integral import Line
-from accounting.fourier.listed_factor import Atoms, AtomsOnGrid, _sampled, atom_factor
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.lines import DIGITS, Listed, encloses, finite_delta, listed, sum_of
@@ -138,9 +138,9 @@ Mutant = tuple[Callable[[], bool], object, str, Callable[..., Any]]
 MUTANTS: dict[str, Mutant] = {
     "a block bounded by its middle": (
         covered,
-        AtomsOnGrid,
+        DiscreteOnGrid,
         "cover",
-        mutated(AtomsOnGrid.cover, "(self.error + reach)", "self.error"),
+        mutated(DiscreteOnGrid.cover, "+ 0.5 * self", "+ 0.0 * self"),
     ),
     "hidden masses added": (
         hidden_mass,
@@ -175,9 +175,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "step of the atoms off by 1e-7": (
         many_rounds,
-        accounting.fourier.listed_factor,
-        "_sampled",
-        mutated(_sampled, "arb(2) ** (", "(1 + arb(1e-7)) * arb(2) ** ("),
+        accounting.fourier.discrete_factor,
+        "turns",
+        mutated(turns, "in _pieces(step)", "in _pieces(step * Fraction(10**7 + 1, 10**7))"),
     ),
     "no aliases": (coarse_grid, LineSum, "_aliases", lambda self, epsilon: arb(0)),
     "aliases from above only": (
@@ -200,9 +200,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "what is not listed forgotten": (
         unlisted,
-        accounting.fourier.listed_factor,
-        "atom_factor",
-        mutated(atom_factor, "missing=missing * SLACK + TINY", "missing=0.0"),
+        accounting.fourier.discrete_factor,
+        "_factor",
+        mutated(_factor, "missing=(missing + 2 * _DROPPED) * SLACK + TINY", "missing=0.0"),
     ),
 }
 

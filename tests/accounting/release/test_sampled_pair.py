@@ -82,7 +82,8 @@ def pairs_hold(case: Case, rate: str, rounds: int) -> bool:
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("rate", ["1/10", "2/3"])
 def test_pairs_of_one_round(name: str, rate: str) -> None:
-    assert PoissonSampled(curve=CASES[name].added(), rate=rate).exact
+    sampled = PoissonSampled(curve=CASES[name].added(), rate=rate)
+    assert sampled.attained() == sampled.pairs()
     assert pairs_hold(CASES[name], rate, 1)
 
 
@@ -118,7 +119,7 @@ def test_each_direction_is_its_own() -> None:
 def test_several_shifts_or_directions_are_sampled_from_above() -> None:
     case, rate = CASES["poisson"], "1/4"
     sampled = PoissonSampled(curve=case.added(), rate=rate)
-    assert not sampled.exact
+    assert not sampled.attained()
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
         for at in AT:

@@ -56,7 +56,9 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
         source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
         # The mutant: a unit that takes the place of another one moves the sum once.
         mutant = [
-            (w, type(kind)(curve=CURVE, rate=kind.rate)) for w, kind in source.kinds() if w > 0.01
+            (w, type(source.least)(curve=CURVE, rate=share))
+            for w, share, _ in source.parts()
+            if w > 0.01
         ]
         for epsilon in ("0", "1/4", "1"):
             found, at = source.delta(epsilon), float(Fraction(epsilon))
@@ -75,14 +77,14 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
 def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
     plain = PoissonSampled(curve=CURVE, rate="1/10")
     whole = truncated("1/10", 50, 50)
-    assert whole.kinds() == ((Fraction(1), plain),)
+    assert whole.directions == plain.directions
     assert compose((whole, 20)).epsilon("1e-5") == compose((plain, 20)).epsilon("1e-5")
     swapped = PoissonReplaced(curve=CURVE, rate="1/10")
-    assert truncated("1/10", 50, 50, Relation.REPLACE).kinds() == ((Fraction(1), swapped),)
+    assert truncated("1/10", 50, 50, Relation.REPLACE).directions == swapped.directions
     # Everybody is always there, and half of them are kept.
-    ((chance, kind),) = truncated("1", 50, 25).kinds()
+    ((chance, rate, _),) = truncated("1", 50, 25).parts()
     assert chance == 1
-    assert kind.rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
+    assert rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
 
 
 def test_the_chances_are_those_of_counting() -> None:

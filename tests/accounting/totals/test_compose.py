@@ -184,7 +184,7 @@ def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
     ],
 )
 def test_reference_points(noise: Noise, rounds: int, delta: str, shown: str) -> None:
-    found = compose((curve(noise), rounds)).epsilon(delta)
+    found = compose((curve(noise), rounds)).epsilon(delta, "1e-8")
     digits = len(shown.partition(".")[2])
     assert round(float(found.upper), digits) == float(shown)
     assert found.lower is not None
@@ -195,7 +195,7 @@ def test_reference_points_of_lists() -> None:
     wide = compose((curve(Skellam(variance=16**2 * 400), 16), 1000)).epsilon("1e-6")
     assert f"{wide.upper_float:.4f}" == "8.3062"
     thirty = compose(*(curve(DiscreteGaussian(sigma_squared=s * s)) for s in range(20, 50)))
-    found = thirty.epsilon("1e-6")
+    found = thirty.epsilon("1e-6", "1e-8")
     assert f"{found.upper_float:.5f}" == "0.72826"
     assert found.lower is not None
     assert found.upper - found.lower <= Fraction(1, 10**8)

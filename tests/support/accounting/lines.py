@@ -11,9 +11,9 @@ import mpmath
 from flint import arb
 from hypothesis import strategies as st
 
+from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import LineSum, Window, line_sum
-from accounting.fourier.listed_factor import Atoms
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import ball, precision
 from tests.support.accounting.brute import real
