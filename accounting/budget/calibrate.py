@@ -23,7 +23,7 @@ from accounting.budget.free_law import read_free_law
 from accounting.budget.promise import Promise, honest_part, log, one_round
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.reals.noise import RealNoise
+from accounting.mechanism.real_noise import RealNoise
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope, Sensitivity

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from accounting.reals.noise import REAL_LAWS, RealNoise
+from accounting.mechanism.real_noise import REAL_LAWS, RealNoise
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.spec import pairs_of, read_keys, split_name

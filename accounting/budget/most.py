@@ -16,7 +16,7 @@ from typing import Any, Final
 from accounting.budget.promise import log, one_round
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.reals.noise import RealNoise
+from accounting.mechanism.real_noise import RealNoise
 from accounting.release.curve import OneRelease
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
@@ -76,7 +76,7 @@ class Most:
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Most:
     r"""The most rounds of ``release`` that keep (epsilon, delta).
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> from accounting.release.real_curve import RealCurve
     >>> curve = RealCurve(noise=Gaussian(sigma=10), sensitivity=1)
     >>> most_rounds(curve, epsilon=2, delta="1e-5").value

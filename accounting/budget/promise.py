@@ -15,8 +15,8 @@ from accounting.budget.gaussian_guess import log_mu
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.mechanism.description import EVERYONE, Description, Poisson
+from accounting.mechanism.real_noise import RealNoise
 from accounting.pairs.shift import heaviest
-from accounting.reals.noise import RealNoise
 from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import compose

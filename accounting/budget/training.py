@@ -57,7 +57,7 @@ class TrainingRun:
         Raises :class:`InvalidParameter` for a relation or a group that nothing is proven of.
         """
         from accounting.mechanism import description as the
-        from accounting.reals.noise import Gaussian
+        from accounting.mechanism.real_noise import Gaussian
 
         count, moves = self.rounds, 1
         scheme: the.Scheme = the.EVERYONE

@@ -17,7 +17,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure, ZCdp
 from accounting.errors import NotDerived
 from accounting.mechanism.description import EVERYONE
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import OneRelease, described
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

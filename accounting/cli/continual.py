@@ -36,7 +36,7 @@ from dpcore.spelling import read_sensitivity
 if TYPE_CHECKING:
     from accounting.budget.continual import CalibratedSum
     from accounting.matrix.strategy import Strategy
-    from accounting.reals.noise import Gaussian
+    from accounting.mechanism.real_noise import Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
 __all__ = ["continual", "matrix"]
@@ -216,7 +216,7 @@ def _rounds(most: int, apart: int) -> str:
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
-    from accounting.reals.noise import REAL_LAWS, Gaussian
+    from accounting.mechanism.real_noise import REAL_LAWS, Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
     found = read_law("--noise", spelled, REAL_LAWS)

@@ -166,7 +166,7 @@ class Releases:
         """
         from accounting.mechanism.description import EVERYONE, Description, Poisson
         from accounting.mechanism.parse import read_scheme
-        from accounting.reals.noise import REAL_LAWS
+        from accounting.mechanism.real_noise import REAL_LAWS
 
         count = len(self.noise)
         if self.poisson and self.scheme:

@@ -30,7 +30,7 @@ from accounting.mechanism.description import (
     Poisson,
     TruncatedPoisson,
 )
-from accounting.reals.noise import Gaussian, Laplace
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import OneRelease, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve

@@ -21,7 +21,7 @@ from accounting.mechanism.description import (
     Shifts,
     TruncatedPoisson,
 )
-from accounting.reals.noise import Gaussian, Laplace, RealNoise
+from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.curve import described
 from accounting.release.group import MOST_MEMBERS
 from accounting.release.guarantee import guarantee

@@ -14,7 +14,7 @@ from fractions import Fraction
 from shlex import quote
 from typing import Any, ClassVar, Final, cast
 
-from accounting.reals.noise import Gaussian, RealNoise
+from accounting.mechanism.real_noise import Gaussian, RealNoise
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise

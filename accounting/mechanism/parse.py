@@ -15,7 +15,7 @@ from accounting.mechanism.description import (
     Poisson,
     Scheme,
 )
-from accounting.reals.noise import REAL_LAWS
+from accounting.mechanism.real_noise import REAL_LAWS
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import whole_number
@@ -59,7 +59,7 @@ def read_scheme(argument: str, text: str) -> Scheme:
 def description_from_json(data: object) -> Description:
     r"""The inverse of ``Description.to_json``; also of any version before.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)
     >>> description_from_json(asked.to_json()) == asked
     True

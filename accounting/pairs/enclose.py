@@ -15,12 +15,14 @@ from accounting.pairs.pair import Pair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
-__all__ = ["MOST_BITS", "enclose_delta", "enclose_epsilon", "narrowed", "within"]
+__all__ = ["MOST_BITS", "enclose_delta", "enclose_epsilon", "inverse", "narrowed", "within"]
 
 MOST_BITS: Final = 1 << 15
 """The most bits of relative width that a curve is asked for."""
 
 _BITS: Final = 64
+_TRIES: Final = 4
+_DOUBLINGS: Final = 512
 
 
 def enclose_delta(pair: Pair, epsilon: Fraction, bits: int) -> Enclosure:
@@ -68,3 +70,41 @@ def narrowed(
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
     r"""The part of ``found`` in a range where the truth is known to lie."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
+
+
+def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
+    r"""epsilon at 0 < ``delta`` < 1 of a ``curve`` that falls, to a relative width of 2^-bits.
+
+    By halving: only certain comparisons move an end. Raises :class:`PrecisionExhausted` where none
+    is certain.
+    """
+    for working in (2 * bits + 64 << attempt for attempt in range(_TRIES)):
+        with precision(working):
+            found = _bracketed(curve, ball(delta), bits)
+        if found is not None:
+            return found
+    raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified: take more noise")
+
+
+def _bracketed(curve: Callable[[arb], arb], goal: arb, bits: int) -> Enclosure | None:
+    if curve(arb(0)) <= goal:
+        return Enclosure.exactly(0)
+    low, high = arb(0), arb(1)
+    for _ in range(_DOUBLINGS):
+        if curve(high) <= goal:
+            break
+        if not curve(high) >= goal:
+            return None
+        low, high = high, 2 * high
+    else:
+        return None
+    while not high - low <= high * arb(2) ** -bits:
+        middle = ((low + high) / 2).mid()
+        value = curve(middle)
+        if value >= goal:
+            low = middle
+        elif value <= goal:
+            high = middle
+        else:
+            return None
+    return Enclosure.of(low.union(high))

@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
 from accounting.loss.allocation import Side, allocated
+from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
 from accounting.mechanism.description import Allocation, Scheme
-from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
 from accounting.release.curve import ByOrder
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
@@ -46,7 +46,7 @@ class RandomAllocation(ByOrder):
     under add-remove. Both ends are known of one pick, an upper end of more. Epochs compose by
     their orders, and of one pick by their losses.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=scope)
     >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")

@@ -69,7 +69,7 @@ class GroupSampled(MixedSample):
     unit. Each member is sampled with probability ``rate``, independently of the others. At worst
     all move the query by D in one direction, so both ends are exact.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
     >>> GroupSampled(curve=curve, rate="1/100", members=3).delta("1/10")
@@ -110,7 +110,7 @@ class ShiftSampled(MixedSample):
     :class:`GroupSampled`, its sensitivity one step.
 
     >>> from dataclasses import replace
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
     >>> mixture = ShiftSampled(curve=curve, weights=["81/100", "18/100", "1/100"])

@@ -22,7 +22,7 @@ from accounting.mechanism.description import (
     Shifts,
     TruncatedPoisson,
 )
-from accounting.reals.noise import RealNoise
+from accounting.mechanism.real_noise import RealNoise
 from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled, ShiftSampled

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.fourier.normal_loss import NormalLoss
 from accounting.matrix.patterns import Participation
 from accounting.matrix.sensitivity import Moved, squared_sensitivity
 from accounting.matrix.strategy import Strategy
-from accounting.reals.noise import Gaussian
-from accounting.reals.normal_loss import NormalLoss
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import ByOrder, OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -19,14 +19,13 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
+from accounting.fourier.normal_loss import NormalLoss
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
-from accounting.pairs.enclose import narrowed, within
+from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
+from accounting.pairs.enclose import inverse, narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
-from accounting.reals.inverse import inverse
-from accounting.reals.noise import Gaussian, Laplace, RealNoise
-from accounting.reals.normal_loss import NormalLoss
 from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity

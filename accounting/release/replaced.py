@@ -29,7 +29,7 @@ class PoissonReplaced(RealSample):
     ``curve`` is of noise on the reals under add-remove: its sensitivity D is how far one unit moves
     the query when it is added. Replaced, a unit moves it by up to D the other way.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
     >>> PoissonReplaced(curve=curve, rate="1/100").epsilon("1e-6")

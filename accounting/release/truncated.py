@@ -40,7 +40,7 @@ class PoissonTruncated(RealSample):
     upper end tells whether the other units filled the batch; the lower one is that of neighbours
     whose other units add nothing.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> scope = Scope(relation="add-remove")
     >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
     >>> PoissonTruncated(curve=curve, rate="1/100", examples=1000, most=12).epsilon("1e-6")

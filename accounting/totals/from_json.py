@@ -19,7 +19,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.mechanism.parse import description_from_json
-from accounting.reals.noise import REAL_LAWS
+from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import Composition, compose

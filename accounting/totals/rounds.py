@@ -23,6 +23,7 @@ from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.fourier.factor import ClosedForm, LossLaw
+from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import pair_of
@@ -32,7 +33,6 @@ from accounting.pairs.listing import nothing
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
-from accounting.reals.tabled import AllocatedLoss, TabledLoss
 from accounting.release.allocation import RandomAllocation
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve

@@ -19,13 +19,13 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.fourier.factor import LossLaw, listed
 from accounting.fourier.integral import Line
+from accounting.fourier.normal_loss import NormalLoss
+from accounting.fourier.real_loss import ListedLoss
 from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplacePair, LaplaceProduct
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
-from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import ListedLoss
 from accounting.release.sampled_pair import AbsentPair, PresentPair
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision

@@ -45,7 +45,7 @@ class Truncated(Guarantee):
     Which of the drawn are dropped may depend on anything but the released values. ``examples`` is
     the size of the larger dataset.
 
-    >>> from accounting.reals.noise import Gaussian
+    >>> from accounting.mechanism.real_noise import Gaussian
     >>> from accounting.release.real_curve import RealCurve
     >>> from accounting.totals.compose import compose
     >>> curve = RealCurve(

@@ -20,7 +20,7 @@ from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import compose

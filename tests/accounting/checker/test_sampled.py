@@ -30,7 +30,7 @@ from accounting.checker.text.form import required_assumptions
 from accounting.checker.text.reading import part_of
 from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
-from accounting.reals.noise import Gaussian, Laplace
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced

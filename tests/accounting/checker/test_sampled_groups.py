@@ -19,7 +19,7 @@ from accounting.checker.closed import delta_of
 from accounting.checker.laws.density import Density
 from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled

@@ -25,7 +25,7 @@ from accounting.checker.text import reading
 from accounting.errors import NotDerived
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
-from accounting.reals.noise import REAL_LAWS
+from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism

@@ -14,8 +14,8 @@ import pytest
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
 from accounting.interop.distributions import at_least, nodes
 from accounting.interop.events import MissingExtra, accountant, from_dp_event, to_dp_event, to_pld
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.pairs.losses import Losses
-from accounting.reals.noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose

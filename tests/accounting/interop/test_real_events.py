@@ -12,7 +12,7 @@ import pytest
 from accounting import Approx, NotDerived, Pure, ZCdp
 from accounting.interop.events import accountant, from_dp_event, to_dp_event
 from accounting.interop.written import _EVENTS, event_from_json, event_to_json
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.release.truncated import PoissonTruncated

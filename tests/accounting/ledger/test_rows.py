@@ -15,7 +15,7 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.ledger.request import Request, for_user
-from accounting.reals.noise import Gaussian, Laplace
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled
 from accounting.release.guarantee import guarantee

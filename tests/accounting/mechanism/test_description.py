@@ -32,7 +32,7 @@ from accounting.mechanism.parse import (
     description_from_json,
     read_scheme,
 )
-from accounting.reals.noise import REAL_LAWS, Gaussian, Laplace
+from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixMechanism

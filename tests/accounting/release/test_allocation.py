@@ -14,8 +14,8 @@ from scipy.integrate import quad
 from accounting import PrivacyCurve, compose
 from accounting.loss import allocation
 from accounting.loss.allocation import Side
-from accounting.reals.allocation import renyi_of_allocation
-from accounting.reals.noise import Gaussian, Laplace
+from accounting.loss.allocation_orders import renyi_of_allocation
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.allocation import RandomAllocation
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
@@ -65,7 +65,8 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 
 def test_the_direction_that_is_gone_counts() -> None:
     r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
-    from accounting.reals import allocation as by_orders
+    from accounting.loss import allocation_orders as by_orders
+
     from dpcore.numbers.enclosure import precision
 
     with precision(128):

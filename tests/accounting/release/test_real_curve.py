@@ -10,9 +10,9 @@ import pytest
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, Pure, compose
 from accounting.fourier.integral import Line
-from accounting.reals.noise import Gaussian, Laplace, RealNoise
-from accounting.reals.normal_loss import NormalLoss
-from accounting.reals.tabled import TabledLoss
+from accounting.fourier.normal_loss import NormalLoss
+from accounting.fourier.real_loss import TabledLoss
+from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.allocation import RandomAllocation
 from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve

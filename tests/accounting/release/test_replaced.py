@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
-from accounting.reals.noise import Gaussian, Laplace, RealNoise
+from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from dpcore import DiscreteGaussian

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from accounting import NotDerived, PoissonSampled, compose
-from accounting.reals.noise import Gaussian, Laplace
+from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.truncated import PoissonTruncated

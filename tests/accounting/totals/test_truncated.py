@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, compose
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.totals.truncated import Truncated
 from dpcore import DiscreteLaplace

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from accounting.claims.bound import Bound
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled

@@ -30,8 +30,7 @@ from accounting.fourier.discs import (
 )
 from accounting.fourier.factor import Grid
 from accounting.loss.normal_tail import upper_tail
-from accounting.pairs.enclose import narrowed, within
-from accounting.reals.inverse import inverse
+from accounting.pairs.enclose import inverse, narrowed, within
 from dpcore.numbers.enclosure import Enclosure, ball, nearest
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 

@@ -12,7 +12,7 @@ from accounting.loss import renyi as module
 from accounting.loss.density import IntegerNormalDensity, LaplaceDensity, NormalDensity
 from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import renyi
-from accounting.reals.noise import Gaussian
+from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
