@@ -136,6 +136,11 @@ class PoissonTruncated(RealSample):
         upper = RealSample.enclose_delta(self, epsilon, bits).upper
         return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
 
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between D_alpha of :attr:`least` and that of the kinds."""
+        upper = RealSample.enclose_renyi(self, order, bits).upper
+        return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
+
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between the epsilon of :attr:`least` and that of the kinds."""
         upper = RealSample.enclose_epsilon(self, delta, bits).upper

@@ -66,7 +66,6 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 def test_the_direction_that_is_gone_counts() -> None:
     r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
     from accounting.loss import allocation_orders as by_orders
-
     from dpcore.numbers.enclosure import precision
 
     with precision(128):

@@ -259,5 +259,3 @@ def test_bad_input_is_refused() -> None:
     for bad in refused:
         with pytest.raises(InvalidParameter):
             GroupSampled(**{**good, **bad})
-    with pytest.raises(NotDerived):
-        GroupSampled(**good).renyi(2)

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
+from accounting import PoissonSampled, PrivacyCurve, compose
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
@@ -157,8 +157,6 @@ def test_what_is_refused() -> None:
     for rate in (0, -1, "1.1", math.nan, math.inf):
         with pytest.raises(InvalidParameter, match="rate"):
             PoissonReplaced(curve=curve, rate=rate)
-    with pytest.raises(NotDerived, match="Renyi"):
-        replaced(Gaussian(sigma=1), "1/2").renyi(2)
 
 
 def test_a_rare_sample_is_told_about() -> None:

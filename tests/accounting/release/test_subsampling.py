@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.mechanism.real_noise import Gaussian
 from accounting.release import subsampling
-from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -212,13 +210,11 @@ def test_a_scope_that_is_not_checked_would_pass() -> None:
 
 
 def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
-    real = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=ADDED)
     fixed = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
     ways = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.l2_squared(4), scope=ADDED
     )
     sources = (
-        PoissonSampled(curve=real, rate="1/10"),
         PoissonSampled(curve=ways, rate="1/10"),
         FixedSizeSampled(curve=fixed, sample=1, population=10),
     )
