@@ -79,7 +79,7 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 
     >>> found = certified_shuffle(plan_pure_shuffle(users=20, epsilon=2), 20)
     >>> found, found.honest
-    (Pure(2), 20)
+    (CertifiedShuffle(2), 20)
 
     Raises :class:`NotDerived` where it is not; errors as :func:`purity`.
     """

@@ -46,6 +46,9 @@ RELATIVE: Final = Fraction(1, 10**6)
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
+_EACH: Final = Fraction(4, 5)
+"""Of the width that is asked for: each of two listings is so wide by itself, and delta twice."""
+
 _ALLOCATED: Final = Fraction(1, 10**4)
 """Listings of epochs leave about 1e-3."""
 
@@ -84,7 +87,7 @@ class Composition(Guarantee):
         if self._alone is not None:
             return self._alone.epsilon(most, relative)
         found = self._over_totals(
-            lambda total, near: total.epsilon(most, near),
+            lambda total, near: total.epsilon(most, near * _EACH),
             lambda: approx_from_renyi(self.renyi_upper, most),
             near,
         )
@@ -100,8 +103,7 @@ class Composition(Guarantee):
         if self._alone is not None:
             return self._alone.delta(at, relative)
         found = self._over_totals(
-            # The width of delta is that of both listings together.
-            lambda total, near: total.delta(at, near / 2),
+            lambda total, near: total.delta(at, near * _EACH / 2),
             lambda: delta_from_renyi(self.renyi_upper, at),
             near,
         )

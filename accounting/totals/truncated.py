@@ -55,7 +55,7 @@ class Truncated(Guarantee):
     >>> cut = Truncated(total=total, examples=10_000, most=180)
     >>> (
     ...     cut.cut_at_all.upper_float,
-    ...     cut.epsilon("1e-6").upper_float - total.epsilon("1e-6").upper_float,
+    ...     cut.epsilon("1e-6", "1e-8").upper_float - total.epsilon("1e-6", "1e-8").upper_float,
     ... )
     (1.6...e-11, 6.4...e-06)
 

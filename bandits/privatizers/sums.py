@@ -262,7 +262,7 @@ class PureShufflePrivatizer(_Planned[PureShuffle]):
 
     >>> privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-6")
     >>> privatizer.bits(128), privatizer.guarantee(128)
-    (93, Pure(1))
+    (93, CertifiedShuffle(1))
 
     ``deployment`` says how many users may vanish or collude: the others' noise is enough.
 
