@@ -73,15 +73,15 @@ class Density(ABC):
     def reach(self) -> float:
         r"""Where t is 699, from below; infinite where cells beyond a kink are exact."""
 
-    @abstractmethod
     def spacing(self, size: float) -> tuple[float, float]:
         r"""Edges up to this size are the first of these numbers plus multiples of the second."""
+        return 0.0, _grid(size)
 
-    @abstractmethod
     def masses(self, edges: Floats, shift: int) -> Approximate:
         r"""The mass below the first edge, between all edges, and above the last one, if the density
         is moved by ``shift``.
         """
+        return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     @abstractmethod
@@ -146,12 +146,6 @@ class NormalDensity(Density):
     def reach(self) -> float:
         return math.sqrt(2 * MOST_EXPONENT) * self.deviation * 0.9999
 
-    def spacing(self, size: float) -> tuple[float, float]:
-        return 0.0, _grid(size)
-
-    def masses(self, edges: Floats, shift: int) -> Approximate:
-        return _with_tails(self, edges, shift, _integrals(self, edges, shift))
-
     @property
     def kinks(self) -> bool:
         return False
@@ -212,12 +206,6 @@ class LaplaceDensity(Density):
     @property
     def reach(self) -> float:
         return math.inf
-
-    def spacing(self, size: float) -> tuple[float, float]:
-        return 0.0, _grid(size)
-
-    def masses(self, edges: Floats, shift: int) -> Approximate:
-        return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     def kinks(self) -> bool:
