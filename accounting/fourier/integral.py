@@ -23,6 +23,7 @@ from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.factor import ClosedForm, LossLaw, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
+from accounting.fourier.real_loss import ListedLoss
 from accounting.fourier.saddle import (
     MOST_TILT,
     Saddle,
@@ -51,6 +52,8 @@ _SAME: Final = 0.05  # tilts so near each other, relatively, count as one
 _SURE: Final = 0.9  # ends nearer than this place the next sum by themselves
 _FROM_AFAR: Final = 0.01  # the error allowed in delta where epsilon may be 0
 _MOST_GAIN: Final = 64.0  # a larger step towards a fine sum may make it too long
+_LOCATED: Final = 1e-4  # the relative width of a first look at epsilon
+_FEW: Final = 64  # rounds: the moment of more of them falls fast
 _FINEST: Final = Fraction(1, 10**12)  # the least relative width that is tried for
 _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon counts as this
 _NO_MASS: Final = Fraction(1, 10**300)  # a delta below counts as this
@@ -116,7 +119,9 @@ class Line:
                 return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
 
             best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
-            return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS))
+            return _refined(
+                parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side
+            )
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
@@ -157,9 +162,22 @@ class Line:
                         at = replace(at, tilt=saddle.tilt)
                     at = calm(parts, replace(at, log_delta=saddle.log_delta))
                 looked.append(at.epsilon)
-                return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
+                return at, max(near_to * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 
-            return _refined(parts, evaluate, aim, first, partial(_excess, wanted, _NO_LOSS))
+            # Of few rounds a fine sum far from epsilon is too long: a coarse one locates it.
+            found, few = first, sum(count for _, count in parts) < _FEW
+            for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
+                found = _refined(
+                    parts, evaluate, aim, found, partial(_excess, near_to, _NO_LOSS), self._side
+                )
+            return found
+
+    @property
+    def _side(self) -> int:
+        # The side of the truth on which listings of the parts lie; 0 where there are none.
+        return next(
+            (1 if law.above else -1 for law, _ in self.parts if isinstance(law, ListedLoss)), 0
+        )
 
     def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[_Parts, Saddle, float]:
         # Listings good for a first guess of the tilt, and longer ones as long as that is too low.
@@ -191,6 +209,7 @@ def _refined(
     aim: Callable[[Enclosure], tuple[Saddle, float]],
     best: Enclosure,
     excess: Callable[[Enclosure], float],
+    side: int,
 ) -> Enclosure:
     # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
@@ -205,7 +224,7 @@ def _refined(
                 break
             continue
         reached, found = tau, evaluate(total)
-        before, best = best, _within(best, found.lower, found.upper)
+        before, best = best, _joined(best, found, side)
         over = min(excess(best), _MOST_GAIN)
         if over <= 1:
             break
@@ -267,10 +286,22 @@ def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
     return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
 
 
+def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
+    # Both hold the truth. Sums of listings are of other laws each time, all on one side of the
+    # truth (1: above it, -1: below it): the best end of that side is kept, and the other end is
+    # that of the last law, or of the one before where the last one is worse than it.
+    if not side:
+        return _within(best, found.lower, found.upper)
+    if side > 0:
+        upper = min(best.upper, found.upper)
+        return Enclosure(found.lower if found.lower <= upper else best.lower, upper)
+    lower = max(best.lower, found.lower)
+    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
+
+
 def _within(found: Enclosure, least: End, most: End) -> Enclosure:
     # Both hold the truth, so the smaller range does.
-    high = min(found.upper, most)
-    return Enclosure(min(max(found.lower, least), high), high)
+    return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
 def _width(relative: RationalLike) -> float:

@@ -37,6 +37,11 @@ class ListedLoss(ABC):
 
     __slots__ = ()
 
+    @property
+    @abstractmethod
+    def above(self) -> bool:
+        r"""Whether the listings bound the loss from above, or from below."""
+
     def part(self) -> Self:
         r"""The law itself."""
         return self
@@ -112,6 +117,11 @@ class AllocatedLoss(ListedLoss):
     density: Density
     rounds: int
     side: Side
+
+    @property
+    def above(self) -> bool:
+        r"""Of the side."""
+        return self.side.above
 
     @property
     def listing(self) -> Listing:
