@@ -293,8 +293,8 @@ def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     if not side:
         return _within(best, found.lower, found.upper)
     if side > 0:
-        upper = min(best.upper, found.upper)
-        return Enclosure(found.lower if found.lower <= upper else best.lower, upper)
+        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
+        return Enclosure(lower if lower <= upper else best.lower, upper)
     lower = max(best.lower, found.lower)
     return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
 

@@ -41,6 +41,7 @@ _CALM: Final = 16384.0
 # Only speed and width rest on these: what the window leaves out is bounded, wherever it is.
 _CALMER: Final = 0.8  # the step down to a calmer tilt
 _LEAST_LOG: Final = -700.0  # of delta: a float holds no less
+_INFLATED: Final = 2.0  # nats that a listing may add to the logarithm of a moment
 _SHARE: Final = 64  # the aliases, and what is cut off, may each have 1/64 of the error
 _FEW: Final = 64  # laws: the moment of more of them is smoother
 _NEAR: Final = 0.25  # how far phi may turn within a block, for few laws
@@ -98,7 +99,8 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     for _ in range(_CALMINGS):
         factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
         at, need = replace(saddle, tilt=c, epsilon=max(saddle.epsilon, 0.0)), -saddle.log_delta
-        if not c * _period(factors, at, need)[0] - need > _CALM + 2 * need:
+        long = c * _period(factors, at, need)[0] - need > _CALM + 2 * need
+        if not (long or _inflated(parts, factors, c)):
             break
         c = float(np.float32(c * _CALMER))
     if c == saddle.tilt:
@@ -107,6 +109,14 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     log = sum(k * float(f.log_scale) for f, k in factors)
     near = (log - saddle.log_delta) / c
     return replace(saddle, tilt=c, epsilon=min(max(near, 0.0), saddle.epsilon))
+
+
+def _inflated(
+    parts: Sequence[tuple[LossPart, int]], factors: Sequence[tuple[Factor, int]], c: float
+) -> bool:
+    # Masses below all floats are listed as the least one: far out they outweigh the law itself.
+    pairs = zip(parts, factors, strict=True)
+    return any(float(f.log_scale) - part.cumulants(c)[0] > _INFLATED for (part, _), (f, _) in pairs)
 
 
 def window(

@@ -224,6 +224,13 @@ def test_a_delta_of_1e_300() -> None:
     assert total.delta(found.upper + Fraction(1, 10**4)).upper <= Fraction(1, 10**300)
 
 
+@pytest.mark.parametrize("sigma", ["100", "1000", "10000"])
+def test_far_beyond_the_losses_delta_is_next_to_nothing(sigma: str) -> None:
+    r"""Masses that no float holds are listed as the least one, and must not outweigh the law."""
+    found = sampled(sigma, "1/100", 2).delta("1/2000")
+    assert found.upper <= (1e-8 if sigma == "100" else 1e-25)
+
+
 @pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
 def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) -> None:
     moved = curve(Gaussian(sigma=sigma))
