@@ -87,14 +87,16 @@ def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Compl
 def _spread(high: Turns, low: Turns, weights: Complexes, bits: int) -> Complexes:
     # sum_x q_x K(x - g) at the points g of the grid, x = M f.
     rest = np.uint64(64 - bits)
+    # Sorted, so that losses that go around the circle are summed with those they meet.
+    order = np.argsort(high, kind="stable")
+    high, low, weights = high[order], low[order], weights[order]
     place = (high >> rest).astype(np.int64)
     within = (high & ((np.uint64(1) << rest) - np.uint64(1))).astype(np.float64)
     within = within * 2.0 ** (bits - 64) + low.astype(np.float64) * 2.0 ** (bits - 128)
     sums, places = summed_by_label(_kernels(within) * weights, place)
     grid = np.zeros(1 << bits, dtype=np.complex128)
     for row, offset in zip(sums, range(1 - _SIDE, _SIDE + 1), strict=True):
-        # A place comes again where the losses go around the circle.
-        np.add.at(grid, (places + offset) & ((1 << bits) - 1), row)
+        grid[(places + offset) & ((1 << bits) - 1)] += row
     return grid
 
 

@@ -89,6 +89,10 @@ class RealPair:
             return Enclosure.infinite() if here > there else Enclosure.exactly(0)
         return narrow(partial(_log_ratio, p, q), bits)
 
+    def infinite_ends(self) -> int:
+        r"""At how many ends of the line the loss is infinite."""
+        return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
+
     def unbounded(self) -> float:
         r"""At least the P-mass beyond the last edge at an end where the loss is infinite."""
         x, found = _sketch(self)[0], arb(0)
@@ -309,7 +313,7 @@ class RealPair:
         here, there, moved = self._mixed(
             [Approximate(*each) for each in zip(grown, error, strict=True)]
         )
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = here.value / there.value
             bend = there.error / np.maximum(there.value - there.error, 0.0)
             slip_ratio = (here.error / there.value + ratio * (bend + 3 * _UNIT)) * _UP

@@ -11,6 +11,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
 from flint import arb
 
 from accounting.loss.cells import Approximate, Cells
@@ -59,6 +60,8 @@ def _excess(pair: RealPair, order: Fraction, count: int) -> tuple[arb, arb]:
     edges = pair.edges(tilt, count)
     cells = pair.cells(edges)
     low, high = arb(0), arb(0)
+    if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends():
+        high = arb("inf")  # a finite ratio that no float holds
     for q, moved, bottom, top in zip(*_balls(cells), strict=True):
         if not top.is_finite():
             continue

@@ -66,11 +66,17 @@ def few() -> Listing:
     return Listing(np.linspace(-0.7, 3.1, 20), np.full(20, 0.05), 0.0)
 
 
+def around() -> Listing:
+    r"""Losses that go around the circle many times on the coarse grids."""
+    return Listing(np.linspace(-60.0, 60.0, 3000), np.exp(-np.linspace(0, 602, 3000)), 0.0)
+
+
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"step {grid.step}")
 def test_values_lie_in_their_discs(grid: Grid) -> None:
     assert worst(listing(), grid) <= 1
     assert worst(listing(above=False), grid) <= 1
     assert worst(few(), grid) <= 1
+    assert worst(around(), grid) <= 1
 
 
 def test_radii_are_small() -> None:

@@ -16,7 +16,7 @@ from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
-from dpcore.errors import InvalidParameter
+from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope
 from tests.support.dpcore.mutants import mutated
 
@@ -91,6 +91,12 @@ def test_discrete_noise_is_cut_alike() -> None:
     whole = RealPair.sampled(IntegerNormalDensity(Fraction(3600)), Fraction(1, 10), 30)
     found = renyi(((ONE, whole),), at, 1e-6)
     assert float(found.upper) == pytest.approx(float(near.upper), rel=1e-5)
+
+
+def test_ratios_beyond_floats_are_refused() -> None:
+    pair = RealPair.sampled(LaplaceDensity(Fraction(1500)), Fraction(1, 10))
+    with pytest.raises(PrecisionExhausted, match="beyond floats"):
+        renyi(((ONE, pair),), Fraction(2), 1e-6)
 
 
 def test_far_out_the_tail_bounds_hold() -> None:
