@@ -6,7 +6,7 @@ import io
 import re
 import tokenize
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 CODE = (*PACKAGES, "tests", "benchmarks", "examples")
-MOST_LINES = 400
+MOST_LINES = 700  # read from top to bottom; most files have 100 to 600
 BANNED = {"utils", "util", "misc", "helpers", "helper", "common", "manager"}
 
 # A path of somebody's machine. The class in front keeps fractions and relative paths out.
@@ -95,27 +95,6 @@ def test_no_file_outgrows_its_idea() -> None:
     assert [p.name for p in files if outgrown(p.read_text(encoding="utf-8"))] == []
     assert outgrown("x\n" * (MOST_LINES + 1))
     assert not outgrown("x\n" * MOST_LINES)
-
-
-MOST_FILES = 12
-
-
-def crowded(folders: Iterable[Path]) -> list[str]:
-    """Folders with more modules than a visitor holds in mind."""
-    return [
-        str(folder)
-        for folder in folders
-        if sum(path.stem != "__init__" for path in folder.glob("*.py")) > MOST_FILES
-    ]
-
-
-def test_no_folder_outgrows_its_question(tmp_path: Path) -> None:
-    """The catalogue is a list, and stays flat."""
-    folders = {path.parent for path in python_files(*PACKAGES)} - {ROOT / "audit" / "catalogue"}
-    assert crowded(sorted(folders)) == []
-    for number in range(MOST_FILES + 1):
-        (tmp_path / f"part_{number}.py").touch()
-    assert crowded([tmp_path]) == [str(tmp_path)]
 
 
 def untested(root: Path) -> list[str]:
