@@ -7,7 +7,7 @@ Poisson summation gives
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
 
 lobes at the multiples of P. For v < 1/2 they overlap, and the few outputs that matter are listed
-instead. Proofs: docs/proofs/losses.md.
+instead. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Poisson, binomial and Polya noise against their shifts, in both directions.
 
-Proofs: docs/proofs/curve_of_laws.md and docs/proofs/losses.md.
+Proofs: docs/proofs/curve.md and docs/proofs/cells.md.
 """
 
 from __future__ import annotations

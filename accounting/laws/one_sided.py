@@ -7,7 +7,7 @@ divergence are infinite, and epsilon(delta) is infinite for delta below that mas
 
 A listing is read in values k of X. X against X - d: t(k) = p(k) (p(k)/p(k+d))^c, the loss rising in
 k. The mirrored direction: t(k) = p(k) (p(k)/p(k-d))^c for k >= d, the loss falling in k; k < d is
-hidden. Proofs: docs/proofs/curve_of_laws.md and docs/proofs/losses.md.
+hidden. Proofs: docs/proofs/curve.md and docs/proofs/cells.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Listings of losses: how far to list, and the proof that it was far enough.
 
 A law lists the outputs between two ends and bounds the moment of what lies on either side: a
 :class:`Cut`. Floats propose the ends; balls decide whether they suffice, and the listing grows
-until they do. Proofs: docs/proofs/losses.md.
+until they do. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

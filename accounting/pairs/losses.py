@@ -2,7 +2,7 @@ r"""The losses of one round, listed: what composition of any laws works on.
 
 L(x) = log P(x)/Q(x) under P. A listing names finitely many x with their masses and finite losses,
 keeps P(L = oo) apart, and bounds the exponential moment of whatever it leaves out. ``listing``
-makes one for each law. Proofs: docs/proofs/losses.md.
+makes one for each law. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The outcomes of a pair are cut into intervals. With P and Q of each and the loss
 pairs with few losses are known. An interval made one outcome is post-processing: a bound from below
 (:class:`MergedPair`). An interval whose mass moves to the losses at its ends is a bound from above
 (:func:`spread`, which ``dots`` takes up). Intervals are halved where it matters most, and the two
-bounds differ by about their number to the power -2. Proofs: docs/proofs/dots.md.
+bounds differ by about their number to the power -2. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The two worlds of a release from a random sample, with and without one unit.
 
 (P, Q) are the worlds of a release whose sample does or does not hold the unit; gamma is the chance
 that it does. Nobody sees which: a world with the unit is a mixture of the two. Zhu, Dong and Wang
-(2022), Theorem 11. Proofs: docs/proofs/subsampling.md.
+(2022), Theorem 11. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
