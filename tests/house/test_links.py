@@ -108,7 +108,7 @@ def test_every_name_that_a_proof_sets_as_code_is_there(page: Path) -> None:
 
 
 def test_a_name_that_no_code_has_is_noticed() -> None:
-    absent = "_".join(("", "nowhere", "found"))
+    absent = "_nowhere" * 2
     assert absent_names(f"`absent_names(page)` and `b_j`, but not `{absent}()`") == [absent]
 
 
