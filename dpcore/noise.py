@@ -26,7 +26,7 @@ from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, sh
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import integer, write_rational
+from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
@@ -55,6 +55,9 @@ class Noise(ABC):
     r"""The parameters for which the float64 functions are offered."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     # -- what a law provides ------------------------------------------------------------------
 

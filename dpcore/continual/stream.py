@@ -19,7 +19,7 @@ from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, integer, make_integers, rational
+from dpcore.numbers.parameter import Exact, Whole, check_fields, integer, rational
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["MOST_ITEMS", "ContinualSum", "RunningSum", "Total", "variance"]
@@ -60,19 +60,16 @@ class ContinualSum(ABC):
     name: ClassVar[str]
     most: ClassVar[int] = MOST_ITEMS
 
-    horizon: int
+    horizon: Whole = Whole()
     noise: Noise
     low: Exact = Exact(0)
     high: Exact = Exact(1)
-    unit: Exact = Exact(1)
+    unit: Exact = Exact(1, zero="items are multiples of it")
     scope: Scope = field(default=Scope())
 
     def __post_init__(self) -> None:
-        make_integers(self, "horizon", at_most=self.most)
-        for name in ("low", "high", "unit"):
-            object.__setattr__(self, name, rational(name, getattr(self, name)))
-        if self.unit <= 0:
-            raise InvalidParameter("unit", self.unit, "must be > 0: items are multiples of it")
+        check_fields(self)
+        integer("horizon", self.horizon, at_most=self.most)
         for name in ("low", "high"):
             end = getattr(self, name)
             if (end / self.unit).denominator != 1:

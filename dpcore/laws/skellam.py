@@ -27,7 +27,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, in_blocks
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
@@ -61,10 +61,7 @@ class Skellam(Additive, SymmetricNoise):
     adds: ClassVar[str] = "variance"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("variance", "1e-9", "2^60"),)
 
-    variance: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, variance="variance 0 adds no noise")
+    variance: Exact = Exact(zero="variance 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:
