@@ -17,7 +17,7 @@ from flint import acb, arb
 
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
-from dpcore.numbers.covered import Covered
+from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.coins import bernoulli

@@ -17,12 +17,11 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import theta
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import batch_of
+from dpcore.noise import Covered, batch_of
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square
 from dpcore.numbers.parameter import Exact

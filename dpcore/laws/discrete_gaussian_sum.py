@@ -21,14 +21,12 @@ from flint import arb
 
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
-from dpcore.analysis.pointwise import pointwise
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, batch_of
+from dpcore.noise import Additive, Covered, batch_of
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields

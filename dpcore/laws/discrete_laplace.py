@@ -16,9 +16,8 @@ from flint import arb
 
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Noise
+from dpcore.noise import Covered, Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
 from dpcore.numbers.parameter import Exact, integer

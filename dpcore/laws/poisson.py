@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from flint import acb, arb
 
 from dpcore.laws.count_noise import CountNoise, table_of_counts
-from dpcore.numbers.covered import Covered
+from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli

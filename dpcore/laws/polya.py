@@ -18,13 +18,11 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.pointwise import pointwise
+from dpcore.analysis.law_floats import by_runs, closer, pointwise
 from dpcore.analysis.polya_integral import Branch
-from dpcore.analysis.runs import by_runs, closer
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
-from dpcore.noise import Additive
+from dpcore.noise import Additive, Covered
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least

@@ -18,13 +18,11 @@ import numpy as np
 from flint import acb, arb
 
 from dpcore.analysis import coin_sums as contour
-from dpcore.analysis.pointwise import pointwise
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive
+from dpcore.noise import Additive, Covered
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
