@@ -11,19 +11,30 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
-from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Exact", "Interval", "RationalLike", "Whole", "check_fields", "integer"]
-__all__ += ["make_integers", "make_positive", "positive_rational", "rational", "rational_in"]
+__all__ = ["Choice", "Exact", "Interval", "Of", "RationalLike", "Whole", "check_fields"]
+__all__ += [
+    "integer",
+    "make_integers",
+    "make_positive",
+    "positive_rational",
+    "rational",
+    "rational_in",
+]
 __all__ += ["text", "whole_number", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
@@ -106,6 +117,58 @@ class Whole(_Declared):
         return exact
 
     def __set__(self, instance: object, value: int) -> None:
+        self._refuse()
+
+
+class Of(_Declared, Generic[T]):
+    r"""A field of a frozen dataclass that is an instance of ``kind``, or refused with ``reason``.
+
+    As :class:`Exact`; without a ``default`` the caller must give one.
+    """
+
+    def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
+        super().__init__(default)
+        self._kind: Any = kind  # a class, also an abstract one
+        self._reason = reason
+
+    def read(self, argument: str, value: object) -> T:
+        r"""``value`` itself, or :class:`InvalidParameter`."""
+        if not isinstance(value, self._kind):
+            raise InvalidParameter(argument, value, self._reason)
+        held: T = value
+        return held
+
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        found: T = self._default_of_the_field()
+        return found
+
+    def __set__(self, instance: object, value: T) -> None:
+        self._refuse()
+
+
+class Choice(_Declared, Generic[E]):
+    r"""A field of a frozen dataclass that is a member of an enumeration, given so or by value.
+
+    As :class:`Exact`; the refusal lists the values.
+    """
+
+    def __init__(self, kind: type[E], default: E | None = None) -> None:
+        super().__init__(default)
+        self._kind = kind
+
+    def read(self, argument: str, value: object) -> E:
+        r"""The member that ``value`` is or names, or :class:`InvalidParameter`."""
+        try:
+            return self._kind(value)
+        except ValueError:
+            choices = ", ".join(repr(member.value) for member in self._kind)
+            raise InvalidParameter(argument, value, f"must be one of {choices}") from None
+
+    def __get__(self, instance: object, owner: type | None = None) -> E:
+        member: E = self._default_of_the_field()
+        return member
+
+    def __set__(self, instance: object, value: E) -> None:
         self._refuse()
 
 

@@ -18,7 +18,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import Step, Total
 from dpcore.masked.masks import LARGEST_MODULUS
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, Whole, check_fields
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -65,12 +65,10 @@ class IdealAggregation:
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
-    per_user: bool = False
+    per_user: Of[bool] = Of(bool, "must be True or False", default=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not isinstance(self.per_user, bool):
-            raise InvalidParameter("per_user", self.per_user, "must be True or False")
 
     def total(
         self,

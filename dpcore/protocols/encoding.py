@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational
+from dpcore.numbers.parameter import Of, RationalLike, Whole, check_fields, integer, rational
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -61,12 +61,10 @@ class FixedPoint:
     """
 
     precision: Whole = Whole(at_most=MOST_STEPS)
-    clamp: bool = False
+    clamp: Of[bool] = Of(bool, "must be True or False", default=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not isinstance(self.clamp, bool):
-            raise InvalidParameter("clamp", self.clamp, "must be True or False")
 
     @overload
     def encode(self, x: RationalLike, *, rng: Rng = ...) -> int: ...

@@ -29,8 +29,11 @@ from dpcore import (
 from dpcore.errors import _SHOWN
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
+from dpcore.mechanism import Unit
 from dpcore.numbers.parameter import (
+    Choice,
     Exact,
+    Of,
     Whole,
     check_fields,
     integer,
@@ -364,6 +367,8 @@ class Priced:
 class Ordered(Priced):
     tax: Exact = Exact("1/8", within="[0, oo)")
     count: Whole = Whole(1, at_most=9)
+    unit: Choice[Unit] = Choice(Unit, Unit.USER)
+    paid: Of[bool] = Of(bool, "must be True or False", default=False)
 
 
 def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
@@ -393,10 +398,15 @@ def test_a_subclass_has_the_fields_of_its_base_and_may_declare_them_anew() -> No
     order = Ordered(**given)
     assert order == Ordered(price=Fraction(1, 2), tax=Fraction(2), count=3)
     assert type(order.count) is int
-    assert (Ordered(price=1).tax, Ordered(price=1).count) == (Fraction(1, 8), 1)
-    for argument, value in (("price", 0), ("tax", -1), ("count", 0), ("count", 10), ("count", 1.0)):
+    plain = Ordered(price=1)
+    assert (plain.tax, plain.count, plain.unit, plain.paid) == (Fraction(1, 8), 1, Unit.USER, False)
+    given = {"price": 1, "unit": "contribution"}
+    assert Ordered(**given).unit is Unit.CONTRIBUTION
+    bad: list[tuple[str, Any]] = [("price", 0), ("tax", -1), ("count", 0), ("count", 10)]
+    bad += [("count", 1.0), ("unit", "users"), ("unit", None), ("paid", 1)]
+    for argument, value in bad:
         with refused(argument):
-            Ordered(**{"price": 1, argument: value})  # type: ignore[arg-type]  # of any kind
+            Ordered(**{"price": 1, argument: value})
 
 
 def test_a_class_without_slots_is_refused_when_it_is_used() -> None:
