@@ -55,10 +55,10 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
         paying = without(request.names, poor)
         charge = _charge(head, request, paying, poor)
         head = Head(charge.number, charge.digest)
-        made[request.batch] = Entry(charge, paying, poor)
-        entries.append(made[request.batch])
+        made[request.batch] = entry = Entry(charge, head.digest, paying, poor)
+        entries.append(entry)
         book.pay(accounts, paying, request.price)
-        outcomes.append(charge.receipt(poor, repeated=False))
+        outcomes.append(entry.receipt(repeated=False))
     if entries:
         book.write(connection, entries, accounts)
     return outcomes
@@ -95,6 +95,6 @@ def _again(entry: Entry, request: Asked) -> Charged:
     elif spared and not request.skip_exhausted:
         return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
     else:
-        return made.receipt(spared, repeated=True)
+        return entry.receipt(repeated=True)
     reason = f"was charged before, {otherwise}: a new release needs a new name"
     return InvalidParameter("batch", made.batch, reason)
