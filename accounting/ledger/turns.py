@@ -215,9 +215,10 @@ class Queue:
                         return [_outcome_of(*each) for each in json.loads(line)["outcomes"]]
             if locked:
                 return None
-            if time.monotonic() > last:
+            now = time.monotonic()
+            if now > last:
                 raise self._store.waited()
-            time.sleep(_LOOK)
+            time.sleep(min(max(_LOOK, (now - start) / 4), _LONGEST_PAUSE))
 
     def _led(self, handle: int, me: str, requests: Sequence[Asked]) -> list[Charged]:
         epoch, done = _header(handle)
