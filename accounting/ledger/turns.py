@@ -22,13 +22,11 @@ from threading import Condition
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged
+from accounting.ledger.book import Book, Charged
 from accounting.ledger.database.place import PRIVATE
 from accounting.ledger.database.store import Store
-from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import canonical
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited

@@ -15,8 +15,8 @@ from sqlalchemy import delete, insert, select, text
 from accounting.claims.claim import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.database.store import Store
+from accounting.ledger.errors import Receipt
 from accounting.ledger.history import Charge
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.tables import Tables
 from accounting.theorems.filter import SHARES
 from tests.effort import by_day
