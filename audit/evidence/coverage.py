@@ -21,7 +21,7 @@ from typing import Any, Final
 from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
-from audit.outputs.features.maps import is_unread
+from audit.features.maps import is_unread
 
 __all__ = ["Coverage", "cover", "idle", "unmeasured", "unresolved", "unseen"]
 

@@ -19,7 +19,7 @@ from audit.claims.verdicts import CAUSES, LayerRun, cause_of
 from audit.evidence.event import Event, Witness
 from audit.evidence.rule import Trial
 from audit.evidence.verdict import ANYTIME, Outcome
-from audit.learn.additive import Score
+from audit.features.additive import Score
 from audit.outputs.form import Outputs
 
 __all__ = ["View", "excess", "layer_of", "parts_of", "scored", "shown", "view_seeds"]

@@ -35,6 +35,7 @@ __all__ = [
     "number_in",
     "rows_told_apart",
     "shown",
+    "without_address",
     "written",
 ]
 
@@ -204,7 +205,7 @@ def number_in(output: object) -> Number | None:
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
-        return Number(plain, kind.__name__) if math.isfinite(plain) else None
+        return Number(plain, kind.__name__) if kind is int or math.isfinite(plain) else None
     match output:
         case bool() | np.bool_() | np.timedelta64():
             return None
@@ -296,6 +297,11 @@ def _object(value: Any, objects: list[Hashable]) -> str:
     except TypeError:
         return text
     objects.append(value)
+    return without_address(text)
+
+
+def without_address(text: str) -> str:
+    r"""A repr without the address in it, which no two processes share."""
     return _ADDRESS.sub("", text)
 
 

@@ -124,7 +124,7 @@ class AuditRecord(Result):
     witness: Witness | ExactWitness | None = fact(
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": what '
         'the event is of, null: the output itself, "score": of a learned feature all that computes '
-        'it, see audit.learn.additive, with "learned_from": earlier runs, "threshold", "side", '
+        'it, see audit.features.additive, with "learned_from": earlier runs, "threshold", "side", '
         '"accuracy": right guesses on runs new to it, "most": the columns that move it most; '
         'null}; of the exact layer {"event", "world", "probability_a", "probability_b": '
         "[lower, upper]}",

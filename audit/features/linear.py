@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.learn.table import Floats
+from audit.outputs.rows import Floats
 
-__all__ = ["Moments", "learn_linear"]
+__all__ = ["Moments", "learn_linear", "solve_ridge"]
 
 _RIDGES: Final = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE: Final = 1e-3
@@ -26,9 +26,12 @@ _LEAST: Final = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of columns and worlds."""
+    r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of columns and worlds; with
+    fewer runs than columns the ``columns`` themselves, about their means.
+    """
 
-    gram: Floats
+    gram: Any
+    columns: Floats | None
     cross: Floats
     runs: int
 
@@ -36,34 +39,64 @@ class Moments:
     def of(cls, columns: Floats, y: Floats) -> Moments:
         r"""Of columns (runs, width) and centred worlds, both taken about their means."""
         moved = columns - columns.mean(axis=0)
-        return cls(
-            gram=(moved.T @ moved).astype(np.float64),
-            cross=(moved.T @ y).astype(np.float64),
-            runs=len(y),
-        )
+        return cls._of(moved, (moved.T @ y).astype(np.float64))
+
+    @classmethod
+    def _of(cls, moved: Floats, cross: Floats) -> Moments:
+        few = len(moved) < moved.shape[1]
+        gram = None if few else (moved.T @ moved).astype(np.float64)
+        return cls(gram=gram, columns=moved if few else None, cross=cross, runs=len(moved))
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            gram=self.gram + other.gram,
-            cross=self.cross + other.cross,
-            runs=self.runs + other.runs,
-        )
+        cross = self.cross + other.cross
+        if self.columns is not None and other.columns is not None:
+            return self._of(np.concatenate((self.columns, other.columns)), cross)
+        gram = self.products() + other.products()
+        return Moments(gram=gram, columns=None, cross=cross, runs=self.runs + other.runs)
+
+    def products(self) -> Floats:
+        r"""The products of columns, summed."""
+        if self.columns is None:
+            return np.asarray(self.gram)
+        return self.columns.T @ self.columns
 
     def correlation(self, slope: Floats) -> float:
         r"""Of a linear form with the worlds of these runs, but for a constant."""
-        moves = float(slope @ self.gram @ slope) * max(self.runs, 1)
-        return float(slope @ self.cross) / math.sqrt(max(moves, _LEAST))
+        if self.columns is None:
+            moves = float(slope @ self.gram @ slope)
+        else:
+            moves = float(((self.columns @ slope) ** 2).sum())
+        return float(slope @ self.cross) / math.sqrt(max(moves * max(self.runs, 1), _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
         r"""The weights drawn towards 0, and those drawn towards their common mean."""
         width = len(self.cross)
         penalty = ridge * (_RIDGE + width / max(self.runs, 1)) * max(self.runs, 1)
         same = np.full(width, width**-0.5)
-        system = self.gram + np.diag(np.full(width, penalty + _LEAST))
-        to_zero, towards = np.linalg.solve(system, np.stack((self.cross, same), axis=1)).T
+        drawn = np.full(width, penalty + _LEAST)
+        right = np.stack((self.cross, same), axis=1)
+        to_zero, towards = solve_ridge(self.gram, self.columns, drawn, right).T
         # Sherman and Morrison: the same system with no penalty on the mean.
         left = max(1.0 - penalty * float(same @ towards), _LEAST)
         return to_zero, to_zero + towards * (penalty * float(same @ to_zero) / left)
+
+
+def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
+    r"""Solve (gram + diag(penalty)) x = right, where gram is that of the columns if it is not
+    given; with few rows by a system of their number (Woodbury).
+
+    >>> columns, right = np.array([[1.0, 2.0, 0.0]]), np.array([1.0, 0.0, 2.0])
+    >>> one = solve_ridge(None, columns, np.ones(3), right)
+    >>> bool(np.allclose(one, solve_ridge(columns.T @ columns, None, np.ones(3), right)))
+    True
+    """
+    if columns is None:
+        found: Floats = np.linalg.solve(gram + np.diag(penalty), right)
+        return found
+    share = right / (penalty if right.ndim == 1 else penalty[:, None])
+    lighter = columns / penalty
+    inner = lighter @ columns.T + np.eye(len(columns))
+    return share - lighter.T @ np.linalg.solve(inner, columns @ share)
 
 
 def learn_linear(columns: Floats, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:

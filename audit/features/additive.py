@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.learn.columns import Column, Reader, learn_reader
-from audit.learn.linear import learn_linear
-from audit.learn.steps import Steps, counted, cuts_of, heights_of, placed
-from audit.learn.table import CODES, Floats, Table
+from audit.features.columns import Column, Reader, learn_reader
+from audit.features.linear import learn_linear, solve_ridge
+from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
+from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 __all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
 
@@ -35,6 +35,7 @@ _MOST_CELLS: Final = 128  # more than cuts_of makes
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
+_LARGEST: Final = 1e100
 _STRETCH: Final = 16384
 _CHANCE: Final = 4.0  # two standard deviations, squared
 
@@ -67,7 +68,7 @@ class Score:
         r"""All that is needed to compute the score by hand.
 
         ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
-        multiplied in, and ``others`` by the code of what is no number. ``linear``: slope * (x -
+        multiplied in, and ``others`` by the label of what is no number. ``linear``: slope * (x -
         center) of a coordinate, where x is a number that is none of ``flags``. ``unit``: the sum
         is rounded to its multiples, where it is not 0.
         """
@@ -81,17 +82,17 @@ class Score:
                     "cuts": steps.cuts.tolist(),
                     "heights": (weight * steps.heights[: len(steps.cuts) + 1]).tolist(),
                     "others": {
-                        str(code): weight * height
-                        for code, height in enumerate(steps.heights[-CODES:].tolist())
+                        column.label(code): weight * height
+                        for code, height in enumerate(steps.others.tolist())
                         if height
                     },
                 }
                 for column, weight, steps in self.columns
             ],
             "linear": [
-                {"column": f"coordinate:{i}", "center": center, "slope": slope}
-                for i, (center, slope) in enumerate(
-                    zip(self.center.tolist(), self.slope.tolist(), strict=True)
+                {"column": name, "center": center, "slope": slope}
+                for name, center, slope in zip(
+                    self.reader.names, self.center.tolist(), self.slope.tolist(), strict=True
                 )
                 if slope
             ],
@@ -133,16 +134,19 @@ class Parts:
                 heights = steps(*self.reader.read(column, table, plain))
                 for each in np.flatnonzero(weights).tolist():
                     found[each] += heights * weights[each]
-        return _beside(found)
+        return rounded(_beside(found), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
         r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
-        names = [f"coordinate:{i}" for i in range(len(slopes))]
+        names = [*self.reader.names]
         names += [column.name for column in self.reader.columns]
         moves = np.concatenate(
-            (np.abs(slopes) * self.scale + np.abs(sides), np.abs(weights) * self.spread)
+            (
+                np.abs(slopes) * np.where(np.isfinite(self.scale), self.scale, 0.0) + np.abs(sides),
+                np.abs(weights) * self.spread,
+            )
         )
         by_name: dict[str, float] = {}
         for name, move in zip(names, moves.tolist(), strict=True):
@@ -159,7 +163,7 @@ class Parts:
                 if weight
             )
             + tuple(
-                (Column(what="number", place=place), weight, _step(self.middle[place]))
+                (self.reader.number(place), weight, _step(self.middle[place]))
                 for place, weight in enumerate(sides.tolist())
                 if weight
             ),
@@ -171,42 +175,44 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""To the nearest multiples of ``unit``; 0: as they are."""
-    found: Floats = np.rint(scores / unit) * unit + 0.0 if unit else scores
-    return found
+    r"""To the nearest multiples of ``unit``; 0: as they are. None is too large to be squared."""
+    bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
+    return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 
 
-def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
+def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
     r"""Learn every candidate from the same runs.
 
-    >>> from audit.learn.table import table_of
     >>> rng = np.random.default_rng(1)
     >>> worlds = rng.random(4000) < 0.5
     >>> vectors = rng.normal(size=(4000, 3))
     >>> vectors[:, 1] += worlds
-    >>> parts = learn_parts(table_of(vectors), worlds)
-    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table_of(vectors)).shape
+    >>> table = (schema := Schema()).read(vectors)
+    >>> parts = learn_parts(table, worlds, schema)
+    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table).shape
     (True, (4000, 6))
     """
-    reader = learn_reader(table)
+    reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
     shown = slice(None, None, -(-len(table) // _CUT_FROM))
     # An odd step meets both halves alike.
     thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
-    cuts, read = [], []
+    cuts, read, cells = [], [], _MOST_CELLS + reader.codes
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
         read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
     # Worlds of the first half, and behind them those of the second.
     groups = worlds + 2 * ~fold
-    halves = np.stack([counted(_MOST_CELLS + CODES, places, groups, 4) for places in read])
+    halves = np.stack([counted(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
-    heights, told = heights_of(halves[0] + halves[1])
+    heights, told = heights_of(halves[0] + halves[1], reader.codes)
     # What the other half of the runs taught.
-    others = np.stack([heights_of(half)[0] for half in halves], axis=1).astype(np.float32)
-    behind = (_MOST_CELLS + CODES) * fold[thin].astype(np.int16)
+    others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
+        np.float32
+    )
+    behind = cells * fold[thin].astype(np.int32)
     ratios = [
         each.ravel().take(behind + places[thin]) for each, places in zip(others, read, strict=True)
     ]
@@ -224,13 +230,25 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
     return Parts(
         runs=len(table),
         reader=reader,
-        steps=tuple(Steps(cuts=cut, heights=h) for cut, h in zip(cuts, heights, strict=True)),
+        steps=tuple(
+            Steps(cuts=cut, heights=h[:_MOST_CELLS], others=h[_MOST_CELLS:])
+            for cut, h in zip(cuts, heights, strict=True)
+        ),
         told=tuple(told.tolist()),
         spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
         scale=scale,
         center=center,
         middle=middle,
-        weights=np.stack([(what == "coordinate") * sure, joint[0] * sure, none, none, alone, grid]),
+        weights=np.stack(
+            [
+                ((what == "column") | (what == "structure")) * sure,
+                joint[0] * sure,
+                none,
+                none,
+                alone,
+                grid,
+            ]
+        ),
         slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
         sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
     )
@@ -266,7 +284,7 @@ def _sides(plain: Floats, middle: Floats) -> Floats:
 def _step(middle: float) -> Steps:
     # -1 below, 1 above, 0 there and where there is no number.
     cuts = np.array([middle, np.nextafter(middle, np.inf)])
-    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0, *np.zeros(CODES)]))
+    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
 
 
 def _sure(ratios: list[Any], y: Floats) -> Floats:
@@ -290,11 +308,15 @@ def _spread(heights: Floats, runs: Floats) -> Floats:
 def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
     known = np.isfinite(plain)
     count = np.maximum(known.sum(axis=0), 1)
-    center = np.where(known, plain, 0.0).sum(axis=0) / count
-    moved = np.where(known, plain - center, 0.0)
-    scale = np.sqrt((moved**2).sum(axis=0) / count)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-    return center, scale, _known(moved / scale)
+    with np.errstate(over="ignore", invalid="ignore"):
+        center = np.where(known, plain, 0.0).sum(axis=0) / count
+        moved = np.where(known, plain - center, 0.0)
+        scale = np.nan_to_num(np.sqrt((moved**2).sum(axis=0) / count), nan=np.inf, posinf=np.inf)
+    scale = np.where(scale > 0, scale, 1.0)
+    # A column too large to be squared has no part in a linear form.
+    wild = ~np.isfinite(scale)
+    center, scale = np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
+    return center, scale, _known(np.where(wild, 0.0, moved / scale))
 
 
 def _least_squares(columns: Floats, y: Floats) -> Floats:
@@ -303,11 +325,12 @@ def _least_squares(columns: Floats, y: Floats) -> Floats:
     runs, width = columns.shape
     moved = columns
     moved -= columns.mean(axis=0)
-    gram = (moved.T @ moved).astype(np.float64) / runs
-    sizes = np.maximum(np.diag(gram), _LEAST)
-    ridge = np.diag(sizes * (_RIDGE + width / runs) + _LEAST)
-    found: Floats = np.linalg.solve(gram + ridge, (moved.T @ y) / runs)
-    return found
+    sizes = np.maximum((moved**2).mean(axis=0), _LEAST)
+    penalty = sizes * (_RIDGE + width / runs) + _LEAST
+    few = runs < width
+    gram = None if few else (moved.T @ moved).astype(np.float64) / runs
+    rows = moved / np.sqrt(runs) if few else None
+    return solve_ridge(gram, rows, penalty, (moved.T @ y) / runs)
 
 
 def _joint(reader: Reader, said: list[Any], y: Floats) -> tuple[Floats, float, float]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.learn.additive import CANDIDATES, learn_parts
-from audit.learn.linear import learn_linear
-from audit.learn.table import table_of
+from audit.features.additive import CANDIDATES, learn_parts
+from audit.features.linear import learn_linear
+from audit.outputs.rows import Schema
 
 RUNS, WIDTH = 4000, 60
 ALIKE = np.full(WIDTH, WIDTH**-0.5)
@@ -69,12 +69,13 @@ def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: A
     worlds = rng.random(30_000) < 0.5
     outputs = rng.laplace(0.0, 30.0, (30_000, 12)) + np.outer(worlds, moves)
     ratio = (np.abs(outputs) - np.abs(outputs - moves)).sum(axis=1)
-    parts = learn_parts(table_of(outputs), worlds)
-    found = parts.scores(table_of(outputs))
+    table = (schema := Schema()).read(outputs)
+    parts = learn_parts(table, worlds, schema)
+    found = parts.scores(table)
     told = dict(zip(CANDIDATES, np.corrcoef(found.T, ratio)[-1, :-1], strict=True))
     assert told["sides"] > 0.8
     assert told["sides"] > told["linear"] + 0.1
     # The score that is shown is what was tested.
     for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
         score = parts.score(np.eye(len(CANDIDATES))[place])
-        np.testing.assert_allclose(score(table_of(outputs)), found[:, place], atol=1e-9)
+        np.testing.assert_allclose(score(table), found[:, place], atol=1e-9)
