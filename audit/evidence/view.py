@@ -156,6 +156,7 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
             "threshold": float(threshold),
             "side": ">=" if world else "<",
             "accuracy": _accuracy(trial),
+            "words": model.words(float(threshold), above=bool(world)),
             **model.to_json(),
         },
     )

@@ -64,6 +64,33 @@ class Score:
             total += weight * steps(*self.reader.read(column, table, plain))
         return rounded(total, self.unit)
 
+    def words(self, threshold: float, *, above: bool) -> str | None:
+        r"""Where the score is at least a threshold, or not ``above`` below it, in words about its
+        only column; None where it has several.
+        """
+        if len(self.columns) != 1 or self.slope.any():
+            return None
+        ((column, weight, steps),) = self.columns
+        name, ends = column.name, steps.cuts.tolist()
+        scores = rounded(weight * np.concatenate((steps.heights, steps.others)), self.unit)
+        chosen = (scores >= threshold) == above
+        cells = chosen[: len(ends) + 1]
+        edges = np.flatnonzero(np.diff(cells, prepend=False, append=False)).reshape(-1, 2)
+        pieces = []
+        for start, stop in edges.tolist():
+            low = f"{ends[start - 1]:.17g} <= " if start else ""
+            high = f" < {ends[stop - 1]:.17g}" if stop <= len(ends) else ""
+            pieces.append(f"{low}{name}{high}" if low or high else f"{name} is a number")
+        labels = [
+            column.label(code)
+            for code, (inside, height) in enumerate(
+                zip(chosen[len(steps.heights) :].tolist(), steps.others.tolist(), strict=True)
+            )
+            if inside and height
+        ]
+        pieces += [f"{name} is {label}" for label in labels]
+        return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
+
     def to_json(self) -> dict[str, Any]:
         r"""All that is needed to compute the score by hand.
 

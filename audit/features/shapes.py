@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from audit.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs, kind
 from audit.outputs.identity import without_address
-from audit.outputs.rows import paths_of, row_of
+from audit.outputs.rows import path_of, paths_of, row_of
 
 __all__ = ["ARGMAX", "DISTINCT", "KIND", "LENGTH", "SORTED", "STRUCTURE", "SUM"]
 __all__ += ["column", "coordinate", "hashed"]
@@ -268,8 +267,7 @@ def column(spelled: str) -> Map:
     >>> column("rows[1]")([{"rows": [3, 4]}, {"rows": []}])
     [4, 'no column:rows[1]: dict']
     """
-    path = unquote(spelled)
-    path = path if not path or path[0] in "[{" else f".{path}"
+    path = path_of(spelled)
     return Map(
         name=f"column:{spelled}",
         of_one=partial(_column_of, path=path),

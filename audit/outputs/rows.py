@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,17 @@ from audit.outputs.number_line import as_float
 from audit.outputs.tables import table_of
 
 __all__ = ["ABSENT", "CODES", "MOST", "OTHER", "Cell", "Codes", "Floats", "Row", "Schema", "Table"]
-__all__ += ["added_up", "joined", "named", "paths_of", "row_of", "table_of_rows"]
+__all__ += [
+    "added_up",
+    "joined",
+    "named",
+    "path_of",
+    "paths_of",
+    "row_of",
+    "spelled",
+    "structure_words",
+    "table_of_rows",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
@@ -57,6 +68,7 @@ _MOST_LABELS: Final = 1 << 16
 _NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _MOST_DIGITS: Final = 400
 _NAMES: Final = {"float64": "float", "int64": "int"}
+_KEY: Final = re.compile(r"(?<=[(, ])('(?:[^'\\]|\\.)*'): ")
 _PRINTED: Final = re.compile(rb"[\t\n\r\x20-\x7e]+")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -292,6 +304,41 @@ def named(path: str) -> str:
     ('output', 'output.rows[3].mean')
     """
     return f"output{path}"
+
+
+def spelled(path: str) -> str:
+    r"""The name of a path as the feature ``column`` takes it.
+
+    >>> spelled("mean"), spelled("[0]['a%2Bb']")
+    ('output.mean', "output[0]['a+b']")
+    """
+    return named(path_of(path))
+
+
+def path_of(text: str) -> str:
+    r"""The path that is spelled without its first point, and with ``%2B`` for a plus sign."""
+    path = unquote(text)
+    return path if not path or path[0] in "[{" else f".{path}"
+
+
+def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
+    r"""What tells some structures from others, where that is a key or the order of keys.
+
+    >>> structure_words(["dict('a': int, 'b': int)"], ["dict('a': int)"])
+    "output has key 'b'"
+    >>> structure_words(["dict('b': int, 'a': int)"], ["dict('a': int, 'b': int)"])
+    "the order of keys in output is 'b', 'a'"
+    """
+    if not inside or not outside:
+        return None
+    mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
+    for word, some, rest in (("has", mine, others), ("has no", others, mine)):
+        if only := set.intersection(*map(set, some)).difference(*rest):
+            return f"output {word} key {min(only)}"
+    alike = {tuple(sorted(keys)) for keys in (*mine, *others)}
+    if len(alike) == 1 and all(keys == mine[0] for keys in mine) and mine[0] not in others:
+        return f"the order of keys in output is {', '.join(mine[0])}"
+    return None
 
 
 # -- tables ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import dataclasses
 import datetime as dt
 import json
 import math
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -262,3 +263,22 @@ def test_an_output_of_any_shape_is_read(shape: Shape, broken: bool) -> None:
     )
     assert found.verdict == ("refuted" if broken else "not_refuted")
     assert (shape is many) == any("2,048 are added up" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (keys, "output has no key 'Rome'|output has key 'Rome'"),
+        (order, "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
+        (data_class, "output.mean < .*|output.mean >= .*"),
+        (sentence, r"output.text\[0\] < .*|output.text\[0\] >= .*"),
+        (sentences, r"output.text is (average|mean) = #.# kg"),
+        (structured, r"output\[0\].mean < .*|.* <= output\[0\].mean"),
+        (missing, r"output\[0\] is None|.* is absent"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_witness_is_in_the_words_of_the_output(shape: Shape, words: str) -> None:
+    found = audit(lambda d, rng: shape(d, rng, True), "epsilon=1", pair=(0, 1), runs=3000, seed=1)
+    assert found.witness is not None
+    assert re.fullmatch(words, found.witness.event)
