@@ -9,7 +9,7 @@ sum, which a reader can compute by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.features.columns import Column, Reader, learn_reader
-from audit.features.linear import learn_linear, solve_ridge
+from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
 from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
@@ -150,6 +150,13 @@ class Parts:
 
     def scores(self, table: Table) -> Floats:
         r"""What every candidate says of each run: (runs, candidates)."""
+        parts = [
+            self._scores(table.rows(slice(start, start + _STRETCH)))
+            for start in range(0, max(len(table), 1), _STRETCH)
+        ]
+        return np.concatenate(parts)
+
+    def _scores(self, table: Table) -> Floats:
         plain = self.reader.plain(table)
         first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
@@ -240,15 +247,24 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
         np.float32
     )
     behind = cells * fold[thin].astype(np.int32)
-    ratios = [
-        each.ravel().take(behind + places[thin]) for each, places in zip(others, read, strict=True)
-    ]
-    y, middle = worlds - np.mean(worlds), _middle(plain[shown])
-    side, crossed = learn_linear(_sides(plain[thin], middle), y[thin], fold[thin])
-    center, scale, plain = _standard(plain)
-    slope, linear = learn_linear(plain[thin], y[thin], fold[thin])
-    sure = _sure(ratios, y[thin])
-    joint = _joint(reader, [*ratios, linear, crossed], y[thin])
+    kept = [places[thin] for places in read]
+    known, y = plain[thin], worlds[thin] - np.mean(worlds)
+
+    def ratio(i: int, part: slice) -> Any:
+        return others[i].ravel().take(behind[part] + kept[i][part])
+
+    def learned(rows_of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+        rows = Stretches(
+            runs=len(known), width=reader.width, rows=lambda part: rows_of(known[part])
+        )
+        return learn_linear(rows, y, fold[thin])
+
+    middle = _middle(plain[shown])
+    side, crossed = learned(lambda rows: _sides(rows, middle))
+    center, scale = _standard(Stretches.of(plain))
+    slope, linear = learned(lambda rows: _known((rows - center) / scale))
+    sure = _sure((ratio(i, slice(None)) for i in range(len(kept))), y)
+    joint = _joint(reader, ratio, (linear, crossed), y)
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
     alone = np.zeros(len(what))
@@ -314,12 +330,12 @@ def _step(middle: float) -> Steps:
     return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
 
 
-def _sure(ratios: list[Any], y: Floats) -> Floats:
+def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
     # How much of each column is more than chance, by what the other half taught of it (a
     # James-Stein factor): a column that tells nothing is left out, not added as noise.
-    of_b = y.astype(np.float32)  # as the ratios are, which are many
-    told = np.array([float(each @ of_b) for each in ratios])
-    chance = np.array([float(each @ each) for each in ratios]) * float(np.mean(y**2))
+    sums = [(float(each @ y), float(each @ each)) for each in ratios]
+    told, chance = np.array(sums).reshape(-1, 2).T
+    chance = chance * float(np.mean(y**2))
     found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
     return found
 
@@ -332,38 +348,48 @@ def _spread(heights: Floats, runs: Floats) -> Floats:
     return found
 
 
-def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
-    known = np.isfinite(plain)
-    count = np.maximum(known.sum(axis=0), 1)
+def _standard(plain: Stretches) -> tuple[Floats, Floats]:
+    # The mean and the standard deviation of each column of numbers.
+    count, total = np.zeros(plain.width), np.zeros(plain.width)
+    squares = np.zeros(plain.width)
     with np.errstate(over="ignore", invalid="ignore"):
-        center = np.where(known, plain, 0.0).sum(axis=0) / count
-        moved = np.where(known, plain - center, 0.0)
-        scale = np.nan_to_num(np.sqrt((moved**2).sum(axis=0) / count), nan=np.inf, posinf=np.inf)
+        for _, rows in plain:
+            count += np.isfinite(rows).sum(axis=0)
+            total += _known(rows).sum(axis=0)
+        count = np.maximum(count, 1)
+        center = total / count
+        for _, rows in plain:
+            squares += (_known(rows - center) ** 2).sum(axis=0)
+        scale = np.nan_to_num(np.sqrt(squares / count), nan=np.inf, posinf=np.inf)
     scale = np.where(scale > 0, scale, 1.0)
     # A column too large to be squared has no part in a linear form.
     wild = ~np.isfinite(scale)
-    center, scale = np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
-    return center, scale, _known(np.where(wild, 0.0, moved / scale))
+    return np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
 
 
-def _least_squares(columns: Floats, y: Floats) -> Floats:
-    # With a ridge that falls as the runs grow; a column that never moves gets nothing. The columns
-    # are moved to their means in place.
-    runs, width = columns.shape
-    moved = columns
-    moved -= columns.mean(axis=0)
-    sizes = np.maximum((moved**2).mean(axis=0), _LEAST)
-    penalty = sizes * (_RIDGE + width / runs) + _LEAST
-    few = runs < width
-    gram = None if few else (moved.T @ moved).astype(np.float64) / runs
-    rows = moved / np.sqrt(runs) if few else None
-    return solve_ridge(gram, rows, penalty, (moved.T @ y) / runs)
-
-
-def _joint(reader: Reader, said: list[Any], y: Floats) -> tuple[Floats, float, float]:
-    # Weights of the columns, and of the two linear forms behind them.
+def _joint(
+    reader: Reader, ratio: Callable[[int, slice], Any], forms: tuple[Floats, Floats], y: Floats
+) -> tuple[Floats, float, float]:
+    # By least squares, the weights of the columns, and of the two linear forms behind them, with a
+    # ridge that falls as the runs grow. A column that never moves gets nothing.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
-    found = _least_squares(_beside([*(said[i] for i in kept), *said[-2:]]), y)
+    runs, width = len(y), len(kept) + len(forms)
+    columns = Stretches(
+        runs=runs,
+        width=width,
+        rows=lambda part: np.stack(
+            [*(ratio(i, part) for i in kept), *(form[part] for form in forms)], axis=1
+        ).astype(np.float64),
+    )
+    sums = Moments.of(columns, y, np.ones(runs, dtype=np.bool_))
+    gram, rows = sums.gram, sums.columns
+    if rows is None:
+        gram, sizes = gram / runs, np.diag(gram) / runs
+    else:
+        rows, sizes = rows / np.sqrt(runs), (rows**2).mean(axis=0)
+    sizes = np.maximum(sizes, _LEAST)
+    penalty = sizes * (_RIDGE + width / runs) + _LEAST
+    found = solve_ridge(gram, rows, penalty, sums.cross / runs)
     weights = np.zeros(len(reader.columns))
     weights[kept] = found[:-2]
     return weights, float(found[-2]), float(found[-1])

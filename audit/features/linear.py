@@ -9,6 +9,7 @@ towards the common mean and strongly is the sum of all coordinates, which takes 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,11 +18,36 @@ from numpy.typing import NDArray
 
 from audit.outputs.rows import Floats
 
-__all__ = ["Moments", "learn_linear", "solve_ridge"]
+__all__ = ["Moments", "Stretches", "learn_linear", "solve_ridge"]
 
 _RIDGES: Final = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE: Final = 1e-3
+_STRETCH: Final = 16384
 _LEAST: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretches:
+    r"""Columns that are made a stretch of runs at a time: all at once they take as much memory as
+    the outputs. ``rows(part)`` are those of some runs.
+
+    >>> [rows.tolist() for _, rows in Stretches.of(np.eye(2))]
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+
+    runs: int
+    width: int
+    rows: Callable[[slice], Floats]
+
+    @classmethod
+    def of(cls, columns: Floats) -> Stretches:
+        r"""Of columns that are there."""
+        return cls(runs=len(columns), width=columns.shape[1], rows=lambda part: columns[part])
+
+    def __iter__(self) -> Iterator[tuple[slice, Floats]]:
+        for start in range(0, self.runs, _STRETCH):
+            part = slice(start, min(start + _STRETCH, self.runs))
+            yield part, self.rows(part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +62,29 @@ class Moments:
     runs: int
 
     @classmethod
-    def of(cls, columns: Floats, y: Floats) -> Moments:
-        r"""Of columns (runs, width) and centred worlds, both taken about their means."""
-        moved = columns - columns.mean(axis=0)
-        return cls._of(moved, (moved.T @ y).astype(np.float64))
-
-    @classmethod
-    def _of(cls, moved: Floats, cross: Floats) -> Moments:
-        few = len(moved) < moved.shape[1]
-        gram = None if few else (moved.T @ moved).astype(np.float64)
-        return cls(gram=gram, columns=moved if few else None, cross=cross, runs=len(moved))
+    def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
+        r"""Of the chosen rows of columns and of centred worlds, the columns about their means."""
+        runs = int(np.count_nonzero(chosen))
+        if runs < columns.width:
+            some = np.concatenate([rows[chosen[part]] for part, rows in columns])
+            moved = some - some.mean(axis=0)
+            return cls(gram=None, columns=moved, cross=moved.T @ y[chosen], runs=runs)
+        total, cross = np.zeros(columns.width), np.zeros(columns.width)
+        gram = np.zeros((columns.width, columns.width))
+        for part, rows in columns:
+            some = rows[chosen[part]]
+            total += some.sum(axis=0)
+            cross += some.T @ y[part][chosen[part]]
+            gram += some.T @ some
+        mean = total / runs
+        gram -= runs * np.outer(mean, mean)
+        return cls(gram=gram, columns=None, cross=cross - mean * y[chosen].sum(), runs=runs)
 
     def __add__(self, other: Moments) -> Moments:
         cross = self.cross + other.cross
         if self.columns is not None and other.columns is not None:
-            return self._of(np.concatenate((self.columns, other.columns)), cross)
+            both = np.concatenate((self.columns, other.columns))
+            return Moments(gram=None, columns=both, cross=cross, runs=len(both))
         gram = self.products() + other.products()
         return Moments(gram=gram, columns=None, cross=cross, runs=self.runs + other.runs)
 
@@ -99,17 +133,17 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
     return share - lighter.T @ np.linalg.solve(inner, columns @ share)
 
 
-def learn_linear(columns: Floats, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     r"""The weights that all runs teach, and of each run what the other half's weights say of it.
 
     >>> rng = np.random.default_rng(1)
     >>> y = (rng.random(2000) < 0.5) - 0.5
     >>> columns = rng.normal(size=(2000, 50)) + 0.1 * y[:, None]
-    >>> slope, _ = learn_linear(columns, y, np.arange(2000) % 2 == 0)
+    >>> slope, _ = learn_linear(Stretches.of(columns), y, np.arange(2000) % 2 == 0)
     >>> bool(slope.std() < 0.01 * slope.mean())  # all move alike
     True
     """
-    halves = [Moments.of(columns[half], y[half]) for half in (~fold, fold)]
+    halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []
     for ridge in _RIDGES:
         for first, second in zip(*(half.slopes(ridge) for half in halves), strict=True):
@@ -118,6 +152,7 @@ def learn_linear(columns: Floats, y: Floats, fold: NDArray[np.bool_]) -> tuple[F
     best = max(range(len(tried)), key=lambda i: tried[i][0])
     ridge, target = divmod(best, 2)
     crossed = np.zeros(len(y))
-    for half, slope in zip((fold, ~fold), tried[best][1:], strict=True):
-        crossed[half] = columns[half] @ slope
+    _, first, second = tried[best]
+    for part, rows in columns:
+        crossed[part] = np.where(fold[part], rows @ first, rows @ second)
     return (halves[0] + halves[1]).slopes(_RIDGES[ridge])[target], crossed

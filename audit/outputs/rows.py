@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.form import Outputs
+from audit.outputs.form import Outputs, adjoining
 from audit.outputs.identity import BASES, identity, without_address
 from audit.outputs.number_line import as_float
 from audit.outputs.tables import table_of
@@ -400,6 +400,13 @@ def joined(tables: Sequence[Table]) -> Table:
         for table in tables
         if not plain
     ]
+    together = adjoining([table.numbers for table in tables]) if plain else None
+    if together is not None:
+        return Table(
+            numbers=together,
+            codes=None,
+            structures=np.concatenate([table.structures for table in tables]),
+        )
     return Table(
         numbers=np.concatenate([_wide(table.numbers, width, np.nan) for table in tables]),
         codes=None if plain else np.concatenate([_wide(each, width, ABSENT) for each in codes]),

@@ -320,6 +320,8 @@ class Collected:
 
     def drawn(self, stopped: str) -> Drawn:
         r"""The collected runs, once drawing has stopped."""
+        for pair in range(len(self.plan.pairs)):
+            self._together(pair)
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]
         return Drawn(
             target=self.target,
@@ -334,6 +336,19 @@ class Collected:
             features=self._by_pair,
             studies=self.studies,
         )
+
+    def _together(self, pair: int) -> None:
+        # The blocks of a pair as parts of one array, so that to look at all of them takes no copy.
+        mine = [i for i, kept in enumerate(self.blocks) if kept.block.pair == pair]
+        whole = concatenate([self.blocks[i].outputs for i in mine])
+        if not isinstance(whole, np.ndarray):
+            return
+        start = 0
+        for i in mine:
+            kept = self.blocks[i]
+            outputs = whole[start : (start := start + len(kept.outputs))]
+            shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
+            self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
 
 
 def _default(form: Form, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from audit.features.additive import CANDIDATES, learn_parts
-from audit.features.linear import learn_linear
+from audit.features.linear import Stretches, learn_linear
 from audit.outputs.rows import Schema
 
 RUNS, WIDTH = 4000, 60
@@ -47,7 +47,7 @@ def test_the_direction_is_nearly_the_best_there_is(
     moves: Any, covariance: Any, reached: float, by_means: float
 ) -> None:
     columns, y, scale = drawn(moves, covariance)
-    slope, _ = learn_linear(columns, y, np.arange(RUNS) % 2 == 0)
+    slope, _ = learn_linear(Stretches.of(columns), y, np.arange(RUNS) % 2 == 0)
     assert efficiency(slope / scale, moves, covariance) > reached
     assert efficiency(columns.T @ y / scale, moves, covariance) < by_means
 
@@ -56,7 +56,7 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(400, 150))
     y: Any = (rng.random(400) < 0.5) - 0.5
-    slope, crossed = learn_linear(columns, y, np.arange(400) % 2 == 0)
+    slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
     # Noise alone: five standard deviations, and what a learner that peeks would see.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20
     assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
