@@ -246,6 +246,7 @@ def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.M
     assert not learned_scores([[1, 2]] * 300, worlds, [100, 200, 300])[1]
 
 
+@pytest.mark.nightly
 def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
     def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
         return np.rint(rng.laplace(0, 20, (n, 100)) * 1024) / 1024 + d / 100

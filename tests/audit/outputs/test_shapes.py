@@ -265,6 +265,18 @@ def test_an_output_of_any_shape_is_read(shape: Shape, broken: bool) -> None:
     assert (shape is many) == any("2,048 are added up" in warning for warning in found.warnings)
 
 
+def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> None:
+    found = audit(
+        lambda d, rng: sentence(d, rng, False), "epsilon=1", pair=(0, 1), runs=2000, seed=1
+    )
+    assert (found.verdict, found.to_json()["resolution"], found.warnings) == (
+        "not_refuted",
+        None,
+        (),
+    )
+    assert "columns of them were tested" in found.to_json()["unresolved"]
+
+
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
