@@ -30,6 +30,7 @@ from audit.evidence.family import weigh_family, weigh_views
 from audit.evidence.verdict import Weighed, versions
 from audit.outputs.form import oddities
 from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
@@ -237,6 +238,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         with drawn.reading():
             for i, form in enumerate(drawn.forms):
                 found = oddities(drawn.outputs(i), drawn.worlds(i), form)
+                found += added_up(form.values(drawn.outputs(i)[:1]))
                 notes += [_place(plan, i) + sentence for sentence in found]
     except TargetFailed as failed:
         error = error or failed

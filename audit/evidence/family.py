@@ -39,7 +39,7 @@ from audit.evidence.verdict import (
     verdict_of,
 )
 from audit.evidence.view import View, excess, layer_of, parts_of, scored, shown, view_seeds
-from audit.learn.additive import Score
+from audit.features.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down

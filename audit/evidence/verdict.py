@@ -195,7 +195,7 @@ def resolution_of(
             ),
         )
         for tally, each, share in zip(tallies, coverage, shares, strict=True)
-        if each.measured and not each.learned
+        if each.measured and not each.partial
     ]
     return max(found, default=math.inf)
 

@@ -19,7 +19,7 @@ from audit.claims.verdicts import CAUSES, LayerRun, cause_of
 from audit.evidence.event import Event, Witness
 from audit.evidence.rule import Trial
 from audit.evidence.verdict import ANYTIME, Outcome
-from audit.learn.additive import Score
+from audit.features.additive import Score
 from audit.outputs.form import Outputs
 
 __all__ = ["View", "excess", "layer_of", "parts_of", "scored", "shown", "view_seeds"]
@@ -156,6 +156,7 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
             "threshold": float(threshold),
             "side": ">=" if world else "<",
             "accuracy": _accuracy(trial),
+            "words": model.words(float(threshold), above=bool(world)),
             **model.to_json(),
         },
     )

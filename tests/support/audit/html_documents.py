@@ -19,8 +19,8 @@ from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.trace import trace_anytime, trace_fixed
 from audit.evidence.verdict import Outcome
 from audit.exact.proof import prove
+from audit.features.feature import read_feature
 from audit.fit.report import FitReport
-from audit.outputs.features.feature import read_feature
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.learn import steps
-from audit.learn.steps import cuts_of, placed
+from audit.features import steps
+from audit.features.steps import cuts_of, placed
 from tests.effort import effort
 
 FLOATS = st.floats(-1e308, 1e308)

@@ -1,8 +1,8 @@
 r"""Scores of runs in the order they came: each block is scored by what earlier blocks taught.
 
-A :class:`Study` learns from the runs it was shown, scores a new block, and only then looks at the
-worlds of that block. So a score is a fixed map of its output, given the past, and the test that
-reads scores keeps its level whatever is learned (``docs/proofs/confidence.md``).
+An :class:`OnlineLearner` learns from the runs it was shown, scores a new block, and only then looks
+at the worlds of that block. So a score is a fixed map of its output, given the past, and the test
+that reads scores keeps its level whatever is learned (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claims.looks import LOOKS
-from audit.learn.additive import CANDIDATES, Parts, Score, learn_parts, rounded
-from audit.learn.table import Floats, Table, joined, table_of
+from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.form import Outputs
+from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.threads import one_thread
 
-__all__ = ["LEARNERS", "Study", "studied"]
+__all__ = ["LEARNERS", "OnlineLearner", "learned_scores"]
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
 r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum
@@ -39,13 +39,14 @@ _LOOKS: Final = frozenset(LOOKS)
 
 
 @dataclass(slots=True, kw_only=True)
-class Study:
+class OnlineLearner:
     r"""The runs so far, what they taught, and how earlier candidates did on runs new to them.
 
     ``models`` are the scores by name, by the number of runs that taught them.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
+    schema: Schema = field(default_factory=Schema)
     _tables: list[Table] = field(default_factory=list)
     _worlds: list[NDArray[np.bool_]] = field(default_factory=list)
     _past: list[Floats] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Study:
         if not table.width or worlds.all() or not worlds.any():
             return
         with one_thread():
-            self._parts = parts = learn_parts(table, worlds)
+            self._parts = parts = learn_parts(table, worlds, self.schema)
             mixed = self._mixed(worlds)
         size = self._size(mixed, runs - before)
         self._mixtures = {
@@ -118,7 +119,7 @@ class Study:
 
         0 while nothing was learned. Call :meth:`learn` before, where a block of the test begins.
         """
-        table = table_of(outputs)
+        table = self.schema.read(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
         if self._parts is not None:
             with one_thread():
@@ -143,7 +144,7 @@ def _only(candidate: str) -> Floats:
     return np.array([float(name == candidate) for name in CANDIDATES])
 
 
-def studied(
+def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
@@ -151,7 +152,7 @@ def studied(
 
     >>> rng = np.random.default_rng(1)
     >>> worlds = rng.random(3000) < 0.5
-    >>> scores, _ = studied(
+    >>> scores, _ = learned_scores(
     ...     rng.normal(size=(3000, 5)) + worlds[:, None], worlds, [1000, 2000, 3000]
     ... )
     >>> (
@@ -160,7 +161,7 @@ def studied(
     ... )
     (False, np.True_)
     """
-    study = Study()
+    study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
     for start, end in pairwise([0, *ends]):
         study.learn()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import struct
 from collections.abc import Sequence
 from functools import partial
@@ -17,14 +16,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.features.maps import Map, Misread, number_of
+from audit.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs, kind
+from audit.outputs.identity import without_address
+from audit.outputs.rows import path_of, paths_of, row_of
 
-__all__ = ["ARGMAX", "DISTINCT", "KIND", "LENGTH", "SORTED", "SUM", "coordinate", "hashed"]
+__all__ = ["ARGMAX", "DISTINCT", "KIND", "LENGTH", "SORTED", "STRUCTURE", "SUM"]
+__all__ += ["column", "coordinate", "hashed"]
 
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD: Final = 1 << 64
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def _items(output: object) -> Sequence[Any]:
@@ -230,6 +231,50 @@ def coordinate(place: int) -> Map:
     )
 
 
+def _structure_of(output: object) -> str:
+    return row_of(output).structure
+
+
+def _structures(array: NDArray[Any]) -> Outputs:
+    return [_structure_of(array[0])] * len(array) if len(array) else []
+
+
+STRUCTURE: Final = Map(name="structure", of_one=_structure_of, of_array=_structures)
+r"""What stands around the values: types, keys and their order, nesting, lengths.
+
+>>> STRUCTURE([{"a": 1}, [True, 2.5]])
+["dict('a': int)", 'list(bool, float)']
+"""
+
+
+def _column_of(output: object, *, path: str) -> object:
+    for own, cell in row_of(output).cells:
+        if own == path:
+            return cell
+    raise Misread("no such column")
+
+
+def _columns(array: NDArray[Any], *, path: str) -> Outputs:
+    paths = paths_of(array.shape[1:])
+    if path not in paths:
+        raise Misread("no such column")
+    return array.reshape(len(array), -1)[:, paths.index(path)]
+
+
+def column(spelled: str) -> Map:
+    r"""The number or label at a path (:mod:`audit.outputs.rows`), ``%2B`` in it for a plus sign.
+
+    >>> column("rows[1]")([{"rows": [3, 4]}, {"rows": []}])
+    [4, 'no column:rows[1]: dict']
+    """
+    path = path_of(spelled)
+    return Map(
+        name=f"column:{spelled}",
+        of_one=partial(_column_of, path=path),
+        of_array=partial(_columns, path=path),
+    )
+
+
 def _text(output: object) -> str:
     # The same in every process: no address, no order of a set, no difference of list and array.
     match output:
@@ -244,7 +289,7 @@ def _text(output: object) -> str:
         case str() | bytes() | bool() | int() | float() | None:
             return repr(output)
         case _:
-            return _ADDRESS.sub("", repr(output))
+            return without_address(repr(output))
 
 
 def _hash_of(output: object, *, cells: int) -> int:

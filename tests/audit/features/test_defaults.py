@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from audit.api import audit
-from audit.learn.defaults import default_family
+from audit.features.defaults import default_family
 from dpcore import DiscreteLaplace, SeededRng
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -34,7 +34,14 @@ def _cut(number: float) -> float | int:
         pytest.param([], [], id="nothing"),
         pytest.param([1.5] * 32, [], id="one value"),
         pytest.param(list(range(32)), [], id="integers"),
-        pytest.param([f"row {k}" for k in range(32)], [], id="labels"),
+        pytest.param([f"row {'x' * k}" for k in range(32)], [], id="labels"),
+        pytest.param([f"row {k}" for k in range(32)], ["identity", "column:text[0]"], id="text"),
+        pytest.param(
+            [{"counts": {"a+b": k}, "of": 32} for k in range(32)],
+            ["identity", "column:counts['a%2Bb']"],
+            id="one number of a record",
+        ),
+        pytest.param([[k] * (1 + k % 2) for k in range(32)], [*_VECTORS, "structure"], id="lists"),
         pytest.param([float(k) for k in range(32)], [], id="whole floats"),
         pytest.param([0.5, 1.5] * 16, [], id="floats that come again"),
         pytest.param(_NOISE[:, 0].tolist(), _FLOATS, id="floats"),

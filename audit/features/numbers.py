@@ -19,10 +19,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.features.maps import Map, Misread, number_of
+from audit.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs
 
-__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo", "rounded"]
+__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo"]
+__all__ += ["parts_of_step", "rounded"]
 
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
@@ -212,26 +213,40 @@ def last_bits(bits: int) -> Map:
 
 def _modulo_of(output: object, *, step: float) -> object:
     x = number_of(output)
-    return float(_modulo(np.array([x], dtype=np.float64), step=step)[0])
+    if isinstance(x, int) and float(step).is_integer():
+        return (x % int(step)) / step
+    return float(parts_of_step(np.array([x], dtype=np.float64), step=step)[0])
 
 
-def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any]:
-    wide = _flat(array).astype(np.float64)
+def parts_of_step(numbers: NDArray[Any], *, step: float) -> NDArray[np.float64]:
+    r"""What :func:`modulo` gives of an array of numbers."""
+    wide = numbers.astype(np.float64)
     finite = np.isfinite(wide)
-    rest = np.fmod(np.where(finite, wide, 0.0), step) / step  # fmod is exact
-    return np.where(finite, np.rint(rest * _CLOCK) % _CLOCK / _CLOCK, wide)
+    rest = np.fmod(np.where(finite, wide, 0.0), step)  # fmod is exact
+    found = np.rint(rest / step * _CLOCK) % _CLOCK / _CLOCK
+    if float(step).is_integer():
+        found = np.where(wide == np.rint(wide), rest % step / step, found)
+    return np.where(finite, found, wide)
+
+
+def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any] | None:
+    flat = _flat(array)
+    if flat.dtype.kind == "f" or not float(step).is_integer():
+        return parts_of_step(flat, step=step)
+    return flat.astype(np.int64) % int(step) / step if flat.dtype.kind == "i" else None
 
 
 def modulo(step: float) -> Map:
-    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th.
+    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th; of an
+    integer after steps of integers, exactly.
 
     Noise in steps of 0.01, whether it was drawn or rounded so, tells what it was added to where
     that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
     of which only one dataset gives any, are told from other numbers likewise. inf and nan are
     themselves.
 
-    >>> modulo(0.5)([20, -19.5, 3.25, 3.875])
-    [0.0, 0.0, 0.5, 0.75]
+    >>> modulo(0.5)([20, -19.5, 3.25, 3.875]), modulo(1000.0)([7001, -1]).tolist()
+    ([0.0, 0.0, 0.5, 0.75], [0.001, 0.999])
     """
     return Map(
         name=f"modulo:{step!r}",

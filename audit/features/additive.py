@@ -9,17 +9,17 @@ sum, which a reader can compute by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.learn.columns import Column, Reader, learn_reader
-from audit.learn.linear import learn_linear
-from audit.learn.steps import Steps, counted, cuts_of, heights_of, placed
-from audit.learn.table import CODES, Floats, Table
+from audit.features.columns import Column, Reader, learn_reader
+from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
+from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
+from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 __all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
 
@@ -35,6 +35,7 @@ _MOST_CELLS: Final = 128  # more than cuts_of makes
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
+_LARGEST: Final = 1e100
 _STRETCH: Final = 16384
 _CHANCE: Final = 4.0  # two standard deviations, squared
 
@@ -63,11 +64,38 @@ class Score:
             total += weight * steps(*self.reader.read(column, table, plain))
         return rounded(total, self.unit)
 
+    def words(self, threshold: float, *, above: bool) -> str | None:
+        r"""Where the score is at least a threshold, or not ``above`` below it, in words about its
+        only column; None where it has several.
+        """
+        if len(self.columns) != 1 or self.slope.any():
+            return None
+        ((column, weight, steps),) = self.columns
+        name, ends = column.name, steps.cuts.tolist()
+        scores = rounded(weight * np.concatenate((steps.heights, steps.others)), self.unit)
+        chosen = (scores >= threshold) == above
+        cells = chosen[: len(ends) + 1]
+        edges = np.flatnonzero(np.diff(cells, prepend=False, append=False)).reshape(-1, 2)
+        pieces = []
+        for start, stop in edges.tolist():
+            low = f"{ends[start - 1]:.17g} <= " if start else ""
+            high = f" < {ends[stop - 1]:.17g}" if stop <= len(ends) else ""
+            pieces.append(f"{low}{name}{high}" if low or high else f"{name} is a number")
+        labels = [
+            column.label(code)
+            for code, (inside, height) in enumerate(
+                zip(chosen[len(steps.heights) :].tolist(), steps.others.tolist(), strict=True)
+            )
+            if inside and height
+        ]
+        pieces += [f"{name} is {label}" for label in labels]
+        return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
+
     def to_json(self) -> dict[str, Any]:
         r"""All that is needed to compute the score by hand.
 
         ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
-        multiplied in, and ``others`` by the code of what is no number. ``linear``: slope * (x -
+        multiplied in, and ``others`` by the label of what is no number. ``linear``: slope * (x -
         center) of a coordinate, where x is a number that is none of ``flags``. ``unit``: the sum
         is rounded to its multiples, where it is not 0.
         """
@@ -81,17 +109,17 @@ class Score:
                     "cuts": steps.cuts.tolist(),
                     "heights": (weight * steps.heights[: len(steps.cuts) + 1]).tolist(),
                     "others": {
-                        str(code): weight * height
-                        for code, height in enumerate(steps.heights[-CODES:].tolist())
+                        column.label(code): weight * height
+                        for code, height in enumerate(steps.others.tolist())
                         if height
                     },
                 }
                 for column, weight, steps in self.columns
             ],
             "linear": [
-                {"column": f"coordinate:{i}", "center": center, "slope": slope}
-                for i, (center, slope) in enumerate(
-                    zip(self.center.tolist(), self.slope.tolist(), strict=True)
+                {"column": name, "center": center, "slope": slope}
+                for name, center, slope in zip(
+                    self.reader.names, self.center.tolist(), self.slope.tolist(), strict=True
                 )
                 if slope
             ],
@@ -122,6 +150,13 @@ class Parts:
 
     def scores(self, table: Table) -> Floats:
         r"""What every candidate says of each run: (runs, candidates)."""
+        parts = [
+            self._scores(table.rows(slice(start, start + _STRETCH)))
+            for start in range(0, max(len(table), 1), _STRETCH)
+        ]
+        return np.concatenate(parts)
+
+    def _scores(self, table: Table) -> Floats:
         plain = self.reader.plain(table)
         first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
@@ -133,16 +168,19 @@ class Parts:
                 heights = steps(*self.reader.read(column, table, plain))
                 for each in np.flatnonzero(weights).tolist():
                     found[each] += heights * weights[each]
-        return _beside(found)
+        return rounded(_beside(found), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
         r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
-        names = [f"coordinate:{i}" for i in range(len(slopes))]
+        names = [*self.reader.names]
         names += [column.name for column in self.reader.columns]
         moves = np.concatenate(
-            (np.abs(slopes) * self.scale + np.abs(sides), np.abs(weights) * self.spread)
+            (
+                np.abs(slopes) * np.where(np.isfinite(self.scale), self.scale, 0.0) + np.abs(sides),
+                np.abs(weights) * self.spread,
+            )
         )
         by_name: dict[str, float] = {}
         for name, move in zip(names, moves.tolist(), strict=True):
@@ -159,7 +197,7 @@ class Parts:
                 if weight
             )
             + tuple(
-                (Column(what="number", place=place), weight, _step(self.middle[place]))
+                (self.reader.number(place), weight, _step(self.middle[place]))
                 for place, weight in enumerate(sides.tolist())
                 if weight
             ),
@@ -171,51 +209,62 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""To the nearest multiples of ``unit``; 0: as they are."""
-    found: Floats = np.rint(scores / unit) * unit + 0.0 if unit else scores
-    return found
+    r"""To the nearest multiples of ``unit``; 0: as they are. None is too large to be squared."""
+    bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
+    return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 
 
-def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
+def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
     r"""Learn every candidate from the same runs.
 
-    >>> from audit.learn.table import table_of
     >>> rng = np.random.default_rng(1)
     >>> worlds = rng.random(4000) < 0.5
     >>> vectors = rng.normal(size=(4000, 3))
     >>> vectors[:, 1] += worlds
-    >>> parts = learn_parts(table_of(vectors), worlds)
-    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table_of(vectors)).shape
+    >>> table = (schema := Schema()).read(vectors)
+    >>> parts = learn_parts(table, worlds, schema)
+    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table).shape
     (True, (4000, 6))
     """
-    reader = learn_reader(table)
+    reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
     shown = slice(None, None, -(-len(table) // _CUT_FROM))
     # An odd step meets both halves alike.
     thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
-    cuts, read = [], []
+    cuts, read, cells = [], [], _MOST_CELLS + reader.codes
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
         read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
     # Worlds of the first half, and behind them those of the second.
     groups = worlds + 2 * ~fold
-    halves = np.stack([counted(_MOST_CELLS + CODES, places, groups, 4) for places in read])
+    halves = np.stack([counted(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
-    heights, told = heights_of(halves[0] + halves[1])
+    heights, told = heights_of(halves[0] + halves[1], reader.codes)
     # What the other half of the runs taught.
-    others = np.stack([heights_of(half)[0] for half in halves], axis=1).astype(np.float32)
-    behind = (_MOST_CELLS + CODES) * fold[thin].astype(np.int16)
-    ratios = [
-        each.ravel().take(behind + places[thin]) for each, places in zip(others, read, strict=True)
-    ]
-    y, middle = worlds - np.mean(worlds), _middle(plain[shown])
-    side, crossed = learn_linear(_sides(plain[thin], middle), y[thin], fold[thin])
-    center, scale, plain = _standard(plain)
-    slope, linear = learn_linear(plain[thin], y[thin], fold[thin])
-    sure = _sure(ratios, y[thin])
-    joint = _joint(reader, [*ratios, linear, crossed], y[thin])
+    others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
+        np.float32
+    )
+    behind = cells * fold[thin].astype(np.int32)
+    kept = [places[thin] for places in read]
+    known, y = plain[thin], worlds[thin] - np.mean(worlds)
+
+    def ratio(i: int, part: slice) -> Any:
+        return others[i].ravel().take(behind[part] + kept[i][part])
+
+    def learned(rows_of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+        rows = Stretches(
+            runs=len(known), width=reader.width, rows=lambda part: rows_of(known[part])
+        )
+        return learn_linear(rows, y, fold[thin])
+
+    middle = _middle(plain[shown])
+    side, crossed = learned(lambda rows: _sides(rows, middle))
+    center, scale = _standard(Stretches.of(plain))
+    slope, linear = learned(lambda rows: _known((rows - center) / scale))
+    sure = _sure((ratio(i, slice(None)) for i in range(len(kept))), y)
+    joint = _joint(reader, ratio, (linear, crossed), y)
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
     alone = np.zeros(len(what))
@@ -224,13 +273,25 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
     return Parts(
         runs=len(table),
         reader=reader,
-        steps=tuple(Steps(cuts=cut, heights=h) for cut, h in zip(cuts, heights, strict=True)),
+        steps=tuple(
+            Steps(cuts=cut, heights=h[:_MOST_CELLS], others=h[_MOST_CELLS:])
+            for cut, h in zip(cuts, heights, strict=True)
+        ),
         told=tuple(told.tolist()),
         spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
         scale=scale,
         center=center,
         middle=middle,
-        weights=np.stack([(what == "coordinate") * sure, joint[0] * sure, none, none, alone, grid]),
+        weights=np.stack(
+            [
+                ((what == "column") | (what == "structure")) * sure,
+                joint[0] * sure,
+                none,
+                none,
+                alone,
+                grid,
+            ]
+        ),
         slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
         sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
     )
@@ -266,15 +327,15 @@ def _sides(plain: Floats, middle: Floats) -> Floats:
 def _step(middle: float) -> Steps:
     # -1 below, 1 above, 0 there and where there is no number.
     cuts = np.array([middle, np.nextafter(middle, np.inf)])
-    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0, *np.zeros(CODES)]))
+    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
 
 
-def _sure(ratios: list[Any], y: Floats) -> Floats:
+def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
     # How much of each column is more than chance, by what the other half taught of it (a
     # James-Stein factor): a column that tells nothing is left out, not added as noise.
-    of_b = y.astype(np.float32)  # as the ratios are, which are many
-    told = np.array([float(each @ of_b) for each in ratios])
-    chance = np.array([float(each @ each) for each in ratios]) * float(np.mean(y**2))
+    sums = [(float(each @ y), float(each @ each)) for each in ratios]
+    told, chance = np.array(sums).reshape(-1, 2).T
+    chance = chance * float(np.mean(y**2))
     found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
     return found
 
@@ -287,33 +348,48 @@ def _spread(heights: Floats, runs: Floats) -> Floats:
     return found
 
 
-def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
-    known = np.isfinite(plain)
-    count = np.maximum(known.sum(axis=0), 1)
-    center = np.where(known, plain, 0.0).sum(axis=0) / count
-    moved = np.where(known, plain - center, 0.0)
-    scale = np.sqrt((moved**2).sum(axis=0) / count)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-    return center, scale, _known(moved / scale)
+def _standard(plain: Stretches) -> tuple[Floats, Floats]:
+    # The mean and the standard deviation of each column of numbers.
+    count, total = np.zeros(plain.width), np.zeros(plain.width)
+    squares = np.zeros(plain.width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _, rows in plain:
+            count += np.isfinite(rows).sum(axis=0)
+            total += _known(rows).sum(axis=0)
+        count = np.maximum(count, 1)
+        center = total / count
+        for _, rows in plain:
+            squares += (_known(rows - center) ** 2).sum(axis=0)
+        scale = np.nan_to_num(np.sqrt(squares / count), nan=np.inf, posinf=np.inf)
+    scale = np.where(scale > 0, scale, 1.0)
+    # A column too large to be squared has no part in a linear form.
+    wild = ~np.isfinite(scale)
+    return np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
 
 
-def _least_squares(columns: Floats, y: Floats) -> Floats:
-    # With a ridge that falls as the runs grow; a column that never moves gets nothing. The columns
-    # are moved to their means in place.
-    runs, width = columns.shape
-    moved = columns
-    moved -= columns.mean(axis=0)
-    gram = (moved.T @ moved).astype(np.float64) / runs
-    sizes = np.maximum(np.diag(gram), _LEAST)
-    ridge = np.diag(sizes * (_RIDGE + width / runs) + _LEAST)
-    found: Floats = np.linalg.solve(gram + ridge, (moved.T @ y) / runs)
-    return found
-
-
-def _joint(reader: Reader, said: list[Any], y: Floats) -> tuple[Floats, float, float]:
-    # Weights of the columns, and of the two linear forms behind them.
+def _joint(
+    reader: Reader, ratio: Callable[[int, slice], Any], forms: tuple[Floats, Floats], y: Floats
+) -> tuple[Floats, float, float]:
+    # By least squares, the weights of the columns, and of the two linear forms behind them, with a
+    # ridge that falls as the runs grow. A column that never moves gets nothing.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
-    found = _least_squares(_beside([*(said[i] for i in kept), *said[-2:]]), y)
+    runs, width = len(y), len(kept) + len(forms)
+    columns = Stretches(
+        runs=runs,
+        width=width,
+        rows=lambda part: np.stack(
+            [*(ratio(i, part) for i in kept), *(form[part] for form in forms)], axis=1
+        ).astype(np.float64),
+    )
+    sums = Moments.of(columns, y, np.ones(runs, dtype=np.bool_))
+    gram, rows = sums.gram, sums.columns
+    if rows is None:
+        gram, sizes = gram / runs, np.diag(gram) / runs
+    else:
+        rows, sizes = rows / np.sqrt(runs), (rows**2).mean(axis=0)
+    sizes = np.maximum(sizes, _LEAST)
+    penalty = sizes * (_RIDGE + width / runs) + _LEAST
+    found = solve_ridge(gram, rows, penalty, sums.cross / runs)
     weights = np.zeros(len(reader.columns))
     weights[kept] = found[:-2]
     return weights, float(found[-2]), float(found[-1])

@@ -71,6 +71,8 @@ def _refined(moved: NDArray[np.float64], step: float) -> float:
     near = np.abs(moved / step - times) < _APART
     if bool(times[near].any()):
         step = float(times[near] @ moved[near] / (times[near] @ times[near]))
+    if step > 0.5 and not bool((moved != np.rint(moved)).any()):
+        return float(np.rint(step))
     for digits in range(1, 17):
         short = float(f"{step:.{digits}g}")
         if abs(short - step) * float(np.ptp(moved)) < _APART * step * step / 16.0:
@@ -82,9 +84,10 @@ def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
     # How many lie whole steps apart, at most, and how many of the others.
     counts = [0, 0]
     rest = (x - x[0]) / step % 1.0
+    apart = _APART if bool((x != np.rint(x)).any()) else min(_APART, 0.5 / step)
     for place in (0, 1):
         if len(rest):
-            near = np.abs((rest[:, None] - rest + 0.5) % 1.0 - 0.5) < _APART
+            near = np.abs((rest[:, None] - rest + 0.5) % 1.0 - 0.5) < apart
             best = int(near.sum(axis=1).argmax())
             counts[place] = int(near[best].sum())
             rest = rest[~near[best]]

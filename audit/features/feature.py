@@ -22,9 +22,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.outputs.copies import captured
-from audit.outputs.features.maps import by_value, each
-from audit.outputs.features.numbers import (
+from audit.features.maps import by_value, each
+from audit.features.numbers import (
     EXPONENT,
     LOWEST_BIT,
     PRECISION,
@@ -33,16 +32,19 @@ from audit.outputs.features.numbers import (
     modulo,
     rounded,
 )
-from audit.outputs.features.shapes import (
+from audit.features.shapes import (
     ARGMAX,
     DISTINCT,
     KIND,
     LENGTH,
     SORTED,
+    STRUCTURE,
     SUM,
+    column,
     coordinate,
     hashed,
 )
+from audit.outputs.copies import captured
 from audit.outputs.form import Outputs, require_readable, same
 from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.loading import load
@@ -68,8 +70,8 @@ class Feature:
     r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
 
     Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
-    output, by what earlier runs taught, is tested in its place (``audit.learn``). ``share`` is its
-    part of the level beside that of the others.
+    output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
+    beside that of the others.
 
     >>> read_feature("last-bits:2").apply([5, "six"])
     [1, 'no last-bits:2: str']
@@ -101,13 +103,15 @@ class Feature:
 class Builtin:
     r"""A feature that comes with the auditor: what it says of an output, and how it is made.
 
-    One with ``limits`` takes a number within them, of their type, written ``name:number``. One that
-    is ``learned`` stands last in a chain: what comes before it is what it learns from.
+    One with ``limits`` takes a number within them, of their type, written ``name:number``; one with
+    ``text`` any text there. One that is ``learned`` stands last in a chain, and learns from what
+    comes before it.
     """
 
     says: str
     make: Callable[[Any], Callable[[Outputs], Outputs]]
     limits: tuple[int, int] | tuple[float, float] | None = None
+    text: bool = False
     learned: bool = False
 
 
@@ -153,6 +157,14 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             says="the item at place K, the first at 0, the last at -1",
             make=coordinate,
             limits=(-(10**9), 10**9),
+        ),
+        "structure": Builtin(
+            says="types, keys and their order, nesting and lengths", make=_always(STRUCTURE)
+        ),
+        "column": Builtin(
+            says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
+            make=column,
+            text=True,
         ),
         "argmax": Builtin(says="the place of the largest number", make=_always(ARGMAX)),
         "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
@@ -228,6 +240,10 @@ def _read_step(
     found = FEATURES.get(name)
     if found is None:
         return own(step) if colon else _unknown(step, text)
+    if found.text:
+        if not colon:
+            raise InvalidParameter("feature", text, f"{name} needs a path, written {name}:mean")
+        return found.make(number)
     if found.limits is None:
         if colon:
             raise InvalidParameter("feature", text, f"{name} takes no number")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.learn import lattice
-from audit.learn.lattice import step_of
+from audit.features import lattice
+from audit.features.lattice import step_of
 from tests.support.dpcore.mutants import mutated, rewired
 
 Floats: TypeAlias = NDArray[np.floating[Any]]

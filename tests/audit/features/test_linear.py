@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.learn.additive import CANDIDATES, learn_parts
-from audit.learn.linear import learn_linear
-from audit.learn.table import table_of
+from audit.features.additive import CANDIDATES, learn_parts
+from audit.features.linear import Stretches, learn_linear
+from audit.outputs.rows import Schema
 
 RUNS, WIDTH = 4000, 60
 ALIKE = np.full(WIDTH, WIDTH**-0.5)
@@ -47,7 +47,7 @@ def test_the_direction_is_nearly_the_best_there_is(
     moves: Any, covariance: Any, reached: float, by_means: float
 ) -> None:
     columns, y, scale = drawn(moves, covariance)
-    slope, _ = learn_linear(columns, y, np.arange(RUNS) % 2 == 0)
+    slope, _ = learn_linear(Stretches.of(columns), y, np.arange(RUNS) % 2 == 0)
     assert efficiency(slope / scale, moves, covariance) > reached
     assert efficiency(columns.T @ y / scale, moves, covariance) < by_means
 
@@ -56,7 +56,7 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(400, 150))
     y: Any = (rng.random(400) < 0.5) - 0.5
-    slope, crossed = learn_linear(columns, y, np.arange(400) % 2 == 0)
+    slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
     # Noise alone: five standard deviations, and what a learner that peeks would see.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20
     assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
@@ -69,12 +69,13 @@ def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: A
     worlds = rng.random(30_000) < 0.5
     outputs = rng.laplace(0.0, 30.0, (30_000, 12)) + np.outer(worlds, moves)
     ratio = (np.abs(outputs) - np.abs(outputs - moves)).sum(axis=1)
-    parts = learn_parts(table_of(outputs), worlds)
-    found = parts.scores(table_of(outputs))
+    table = (schema := Schema()).read(outputs)
+    parts = learn_parts(table, worlds, schema)
+    found = parts.scores(table)
     told = dict(zip(CANDIDATES, np.corrcoef(found.T, ratio)[-1, :-1], strict=True))
     assert told["sides"] > 0.8
     assert told["sides"] > told["linear"] + 0.1
     # The score that is shown is what was tested.
     for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
         score = parts.score(np.eye(len(CANDIDATES))[place])
-        np.testing.assert_allclose(score(table_of(outputs)), found[:, place], atol=1e-9)
+        np.testing.assert_allclose(score(table), found[:, place], atol=1e-9)

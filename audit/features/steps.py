@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.learn.table import CODES, Codes, Floats
+from audit.outputs.rows import Codes, Floats
 
 __all__ = ["Places", "Steps", "counted", "cuts_of", "heights_of", "placed"]
 
@@ -31,21 +31,22 @@ _MOST_NATS: Final = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k]; the last heights
-    are those of the codes of what is no number.
+    r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k], and ``others``
+    by the code of what is no number.
 
-    >>> steps = Steps(cuts=np.array([1.0]), heights=np.array([-1.0, 1.0, *np.zeros(CODES)]))
+    >>> steps = Steps(cuts=np.array([1.0]), heights=np.array([-1.0, 1.0]), others=np.zeros(1))
     >>> steps(np.array([0.5, 1.0]), np.zeros(2, np.int16)).tolist()
     [-1.0, 1.0]
     """
 
     cuts: Floats
     heights: Floats
+    others: Floats
 
     def __call__(self, numbers: Floats, codes: Codes) -> Floats:
         r"""The height of each value."""
-        cells = len(self.heights) - CODES
-        found: Floats = self.heights[placed(self.cuts, numbers, codes, cells)]
+        places = placed(self.cuts, numbers, codes, len(self.heights))
+        found: Floats = np.concatenate((self.heights, self.others))[places]
         return found
 
 
@@ -105,17 +106,17 @@ def counted(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floa
     return flat.reshape(many, cells).astype(np.float64)
 
 
-def heights_of(counts: Floats) -> tuple[Floats, Floats]:
-    r"""Of many columns, counts of shape (columns, 2, cells and codes): the log-likelihood ratio of
-    B to A in each cell, and how much each column tells, in nats a run.
+def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
+    r"""Of many columns, counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio
+    of B to A in each cell, and how much each column tells, in nats a run.
 
-    >>> counts = np.zeros((1, 2, 2 + CODES))
+    >>> counts = np.zeros((1, 2, 2 + 1))
     >>> counts[0, :, :2] = [[90, 10], [10, 90]]
-    >>> heights, told = heights_of(counts)
+    >>> heights, told = heights_of(counts, 1)
     >>> heights[0, :2].round(1).tolist(), bool(told[0] > 0.3)
     ([-2.2, 2.2], True)
     """
-    cells = counts.shape[2] - CODES
+    cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)
     total, base = counts.sum(axis=1), float(sides[1] / sides.sum())
     inner = _smooth(counts[:, :, :cells], base)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.evidence.fixed import gather
-from audit.outputs.features.feature import FEATURES, Feature, read_feature, require_fixed
-from audit.outputs.features.maps import Map
+from audit.features.feature import FEATURES, Feature, read_feature, require_fixed
+from audit.features.maps import Map
 from audit.outputs.form import Outputs
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
-ALL = [name if b.limits is None else f"{name}:4" for name, b in FEATURES.items()]
+ALL = [f"{name}:4" if b.limits or b.text else name for name, b in FEATURES.items()]
 NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "modulo:0.3"]
 NUMBERS += ["last-bits:4", "round:2", "hash:16"]
 ROWS = ["length", "coordinate:1", "coordinate:-1", "argmax", "sum", "sorted", "distinct", "kind"]
@@ -242,7 +242,7 @@ def test_what_features_say(name: str, outputs: list[Any], expected: list[Any]) -
 def test_a_hash_is_the_same_in_every_process_and_spreads() -> None:
     outputs = ["a", {"x", "y", "z"}, (1, 2.5), None, 2**80, -0.0, {"k": object()}]
     code = (
-        "from audit.outputs.features.feature import read_feature\n"
+        "from audit.features.feature import read_feature\n"
         "outputs = ['a', {'x', 'y', 'z'}, (1, 2.5), None, 2**80, -0.0, {'k': object()}]\n"
         "print([int(i) for i in read_feature('hash:1048576').apply(outputs)])"
     )
