@@ -17,7 +17,7 @@ from accounting.loss import cells as table
 from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.listing import Listing
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Focus, RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.support.dpcore.mutants import mutated
@@ -85,12 +85,12 @@ def delta(listing: Listing, epsilon: float) -> float:
 
 
 def cells_of(pair: RealPair, count: int, tilt: float = 2.0) -> Cells:
-    return pair.cells(pair.edges(tilt, count))
+    return pair.cells(pair.edges(Focus(tilt), count))
 
 
 @pytest.mark.parametrize("law", [NORMAL, NARROW, LAPLACE], ids=["normal", "narrow", "laplace"])
 def test_masses_of_cells_hold_the_integrals(law: Density) -> None:
-    edges = RealPair.sampled(law, Fraction(1, 10)).edges(3.0, 200)
+    edges = RealPair.sampled(law, Fraction(1, 10)).edges(Focus(3.0), 200)
     for shift in (0, 1):
         found = law.masses(edges, shift)
         pick = np.linspace(0, len(edges) - 2, 23).astype(int)
@@ -207,7 +207,7 @@ def test_mixtures_of_kinds_add_their_curves() -> None:
 def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
     with pytest.raises(PrecisionExhausted, match="wide"):
-        wide.edges(1.0, 100)
+        wide.edges(Focus(1.0), 100)
     with pytest.raises(PrecisionExhausted, match="empty"):
         Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
     with pytest.raises(PrecisionExhausted, match="finite"):
