@@ -62,6 +62,7 @@ _NO_MASS: Final = Fraction(1, 10**300)  # a delta below counts as this
 _SPARED: Final = 0.25  # of the width: what rare losses that are counted as infinite may add
 _LEAST_SPARE: Final = 1e-306  # of less mass floats hold too little
 _CUTS: Final = 4  # of a delta that is not known beforehand
+_SEEN: Final = 0.01  # the width to which such a delta is looked for
 _LESS: Final = 2.0**-8  # so much below the guess a delta needs another cut
 _FAR: Final = Fraction(10**9)  # an epsilon beyond is looked for here: floats place the sum
 
@@ -115,11 +116,12 @@ class Line:
                 rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[1]
                 guess = min(math.exp(rest.log_delta), guess)
             for _ in range(_CUTS):
-                found = self._cut(guess, wanted)._delta(exact, wanted, guess)
-                if not float(found.upper) < _LESS * guess:
+                before = guess
+                found = self._cut(guess, wanted)._delta(exact, max(wanted, _SEEN), guess)
+                guess = min(float(found.upper), guess)
+                if not guess < _LESS * before:
                     break
-                guess = float(found.upper)
-            return found
+            return self._cut(guess, wanted)._delta(exact, wanted, guess)
 
     def _delta(self, exact: Fraction, wanted: float, most: float) -> Enclosure:
         # Floats place the sums for a delta of about `most` or less.
