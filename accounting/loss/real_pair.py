@@ -24,7 +24,7 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["Kinds", "RealPair"]
+__all__ = ["Focus", "Kinds", "RealPair"]
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
@@ -35,6 +35,19 @@ _MOST_CELLS: Final = 1 << 18
 _SECANTS: Final = 4
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    r"""Where cells are dense: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
+
+    tilt: float
+    until: float = math.inf
+
+    def growth(self, losses: Floats) -> Floats:
+        r"""The logarithm of that factor."""
+        found: Floats = self.tilt * np.minimum(losses, self.until)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +106,12 @@ class RealPair:
         r"""At how many ends of the line the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
-    def unbounded(self) -> float:
-        r"""At least the P-mass beyond the last edge at an end where the loss is infinite."""
-        x, found = _sketch(self)[0], arb(0)
+    def unbounded(self, spare: float = 0.0) -> float:
+        r"""At least the P-mass beyond the last edge at an end where the loss is infinite.
+
+        About ``spare`` at most, but for the mass of losses beyond floats.
+        """
+        x, found = _sketch(self, spare)[0], arb(0)
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
                 # The edge is within a spacing of this point.
@@ -220,19 +236,22 @@ class RealPair:
         r"""About log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
-    def sketch(self) -> tuple[Floats, Floats, Floats]:
-        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
-        return _sketch(self)
+    def sketch(self, spare: float = 0.0) -> tuple[Floats, Floats, Floats]:
+        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends.
 
-    def edges(self, tilt: float, count: int) -> Floats:
+        Where the loss is infinite, a tail of the P-mass ``spare`` belongs to the end.
+        """
+        return _sketch(self, spare)
+
+    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
         r"""About ``count`` edges, dense where the tilted loss has its mass.
 
         A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
         listings add; a tenth of the edges is spread evenly over the loss.
         """
-        x, losses, logs = _sketch(self)
+        x, losses, logs = _sketch(self, spare)
         slope = np.abs(np.gradient(losses, x)) + 1e-300
-        weight = (logs + tilt * losses + 2 * np.log(slope)) / 3
+        weight = (logs + focus.growth(losses) + 2 * np.log(slope)) / 3
         dense = np.exp(weight - weight.max())
         dense = (1 - _EVEN) * dense / dense.sum() + _EVEN * slope / slope.sum()
         place = np.concatenate(([0.0], np.cumsum((dense[1:] + dense[:-1]) / 2)))
@@ -360,7 +379,7 @@ def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: F
 
 
 @lru_cache(maxsize=64)
-def _sketch(pair: RealPair) -> tuple[Floats, Floats, Floats]:
+def _sketch(pair: RealPair, spare: float) -> tuple[Floats, Floats, Floats]:
     density, shifts = pair.density, pair.shifts
     if density.kinks:
         low, high = float(shifts[0]), float(shifts[-1])
@@ -368,14 +387,33 @@ def _sketch(pair: RealPair) -> tuple[Floats, Floats, Floats]:
         low, high = shifts[0] - density.reach, shifts[-1] + density.reach
     x = np.linspace(low, high, _POINTS)
     # Beyond a loss that floats hold the tail is one cell.
-    held = np.flatnonzero(np.abs(pair.loss(x)) <= _MOST_LOSS)
-    x = np.linspace(x[held[0]], x[held[-1]], _POINTS)
+    x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
+    if spare > 0:
+        x = x[_needed(pair, x, math.log(spare))]
+    x = np.linspace(x[0], x[-1], _POINTS)
+    return x, pair.loss(x), _logs(pair, x)
+
+
+def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
+    # Without a tail of unbounded losses of about the mass e^spare.
+    logs = _logs(pair, x)
+    first, last = (
+        int(np.searchsorted(np.logaddexp.accumulate(each), spare))
+        if pair._loss_at_end(right=right).upper == math.inf
+        else 0
+        for right, each in ((False, logs), (True, logs[::-1]))
+    )
+    return slice(max(first - 1, 0), len(x) - max(last - 1, 0))
+
+
+def _logs(pair: RealPair, x: Floats) -> Floats:
+    # Of the P-masses at evenly spaced points; tails belong to the ends.
     gap = math.log(x[1] - x[0])
-    logs = _log_mixture(density, pair.p, x) + math.log(float(density.height())) + gap
+    logs = _log_mixture(pair.density, pair.p, x) + math.log(float(pair.density.height())) + gap
     for sign, place in ((-1, 0), (1, -1)):
         tails = (float(w) * _tail(pair.density, sign * (float(x[place]) - j)) for w, j in pair.p)
         logs[place] = np.logaddexp(logs[place], math.log(max(sum(tails), 1e-300)))
-    return x, pair.loss(x), logs
+    return logs
 
 
 def _tail(density: Density, x: float) -> float:

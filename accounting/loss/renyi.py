@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from accounting.loss.cells import Approximate, Cells
-from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.real_pair import Focus, Kinds, RealPair
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 __all__ = ["largest_renyi", "renyi"]
@@ -57,7 +57,7 @@ def renyi(kinds: Kinds, order: Fraction, relative: float) -> Enclosure:
 def _excess(pair: RealPair, order: Fraction, count: int) -> tuple[arb, arb]:
     # E_Q[g(R)] from below and from above.
     tilt = min(float(order - 1), _FARTHEST)
-    edges = pair.edges(tilt, count)
+    edges = pair.edges(Focus(tilt), count)
     cells = pair.cells(edges)
     low, high = arb(0), arb(0)
     if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends():
