@@ -145,7 +145,7 @@ class Bench:
 def bench(
     entries: Sequence[Entry],
     *,
-    alpha: RationalLike = "0.05",
+    alpha: RationalLike = "0.001",
     seed: int = 1,
     jobs: int = 1,
     done: Done | None = None,

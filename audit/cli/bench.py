@@ -30,7 +30,7 @@ def bench_command(
     ),
     jobs: int = option("N", "How many processes; -1: one per core.", default=2),
     alpha: str = option(
-        "P", "The chance of a false alarm, for each entry and each twin.", default="0.05"
+        "P", "The chance of a false alarm, for each entry and each twin.", default="0.001"
     ),
     seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),

@@ -257,7 +257,7 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert words[7:] == ["sample", "not", "refuted"]
     assert lines[2].split()[3] == "infinite"
     assert (
-        lines[3] == "caught: 2 of 2; a true claim would be refuted in at most 5 of 100 such audits"
+        lines[3] == "caught: 2 of 2; a true claim would be refuted in at most 1 of 1,000 such audits"
     )
     assert lines[-1] == "PASSED; repeat with --seed 1"
     found = json.loads((tmp_path / "bench.json").read_text())
