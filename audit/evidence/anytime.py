@@ -28,11 +28,11 @@ from scipy.special import expit, xlog1py
 
 from audit.claims.looks import LOOKS
 from audit.evidence.event import Floats, Integers, Tally, Witness
-from audit.evidence.fixed import GRID, read_claim, read_level
+from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
 from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, rational_in
 
 __all__ = ["EProcess", "log_bar", "watch", "watch_curve"]
 
@@ -257,7 +257,7 @@ def watch_curve(
 
 def log_bar(alpha: RationalLike) -> float:
     r"""ln(1/alpha), rounded up; by numerator and denominator, for a level below all floats too."""
-    level = read_level("alpha", alpha)
+    level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)
 

@@ -30,7 +30,7 @@ from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, lea
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = [
     "BERGER_BOOS_SHARE",
@@ -42,7 +42,6 @@ __all__ = [
     "block_ends",
     "gather",
     "read_claim",
-    "read_level",
     "resolution",
 ]
 
@@ -113,7 +112,7 @@ class Evidence:
         experts; each p-value includes its expert's share, so none is below its part of ``spend``.
         """
         upper, rate = read_claim(epsilon, delta)
-        cost = round_up(read_level("spend", spend)) if rate > 0.0 else 0.0
+        cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
         if (asked := (upper, rate, cost)) not in self._found:
             at = np.array([upper])
             self._found[asked] = {
@@ -147,7 +146,7 @@ class Evidence:
         the first grid point at or above the true epsilon, which is one test. ``known`` is another
         bound, behind which the scan begins: where that one holds, P(this one does not) <= alpha.
         """
-        level = round_down(read_level("alpha", alpha))
+        level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
         cost = round_up(Fraction(level) / BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
         # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so a search
@@ -335,29 +334,15 @@ def _tail(score: Floats) -> Floats:
     return np.where(np.isnan(beyond), 1.0, beyond)
 
 
-def read_level(argument: str, value: RationalLike) -> Fraction:
-    r"""An error probability, strictly between 0 and 1.
-
-    >>> read_level("alpha", "0.05")
-    Fraction(1, 20)
-    """
-    level = rational(argument, value)
-    if not 0 < level < 1:
-        raise InvalidParameter(argument, value, "must be in (0, 1)")
-    return level
-
-
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
     r"""The claim as floats, both rounded up: refuting the weaker claim refutes the exact one.
 
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
     """
-    exact, rate = rational("epsilon", epsilon), rational("delta", delta)
+    exact, rate = rational("epsilon", epsilon), rational_in("delta", delta, "[0, 1)")
     if exact < 0:
         raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    if not 0 <= rate < 1:
-        raise InvalidParameter("delta", delta, "must be in [0, 1)")
     return round_up(exact), round_up(rate)
 
 
@@ -385,7 +370,7 @@ def resolution(
     >>> 0.006 < resolution(20_000, 1) < 0.009, resolution(20, 1)
     (True, inf)
     """
-    level = float(read_level("alpha", alpha))
+    level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)
     upper, rate = read_claim(epsilon, delta)
     upper = min(upper, _LARGEST_EXPONENT)

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.evidence.baselines.assumed import credible_share, gaussian_epsilon
+from audit.evidence.baselines.bounds import Counts, credible_share, gaussian_epsilon
 from audit.evidence.baselines.compare import (
     BASELINES,
     baseline_names,
-    clopper_pearson_split,
     compare,
 )
-from audit.evidence.baselines.scores import Counts
 from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
@@ -46,7 +44,7 @@ def test_the_baseline_against_a_plain_one() -> None:
     train = bounds(order[:200], 0.025)
     best = max(train.values())
     tested = bounds(order[200:], 0.025)
-    found = clopper_pearson_split(outputs, worlds, seed=7)
+    found = BASELINES["clopper-pearson-split"].lower(outputs, worlds, seed=7)
     assert any(
         found == pytest.approx(max(0.0, tested[event]))
         for event, value in train.items()
