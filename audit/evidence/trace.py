@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
@@ -16,6 +16,7 @@ from audit.claims.looks import LOOKS
 from audit.evidence.family import View, gather_views, watch_views
 from audit.evidence.multiplicity import parts_of, view_seeds
 from audit.evidence.verdict import capped
+from audit.wording.result import fact
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 
@@ -34,19 +35,15 @@ class Trace:
     that confidence.
     """
 
-    claim: Claim
-    alpha: RationalLike
-    holds: Literal["each", "together"]
-    points: tuple[tuple[int, float], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; the claim and alpha exact, as text."""
-        return {
-            "claim": self.claim.to_json(),
-            "alpha": write_rational(rational("alpha", self.alpha)),
-            "holds": self.holds,
-            "points": [{"runs": runs, "epsilon_lower": bound} for runs, bound in self.points],
-        }
+    claim: Claim = fact("the point that was tested")
+    alpha: RationalLike = fact(
+        "exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+    )
+    holds: Literal["each", "together"] = fact("which of the points hold at once")
+    points: tuple[tuple[int, float], ...] = fact(
+        '[{"runs", "epsilon_lower"}]',
+        write=lambda points: [{"runs": runs, "epsilon_lower": bound} for runs, bound in points],
+    )
 
 
 def trace(

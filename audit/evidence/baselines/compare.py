@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from audit.evidence.baselines.bounds import (
     Asked,
@@ -24,7 +24,6 @@ from audit.evidence.baselines.bounds import (
     plug_in,
 )
 from audit.outputs.reading import read
-from audit.wording.as_json import json_number
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 from dpcore.spec import did_you_mean
@@ -128,26 +127,12 @@ r"""By name.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them.
-
-    >>> BaselineFinding(name="dkw", epsilon_lower=9e999, says="bands", valid=True).to_json()
-    {'name': 'dkw', 'epsilon_lower': 'inf', 'says': 'bands', 'valid': True}
-    """
+    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them."""
 
     name: str
     epsilon_lower: float | None
     says: str
     valid: bool
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; infinity as text."""
-        bound = self.epsilon_lower
-        return {
-            "name": self.name,
-            "epsilon_lower": None if bound is None else json_number(bound),
-            "says": self.says,
-            "valid": self.valid,
-        }
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from audit.evidence.baselines.compare import (
 )
 from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
+from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 
 E = math.exp
@@ -199,8 +200,8 @@ def test_a_comparison_is_its_baselines() -> None:
         again = alone.lower(outputs, worlds, delta="1e-5", alpha="0.01", seed=5)
         assert finding.epsilon_lower == again
         assert (finding.says, finding.valid) == (alone.says, alone.valid)
-    assert json.loads(json.dumps([finding.to_json() for finding in found], allow_nan=False))
-    assert found[-1].to_json()["epsilon_lower"] == "inf"
+    assert json.loads(json.dumps(plain(found), allow_nan=False))
+    assert plain(found)[-1]["epsilon_lower"] == "inf"
 
 
 @pytest.mark.parametrize("name", list(BASELINES))

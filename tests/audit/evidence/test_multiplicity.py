@@ -116,7 +116,10 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
     # Two mutants: the level is not shared, or only within each view.
     monkeypatch.setattr(family, "holm", lambda found, _: list(found))
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
-    per_view = lambda found, _: [q for i in (0, 3, 6) for q in holm(found[i : i + 3])]  # noqa: E731
+
+    def per_view(found: list[float], _: object) -> list[float]:
+        return [q for i in (0, 3, 6) for q in holm(found[i : i + 3])]
+
     monkeypatch.setattr(family, "holm", per_view)
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
 
