@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
@@ -140,10 +140,6 @@ class Coverage:
             unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
             parts.append(f"{unread} {self.feature}")
         return " and ".join(parts)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return asdict(self)
 
 
 def _unread(tally: Tally, feature: str | None) -> int:

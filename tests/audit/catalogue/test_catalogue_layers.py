@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chisquare, kstest
 
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
-from audit.catalogue.floating_point import float_laplace, grid
+from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
 from audit.evidence.family import View, weigh_views
 from audit.evidence.fixed import gather, resolution
