@@ -377,9 +377,9 @@ class HalfShown:
 
 def test_a_line_that_forgets_hidden_mass_is_seen() -> None:
     at, law = Fraction(1, 9), Line(parts=((HalfShown(), 2),))
-    broken = rewired(Line.delta, _hidden=lambda parts: arb(0))
+    broken = rewired(Line._delta, _hidden=lambda parts: arb(0))
     with mpmath.workdps(DIGITS):
         half = mpmath.mpf(1) / 2
         truth = hockey_stick(product([[(half, mpmath.mpf(1)), (half, mpmath.mpf(0))]] * 2), at)
         assert holds(law.delta(at, ROUGH), truth)
-        assert not holds(broken(law, at, ROUGH), truth)
+        assert not holds(broken(law, at, float(ROUGH), 1.0), truth)
