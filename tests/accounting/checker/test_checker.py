@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from accounting.checker import rounds
+from accounting.checker.laws.law import Law, Unchecked
 from accounting.checker.laws.losses import Losses, losses_of, randomised_response, renyi_of
-from accounting.checker.laws.masses import REAL, Law, Unchecked, masses, reach, real
+from accounting.checker.laws.masses import REAL, masses, reach, real
 from accounting.checker.laws.value import Wanted
 from accounting.checker.sums import direct, lattice, tilt
 from accounting.checker.sums import integral as line
