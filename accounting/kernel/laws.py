@@ -285,7 +285,7 @@ def _stated(each: Round, fixed: Fixed) -> Pair:
 def _of_reals(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
     shape = _Gaussian(each, fixed) if each.law == "gaussian" else _Laplace(each, fixed)
     low, high = shape.reach(math.sqrt(2 * math.log(fixed.one / max(least, 1))))
-    points = [int(Fraction(x) * fixed.one) for x in _edges(shape.guess, low, high, grid, each)]
+    points = [int(Fraction(x) * fixed.one) for x in _edges(shape, low, high, grid, each)]
     ends = [shape.ends[0], *map(shape.loss, points), shape.ends[1]]
     masses = [(0, 0), *map(shape.masses, points), (fixed.one, fixed.one)]
     cells: list[Cell] = []
@@ -305,10 +305,11 @@ def _minus(loss: int | None) -> int | None:
 
 
 def _edges(
-    guess: Callable[[float], float], low: float, high: float, grid: Grid, each: Round
+    shape: _Gaussian | _Laplace, low: float, high: float, grid: Grid, each: Round
 ) -> list[float]:
     # Where the loss passes places of the grid: each of them while the loss is small, then places
     # whose distance is a share of the loss. Or around the one loss that matters.
+    guess = shape.guess
     if isinstance(grid, Fraction):
         target = float(-grid if each.swapped else grid)
         if not guess(low) < target < guess(high):
@@ -319,6 +320,7 @@ def _edges(
     place, last = math.floor((guess(low) - start) / step) + 1, guess(high)
     found = [low]
     while (target := start + place * step) < last:
+        shape.fixed.tick()
         found.append(_inverse(guess, target, found[-1], high))
         place += max(1, int(abs(target) / step / _FINE))
         if len(found) > MOST:

@@ -7,6 +7,7 @@ between which the exact value lies. Proofs: docs/proofs/kernel.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
@@ -18,15 +19,15 @@ _LARGEST: Final = 1 << 14
 
 
 class Fixed:
-    r"""Fixed point with ``bits`` binary places.
+    r"""Fixed point with ``bits`` binary places; ``tick`` is called often, and may raise.
 
     >>> low, high = Fixed(100).exp(1 << 100)
     >>> high - low < 8 and abs(low / 2**100 - math.e) < 1e-15
     True
     """
 
-    def __init__(self, bits: int) -> None:
-        self.bits, self.one = bits, 1 << bits
+    def __init__(self, bits: int, tick: Callable[[], None] = lambda: None) -> None:
+        self.bits, self.one, self.tick = bits, 1 << bits, tick
         self._wide: dict[int, Fixed] = {}
 
     @cached_property
@@ -42,6 +43,7 @@ class Fixed:
 
     def exp(self, x: int) -> tuple[int, int]:
         r"""e^x."""
+        self.tick()
         if x < -(self.bits + 1) * self.one:
             return 0, 1
         whole = abs(x) >> self.bits
@@ -107,7 +109,7 @@ class Fixed:
     def _wider(self, more: int) -> Fixed:
         more += -more % 32
         if more not in self._wide:
-            self._wide[more] = Fixed(self.bits + more)
+            self._wide[more] = Fixed(self.bits + more, self.tick)
         return self._wide[more]
 
     def _pi(self) -> int:

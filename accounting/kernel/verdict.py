@@ -48,7 +48,7 @@ class Curve:
     ) -> None:
         self.scenarios = below, above
         self.plan, self.tick = plan, tick
-        self.fixed = Fixed(math.ceil(plan.digits * 3.33) + _GUARD)
+        self.fixed = Fixed(math.ceil(plan.digits * 3.33) + _GUARD, tick)
         self._pairs: dict[tuple[Round, Grid], Pair] = {}
         self._tails: dict[tuple[int, bool], _Tail] = {}
         self._products: dict[tuple[tuple[Round, int], ...], Pair] = {}

@@ -50,6 +50,12 @@ def test_the_verdict_is_the_same(alone: Path) -> None:
     assert out.startswith("claims[0] (epsilon): fails")
 
 
+def test_the_file_holds_no_second_path(alone: Path) -> None:
+    text = alone.read_text("utf-8")
+    assert "import mpmath" not in text
+    assert "from mpmath" not in text
+
+
 def test_a_certificate_without_evidence_is_not_called_proven(alone: Path) -> None:
     code, out = run(alone, (GOLDEN / "one_gaussian.json").read_text("utf-8"))
     assert code == 1
