@@ -92,7 +92,6 @@ class Line:
     """
 
     parts: tuple[tuple[LossLaw, int], ...]
-    spared: bool = False
 
     def __post_init__(self) -> None:
         if not self.parts:
