@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from audit.fit.report import FitReport
     from audit.replay.declared import declare
     from audit.replay.findings import Finding
-    from audit.report.report import AuditReport, ExactWitness
+    from audit.report.record import ExactWitness
+    from audit.report.report import AuditReport
     from audit.spec import AuditSpec
     from audit.targets.spelling import read_target
     from audit.testing.assertions import (
@@ -72,7 +73,7 @@ _PLACES = {
     "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
-    "ExactWitness": "report.report",
+    "ExactWitness": "report.record",
     "Finding": "replay.findings",
     "FitReport": "fit.report",
     "NothingMeasured": "testing.assertions",

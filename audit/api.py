@@ -18,8 +18,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["audit"]
-
 
 def audit(  # noqa: PLR0913 - each is an option of the command
     target: Auditable,

@@ -29,8 +29,6 @@ from dpcore.errors import ABSENT, InvalidParameter
 if TYPE_CHECKING:
     from audit.search.search import Found
 
-__all__ = ["Audit"]
-
 Progress = Callable[[int], None]
 _RUNS: Final = 100_000
 _MOST_RUNS: Final = 1_000_000

@@ -35,8 +35,6 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.fit.report import FitReport
 
-__all__ = ["run_layers"]
-
 _REPLAY: Final = LayerRun(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws at extremes",

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.resume.checkpoint import State
 
-__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "run_baselines", "sample"]
-
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
 

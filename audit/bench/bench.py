@@ -40,8 +40,6 @@ from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["TRIES", "Answer", "Bench", "BenchRow", "Done", "bench", "first_runs"]
-
 TRIES: Final = (1, 2, 4)
 r"""The runs of each try of an entry, in units of N."""
 

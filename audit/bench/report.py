@@ -24,8 +24,6 @@ from dpcore.numbers.rounding import down, up
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-__all__ = ["LEAST_CHANCE", "Answer", "Bench", "BenchRow"]
-
 LEAST_CHANCE: Final = Fraction(1, 1000)
 r"""So many refuted twins must not be less probable than this."""
 

@@ -33,8 +33,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["ENTRIES", "FIRST_EVENT", "TREE", "tree"]
-
 # -- composition ----------------------------------------------------------------------------------
 
 _ANSWERS: Final = ([-2, 1], [-1, 0])

@@ -19,8 +19,6 @@ from audit.catalogue.entry import Entry, Twin, laplace, seeded
 from dpcore import DiscreteGaussian, Enclosure, Relation
 from dpcore.numbers.arrays import Integers
 
-__all__ = ["COUNT", "ENTRIES", "MODULUS", "count"]
-
 # -- scale ----------------------------------------------------------------------------------------
 
 

@@ -22,8 +22,6 @@ from dpcore import Binomial, DiscreteGaussian, Enclosure, PolyaDifference
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 
-__all__ = ["ENTRIES"]
-
 _STEPS: Final = 100
 _MOVED: Final = 3
 _NOISE_BITS: Final = 8

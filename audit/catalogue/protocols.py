@@ -36,8 +36,6 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 from dpcore.protocols.sums import AggregatedSum
 
-__all__ = ["ENTRIES", "PARTIES"]
-
 # -- protocols ------------------------------------------------------------------------------------
 
 _STEPS: Final = 10

@@ -20,8 +20,6 @@ from audit.catalogue.entry import Entry, Twin
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["ENTRIES"]
-
 _ANSWERS: Final = 4
 _WHOLE: Final = 1000
 # e/(e + 3) = 0.4753..., e/(e + 1) = 0.7310..., 1/(e^(1/2) + 1) = 0.3775..., 1/(e + 1) = 0.2689...

@@ -32,8 +32,6 @@ from dpcore import DiscreteLaplace, Enclosure, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 
-__all__ = ["AMOUNT", "ENTRIES", "rounded_amount"]
-
 # -- randomness -----------------------------------------------------------------------------------
 
 _LEAK: Final = 0.01

@@ -27,8 +27,6 @@ from dpcore import Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 
-__all__ = ["ENTRIES"]
-
 # -- selection ------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,6 @@ from dpcore import Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
 
-__all__ = ["ENTRIES"]
-
 # -- sensitivity ----------------------------------------------------------------------------------
 
 

@@ -22,8 +22,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["ENTRIES", "VALUE", "row_mass"]
-
 _REACH: Final = 256
 
 

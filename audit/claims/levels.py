@@ -9,8 +9,6 @@ from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["evidence", "level", "level_upper", "shown_p_value"]
-
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
     r"""A false-alarm level or a confidence, exact; refused by ``name`` outside (0, 1).

@@ -6,8 +6,6 @@ import math
 from fractions import Fraction
 from typing import Final
 
-__all__ = ["LOOKS", "TRAINING"]
-
 _FIRST_LOOK: Final = 32
 _LOOK_GROWTH: Final = Fraction(5, 4)
 _MOST_RUNS: Final = 10**12

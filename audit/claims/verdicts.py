@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["CAUSES", "INTERRUPTED", "VERDICTS", "Cause", "LayerRun", "Shown", "VerdictWord"]
-__all__ += ["cause_of"]
-
-
 VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
 

@@ -15,8 +15,6 @@ from dpcore.spec import did_you_mean
 if TYPE_CHECKING:
     from audit.catalogue import Entry
 
-__all__ = ["bench_command"]
-
 _QUICK: Final = 5000
 
 

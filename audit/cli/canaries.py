@@ -12,8 +12,6 @@ from dpcore.command.options import AsFormat, AsJson, Format, argument, named, op
 from dpcore.command.patience import patiently
 from dpcore.command.terminal import page, say
 
-__all__ = ["canaries_command"]
-
 
 @patiently
 def canaries_command(

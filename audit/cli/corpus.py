@@ -19,8 +19,6 @@ from dpcore.command.options import (
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["corpus"]
-
 corpus = command_group(
     "corpus",
     help="Audit published packages that broke their promise. Start with dpcore audit corpus list.",

@@ -8,8 +8,6 @@ from dpcore.command.options import AsFormat, AsJson, Format, argument, named, op
 from dpcore.command.patience import endlessly
 from dpcore.command.terminal import page
 
-__all__ = ["dpsgd_command"]
-
 
 @endlessly
 def dpsgd_command(

@@ -15,8 +15,6 @@ from dpcore.command.terminal import page, say
 if TYPE_CHECKING:
     from audit.fit.report import FitReport
 
-__all__ = ["fit"]
-
 
 def fit(
     target: str = argument(

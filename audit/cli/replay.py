@@ -8,8 +8,6 @@ from dpcore.command.options import AsFormat, AsJson, Format, argument, named, op
 from dpcore.command.terminal import page
 from dpcore.numbers.parameter import whole_number
 
-__all__ = ["replay_command"]
-
 
 def replay_command(
     target: str = argument(

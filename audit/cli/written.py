@@ -18,8 +18,6 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
 
-__all__ = ["Written", "check_files", "leave"]
-
 
 def leave(text: str, exit_code: int) -> NoReturn:
     r"""Print what a command found, and end the command."""

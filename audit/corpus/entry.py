@@ -55,8 +55,6 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.spec import did_you_mean
 
-__all__ = ["ROLES", "Entry", "Role", "Side", "entries", "find", "read_entry"]
-
 Role: TypeAlias = Literal["broken", "twin"]
 ROLES: Final[tuple[Role, ...]] = ("broken", "twin")
 

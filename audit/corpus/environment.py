@@ -20,8 +20,6 @@ from typing import ClassVar, Final
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["Environment", "EnvironmentFailed", "cache_folder", "made", "suitable_python"]
-
 _MARKER: Final = "ready"
 _PATIENCE: Final = 1800.0
 _SHOWN: Final = 300

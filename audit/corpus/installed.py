@@ -17,8 +17,6 @@ from audit.outputs.form import Outputs, join
 from audit.targets.program import seed_of
 from audit.targets.target import Block, Target
 
-__all__ = ["Installed", "Worker"]
-
 _SCRIPT: Final = Path(__file__).with_name("worker.py")
 _PATIENCE: Final = 300.0
 _SHOWN: Final = 300

@@ -27,8 +27,6 @@ from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["judge", "steps"]
-
 _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
 
 

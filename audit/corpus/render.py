@@ -16,8 +16,6 @@ from dpcore.command.table import aligned
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down
 
-__all__ = ["entries_text", "listed", "number", "shown_lines", "true_words"]
-
 _WIDTH: Final = 100
 
 

@@ -19,8 +19,6 @@ from dpcore.command.table import aligned
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-__all__ = ["Answer", "CorpusReport", "Judged"]
-
 _WIDTH: Final = 100
 _MISJUDGED: Final = 1
 _MISSING: Final = 3

@@ -27,15 +27,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
 from audit.claims.looks import LOOKS
-from audit.evidence.event import Floats, Integers, Tally, Witness
+from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
+from audit.outputs.number_line import Integers
 from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational_in
-
-__all__ = ["EProcess", "log_bar", "watch", "watch_curve"]
-
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:

@@ -23,8 +23,6 @@ from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
 from audit.features.maps import is_unread
 
-__all__ = ["Coverage", "cover", "idle", "unmeasured", "unresolved", "unseen"]
-
 _RARE: Final = 100
 
 

@@ -23,8 +23,6 @@ from audit.outputs.reading import Reading
 from audit.outputs.rows import spelled, structure_words
 from audit.wording.shorten import shortened
 
-__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "witness_of", "wording"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_INTERVALS: Final = 2048

@@ -52,17 +52,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = [
-    "LEADER",
-    "FamilyProcess",
-    "FixedFamily",
-    "View",
-    "gather_views",
-    "watch_views",
-    "weigh",
-    "weigh_views",
-]
-
 LEADER: Final = "leader"
 r"""The name of a leader, in place of that of a feature."""
 

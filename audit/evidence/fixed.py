@@ -25,25 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
-from audit.evidence.event import Floats, Integers, Tally, Witness
+from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
+from audit.outputs.number_line import Integers
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
-
-__all__ = [
-    "BERGER_BOOS_SHARE",
-    "GRID",
-    "LEADING",
-    "LED",
-    "WEIGHTS",
-    "Evidence",
-    "block_ends",
-    "gather",
-    "read_claim",
-    "resolution",
-]
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.rule.EXPERTS``."""

@@ -15,8 +15,6 @@ import numpy as np
 from audit.evidence.event import Floats
 from dpcore.numbers.enclosure import round_up
 
-__all__ = ["PART", "by_averages", "holm", "parts_of", "view_seeds"]
-
 PART: Final = Fraction(4, 5)
 r"""What the leader of a pair takes of the level of every view of that pair."""
 

@@ -13,14 +13,13 @@ from typing import Final, Literal
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.looks import LOOKS
-from audit.evidence.family import View, gather_views, watch_views
+from audit.evidence.family import gather_views, watch_views
 from audit.evidence.multiplicity import parts_of, view_seeds
 from audit.evidence.verdict import capped
+from audit.evidence.view import View
 from audit.wording.result import fact
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
-
-__all__ = ["Trace", "trace"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64

@@ -20,18 +20,6 @@ from audit.evidence.fixed import resolution
 from audit.wording.as_json import json_number
 from dpcore.numbers.enclosure import round_down
 
-__all__ = [
-    "ANYTIME",
-    "FIXED",
-    "Outcome",
-    "Weighed",
-    "capped",
-    "resolution_of",
-    "shown",
-    "verdict_of",
-    "versions",
-]
-
 FIXED: Final = LayerRun(
     layer="sample",
     method="prequential guessing game",

@@ -29,8 +29,6 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
-
 _DECIDING: Final = 256
 # Measured, of delta of six coordinates of 20,000 trials: a tenth of a second at every width down to
 # 2^-14, six times as long at 2^-16, fifty times at 2^-18.

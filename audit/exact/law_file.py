@@ -29,8 +29,6 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 from dpcore.spelling import LAWS, read_noise
 
-__all__ = ["WrittenLaw", "read_law"]
-
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20
 _MOST_BYTES: Final = 1 << 28

@@ -29,18 +29,6 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = [
-    "Decided",
-    "Decision",
-    "Direction",
-    "Order",
-    "Point",
-    "decide",
-    "delta_point",
-    "epsilon_point",
-    "renyi_point",
-]
-
 Order: TypeAlias = Fraction | float
 r"""An order of a Renyi divergence: a rational > 1, or ``math.inf``."""
 

@@ -14,15 +14,14 @@ from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
 from audit.exact.divergence import Shifted
 from audit.exact.points import Decision, decide
-from audit.report.report import AuditReport, ExactFinding, ExactWitness
+from audit.report.record import ExactFinding, ExactWitness
+from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.target import KnownLaw
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
-
-__all__ = ["both", "prove"]
 
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:

@@ -18,8 +18,6 @@ from audit.wording.result import Result, Told, between, computed, fact, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
-__all__ = ["SCHEMA", "ExactReport", "ExactVerdict"]
-
 SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]

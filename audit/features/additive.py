@@ -21,8 +21,6 @@ from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
 from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
-__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
-
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
 r"""Naive Bayes, all columns and the linear forms jointly, the form of the coordinates, that of the
 sides of their medians on which they lie, the column that tells most, and the lowest bits of all

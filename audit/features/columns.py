@@ -18,8 +18,6 @@ from audit.features.lattice import step_of
 from audit.features.numbers import LOWEST_BIT, parts_of_step
 from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, named
 
-__all__ = ["MOST_WIDE", "Column", "Reader", "learn_reader"]
-
 _FLAG: Final = 0.01
 _MOST_FLAGS: Final = 12
 _LOOKED_AT: Final = 4096

@@ -27,8 +27,6 @@ from audit.outputs.identity import identity, number_in
 from audit.outputs.number_line import as_float
 from audit.outputs.rows import Floats, Schema, Table
 
-__all__ = ["Share", "default_family"]
-
 _OFTEN: Final = Fraction(3, 4)
 
 

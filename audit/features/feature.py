@@ -51,16 +51,6 @@ from audit.outputs.loading import load
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = [
-    "FEATURES",
-    "Builtin",
-    "Feature",
-    "beside_time",
-    "own_map",
-    "read_feature",
-    "require_fixed",
-]
-
 _BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 

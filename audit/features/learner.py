@@ -20,8 +20,6 @@ from audit.outputs.form import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.threads import one_thread
 
-__all__ = ["LEARNERS", "OnlineLearner", "learned_scores"]
-
 LEARNERS: Final = ("coordinates", "learned", "grid")
 r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum
 of the lowest bits.

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.rows import Floats
 
-__all__ = ["Moments", "Stretches", "learn_linear", "solve_ridge"]
-
 _RIDGES: Final = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE: Final = 1e-3
 _STRETCH: Final = 16384

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, kind
 
-__all__ = ["Map", "Misread", "by_value", "each", "is_unread", "number_of"]
-
 _EXACT: Final = 1 << 53
 
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.rows import Codes, Floats
 
-__all__ = ["Places", "Steps", "counted", "cuts_of", "heights_of", "placed"]
-
 Places: TypeAlias = NDArray[np.int16]
 
 _MOST: Final = 64

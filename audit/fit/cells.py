@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 
-__all__ = ["FitCells", "Floats", "Integers", "Seen"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 

@@ -43,8 +43,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = ["fit", "log_bar", "resolution", "witness"]
-
 _LEAST_ALPHA: Final = Fraction(1, 10**300)
 _ROUNDING: Final = 2.0**-40
 _DETECTED: Final = 0.95

@@ -19,8 +19,6 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
 from dpcore.spelling import write_noise
 
-__all__ = ["FIXED", "SCHEMA", "SEQUENTIAL", "FitReport", "FitVerdict", "FitWitness"]
-
 SCHEMA: Final = "dpcore-fit/1"
 
 FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]

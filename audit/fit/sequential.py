@@ -19,8 +19,6 @@ from scipy.special import gammaln, logsumexp, xlogy
 
 from audit.fit.cells import FitCells, Floats, Integers, Seen
 
-__all__ = ["TILTED_WEIGHT", "TILTS", "log_wealth", "log_wealths"]
-
 TILTED_WEIGHT: Final = 0.5
 _URN_WEIGHT: Final = 0.4
 _RESIDUE_WEIGHT: Final = 0.1

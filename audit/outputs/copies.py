@@ -30,8 +30,6 @@ from audit.outputs.tables import is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 
-__all__ = ["captured", "copies"]
-
 _FIXED: Final[frozenset[type]] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, range, type(...), Decimal, Fraction}
     | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}

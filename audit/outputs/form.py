@@ -24,19 +24,6 @@ from audit.outputs.tables import is_table
 from audit.outputs.worlds import interleave
 from audit.wording.shorten import shortened
 
-__all__ = [
-    "Form",
-    "Outputs",
-    "adjoining",
-    "concatenate",
-    "join",
-    "kind",
-    "oddities",
-    "require_readable",
-    "same",
-]
-
-
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50

@@ -21,18 +21,6 @@ from typing import Any, Final, Protocol, Self
 from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
 
-__all__ = [
-    "RAISED",
-    "TimeUp",
-    "Watchdog",
-    "current",
-    "failure",
-    "flush",
-    "publish",
-    "reading",
-    "stdout_to_stderr",
-]
-
 _RING_AGAIN: Final = 1.0
 _leave: Final = os._exit  # whatever a target makes of the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})

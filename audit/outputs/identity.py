@@ -24,21 +24,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.tables import table_of
 
-__all__ = [
-    "BASES",
-    "TEXTS",
-    "Exact",
-    "Name",
-    "Number",
-    "Written",
-    "identity",
-    "number_in",
-    "rows_told_apart",
-    "shown",
-    "without_address",
-    "written",
-]
-
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
 

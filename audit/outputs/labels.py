@@ -14,8 +14,6 @@ import numpy as np
 from audit.outputs.identity import Name
 from audit.outputs.number_line import Integers
 
-__all__ = ["Labels"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:

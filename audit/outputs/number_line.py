@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.identity import Exact, Number
 
-__all__ = ["Integers", "NumberLine", "Place", "as_float"]
-
 Integers = NDArray[np.int64]
 
 _MAX: Final = np.int64(2**63 - 1)

@@ -19,8 +19,6 @@ from audit.outputs.identity import Name, Number, identity, number_in, rows_told_
 from audit.outputs.number_line import Integers, NumberLine
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Reading", "read", "read_worlds"]
-
 _NOWHERE: Final = Number(0, "")
 
 

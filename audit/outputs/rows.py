@@ -32,19 +32,6 @@ from audit.outputs.identity import BASES, identity, without_address
 from audit.outputs.number_line import as_float
 from audit.outputs.tables import table_of
 
-__all__ = ["ABSENT", "CODES", "MOST", "OTHER", "Cell", "Codes", "Floats", "Row", "Schema", "Table"]
-__all__ += [
-    "added_up",
-    "joined",
-    "named",
-    "path_of",
-    "paths_of",
-    "row_of",
-    "spelled",
-    "structure_words",
-    "table_of_rows",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
 Cell: TypeAlias = int | float | str

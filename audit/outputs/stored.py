@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs
 
-__all__ = ["Unstorable", "decode", "encode", "pack", "unpack"]
-
 _EXACT: Final = 1 << 53
 _MOST_DIGITS: Final = 3500
 _BEYOND: Final = 1 << (4 * _MOST_DIGITS)

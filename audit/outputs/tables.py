@@ -10,8 +10,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Table", "is_table", "table_of"]
-
 _LIBRARIES: Final = frozenset({"pandas", "polars"})
 _known: Final[dict[type, bool]] = {}
 

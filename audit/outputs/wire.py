@@ -26,8 +26,6 @@ import numpy as np
 from audit.outputs.identity import BASES, identity
 from audit.outputs.tables import is_table
 
-__all__ = ["Objects", "StandIn", "pack", "unpack"]
-
 _PLAIN: Final = "biufcSUmM"
 _TOKEN: Final = 40  # bits, behind those of a count
 

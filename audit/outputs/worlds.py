@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["draw_worlds", "interleave"]
-
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     r"""Fair coins, True for world B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.

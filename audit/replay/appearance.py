@@ -12,8 +12,6 @@ from audit.replay.parts import FACETS, shown
 from audit.replay.run import Both, Execution
 from audit.wording.shorten import cut
 
-__all__ = ["appearances", "failures", "without_end"]
-
 _SIZE: Final = ("keys", "columns", "shape")
 # What strict declares; words may come from a fair draw.
 _STRICT: Final = frozenset({*_SIZE, "dtype", "index"})

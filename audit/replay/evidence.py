@@ -18,15 +18,6 @@ from audit.replay.run import Both, Execution, numbers_of
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 
-__all__ = [
-    "flows",
-    "moves",
-    "seeds",
-    "sources",
-    "unnoised_parts",
-    "within_reach",
-]
-
 _MOST_PARTS: Final = 64
 _MOST_COMPARED: Final = 16
 

@@ -21,9 +21,6 @@ from audit.wording.result import Result, Told, computed, fact
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
 
-__all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "ReplayVerdict", "Severity", "plain"]
-__all__ += ["require_norm"]
-
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 ReplayVerdict: TypeAlias = Literal[

@@ -21,9 +21,6 @@ from audit.outputs.identity import identity
 from audit.outputs.tables import table_of
 from audit.replay.findings import Norm
 
-__all__ = ["FACETS", "Facets", "Number", "Numbers", "difference", "facets", "named_parts"]
-__all__ += ["numbers_in", "root", "shown"]
-
 Number: TypeAlias = int | float
 Facets: TypeAlias = Mapping[str, Hashable]
 

@@ -36,8 +36,6 @@ from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = ["replay"]
-
 _LEARNING: Final = 4
 _REPEATS: Final = 8
 _SURE: Final = 100

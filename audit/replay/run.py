@@ -19,8 +19,6 @@ from audit.replay.session import Session
 from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["MOST_HANGS", "Both", "Execution", "Runner", "function_of", "numbers_of"]
-
 MOST_HANGS: Final = 12
 r"""As many runs without an end are the failure of a target: each waits for the whole time limit."""
 

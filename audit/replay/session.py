@@ -18,8 +18,6 @@ import numpy as np
 from audit.replay.tape import TOP, Seeded, Stream, Tape
 from dpcore.sampling.rng import SeededRng, Words
 
-__all__ = ["Session", "TapeBits", "TapedStream", "current", "install", "playing"]
-
 _GIVEN: Final = "rng"
 
 # The originals, from before anything is patched; numpy's stubs do not export the two functions.

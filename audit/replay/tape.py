@@ -24,17 +24,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Words
 
-__all__ = [
-    "EXTREMES",
-    "TOP",
-    "Asked",
-    "Changes",
-    "Place",
-    "Seeded",
-    "Stream",
-    "Tape",
-]
-
 EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "lowest": (0, 0x00),
     "highest": ((1 << 64) - 1, 0xFF),

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["cell_name", "curve_figure", "histogram_figure", "line_figure", "trace_figure"]
-__all__ += ["tradeoff_figure"]
-
 _LONGEST: Final = 20
 r"""Signs of a claimed value in a picture."""
 

@@ -22,8 +22,6 @@ from audit.outputs.reading import read, read_worlds
 from audit.wording.result import computed
 from audit.wording.shorten import distinct
 
-__all__ = ["Bin", "Histogram", "histogram"]
-
 Bools: TypeAlias = NDArray[np.bool_]
 
 _MOST_BINS: Final = 40

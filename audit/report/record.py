@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from audit.report.tradeoff import TradeoffBand
     from audit.search.search import Found
 
-__all__ = ["SCHEMA", "AuditRecord", "ExactFinding", "ExactWitness"]
-
 SCHEMA: Final = "dpcore-audit/2"
 
 _BY_CTRL_C: Final = 130

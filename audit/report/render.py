@@ -12,8 +12,6 @@ from dpcore.command.terminal import page, printable
 if TYPE_CHECKING:
     from audit.catalogue import Entry
 
-__all__ = ["catalogue_table", "show"]
-
 
 def show(told: Told, file: TextIO) -> None:
     r"""Print a report; in colour on a terminal that has some.

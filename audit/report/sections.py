@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from audit.report.histogram import Histogram
     from audit.report.tradeoff import TradeoffBand
 
-__all__ = ["pairs", "sections", "witness"]
-
 _EVENT: Final = 1_500
 _STRONG: Final = Markup("<strong>{}</strong>")
 

@@ -26,22 +26,6 @@ if TYPE_CHECKING:
     from audit.evidence.verdict import Outcome
     from audit.fit.report import FitReport
 
-__all__ = [
-    "FAULTS",
-    "below_claim",
-    "blind_spot",
-    "compared",
-    "confidence",
-    "fitted",
-    "leak",
-    "meaning",
-    "refutals",
-    "repeated",
-    "scored",
-    "tested",
-    "values_alone",
-]
-
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FAINT", "INK", "MARK", "PAPER", "A", "B", "drawing", "svg"]
-
 _WIDTH: Final = 4.8
 INK, FAINT, A, B, MARK, PAPER = (f"#00000{i}" for i in range(1, 7))
 _VARIABLES: Final = {

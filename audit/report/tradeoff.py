@@ -25,8 +25,6 @@ from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 
-__all__ = ["TradeoffBand", "claimed_tradeoff", "tradeoff_band"]
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 

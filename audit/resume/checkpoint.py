@@ -30,8 +30,6 @@ from dpcore.command.input_file import require_plain
 from dpcore.command.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 
-__all__ = ["SCHEMA", "State", "resume", "stored_search", "stored_seed"]
-
 _START: Final = started(SCHEMA)
 _MOST_RUNS: Final = 10**12
 

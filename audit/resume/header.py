@@ -22,8 +22,6 @@ from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
-__all__ = ["BEGINNING", "SCHEMA", "compare", "header", "hostile", "parsed", "refused"]
-
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
 _SHOWN: Final = 80

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-__all__ = ["MOST", "Damaged", "Record", "is_torn", "next_record", "read_records", "started"]
-
 MOST: Final = 1 << 31
 r"""No payload is longer."""
 

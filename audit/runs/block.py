@@ -24,18 +24,6 @@ from audit.outputs.worlds import draw_worlds
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Block, Target
 
-__all__ = [
-    "Drawing",
-    "Stream",
-    "Task",
-    "draw_block",
-    "keeps_to_its_seed",
-    "probe_of",
-    "stream",
-    "task_of",
-    "worlds_of",
-]
-
 _PROBES: Final = 8
 
 

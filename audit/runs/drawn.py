@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
-from audit.evidence.family import FamilyProcess, View, watch_views
+from audit.evidence.family import FamilyProcess, watch_views
 from audit.evidence.fixed import block_ends
+from audit.evidence.view import View
 from audit.features.additive import Score
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed
@@ -23,8 +24,6 @@ from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import worlds_of
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Target
-
-__all__ = ["Collected", "Drawn", "Kept"]
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = Form(lines=False, as_json=False, by_kind=False)

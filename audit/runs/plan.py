@@ -16,8 +16,6 @@ from dpcore.numbers.parameter import RationalLike
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
 
-__all__ = ["Plan", "Planned"]
-
 _LARGEST_BLOCK: Final = 8192
 # A block is a quarter of what came before it: several workers end at nearly the same time, and a
 # target that starts a process for each block starts few.

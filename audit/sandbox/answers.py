@@ -10,8 +10,6 @@ from audit.errors import TargetFailed
 from audit.outputs.guard import RAISED, failure
 from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["answered", "failed_of", "result_of", "told"]
-
 _TRACED: Final = 1 << 14
 
 

@@ -20,8 +20,6 @@ from audit.outputs.guard import flush, reading
 from audit.outputs.wire import Objects, pack, unpack
 from audit.sandbox.answers import answered
 
-__all__ = ["LENGTH", "Pipe", "SharedMemory"]
-
 LENGTH: Final = struct.Struct("<Q")
 r"""What stands before a frame: how many bytes it has."""
 

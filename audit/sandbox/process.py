@@ -32,8 +32,6 @@ from audit.sandbox.answers import result_of
 from audit.sandbox.pipe import LENGTH, Pipe, SharedMemory
 from audit.targets.program import signal_name
 
-__all__ = ["Ended", "IsolatedProcess", "end_group"]
-
 _GRACE: Final = 2.0
 _LOOKS: Final = 0.1
 _PATIENCE: Final = 0.5

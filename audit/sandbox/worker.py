@@ -23,8 +23,6 @@ from audit.targets.target import Target
 from dpcore.command.workers import leave_ctrl_c_to, watch_over
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Sent", "answer_of", "work_block", "work_probe"]
-
 _GRACE: Final = 2.0
 
 

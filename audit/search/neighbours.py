@@ -19,8 +19,6 @@ from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 
-__all__ = ["doubts", "require_neighbours"]
-
 _SHOWN: Final = 40
 _ABSENT: Final = object()
 

@@ -11,8 +11,6 @@ import numpy as np
 from audit.search.space import DatasetPair, Space, different
 from dpcore.mechanism import Relation, Unit
 
-__all__ = ["Datasets", "Streams"]
-
 _Entry: TypeAlias = list[int] | None
 
 

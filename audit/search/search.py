@@ -27,12 +27,13 @@ from scipy.special import betaincc, expit
 from audit.claims.claim import Claim
 from audit.claims.looks import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.event import Integers, Tally
+from audit.evidence.event import Tally
 from audit.features.defaults import default_family
 from audit.features.feature import read_feature
 from audit.features.learner import learned_scores
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.number_line import Integers
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from audit.runs.block import Task
@@ -46,8 +47,6 @@ from dpcore.numbers.parameter import integer
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.features.feature import Feature
-
-__all__ = ["SHARE", "STREAM", "Found", "Tried", "search", "training_runs"]
 
 SHARE: Final = 4
 r"""One run in so many is for training."""

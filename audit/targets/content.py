@@ -13,8 +13,6 @@ from typing import Any
 from audit.features.feature import FEATURES, Feature
 from audit.targets.target import Target
 
-__all__ = ["content_of", "files_of", "source_of"]
-
 
 def source_of(function: Callable[..., Any] | None) -> str | None:
     r"""The file that a function is written in; None for native code, which has no source.

@@ -16,8 +16,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 from audit.catalogue import Subject
 from audit.targets.target import Catalogued
 
-__all__ = ["GROUP", "Provided", "provided", "provided_as"]
-
 GROUP: Final = "dpcore.targets"
 r"""The group of entry points."""
 

@@ -40,8 +40,6 @@ from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise, write_noise
 
-__all__ = ["Auditable", "as_target", "read_target", "target_of"]
-
 Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
 r"""A callable in a form of ``audit.targets.target``, a noise, a target as spelled, or what
 ``bandits.audit_view`` gives of a policy.

@@ -31,19 +31,6 @@ from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 if TYPE_CHECKING:
     from audit.catalogue import Subject
 
-__all__ = [
-    "FORMS",
-    "Block",
-    "Catalogued",
-    "KnownLaw",
-    "NoiseAdded",
-    "Scalar",
-    "Target",
-    "Vectorised",
-    "claim_of",
-    "working_folder",
-]
-
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
 r"""The ways in which a callable may ask to be called.
 

@@ -46,15 +46,6 @@ from dpcore.numbers.rounding import down
 if TYPE_CHECKING:
     from audit.fit.report import FitReport
 
-__all__ = [
-    "Auditable",
-    "NothingMeasured",
-    "Refuted",
-    "assert_private",
-    "assert_sensitivity",
-    "check_private",
-]
-
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"
 _SHOWN: Final = 200

@@ -14,8 +14,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.spelling import write_noise
 
-__all__ = ["assert_fits"]
-
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"
 

@@ -18,8 +18,6 @@ from types import MappingProxyType
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = ["Overspent", "Purse", "equal_share", "shown_up"]
-
 
 class Overspent(AssertionError):
     r"""A purchase that is refused; an AssertionError, so that it fails the test that tried."""

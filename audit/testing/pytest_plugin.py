@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.fit.report import FitReport
     from audit.report.report import AuditReport
-    from audit.testing.assertions import Auditable
+    from audit.targets.spelling import Auditable
     from audit.testing.purse import Purse
     from dpcore.mechanism import Relation
     from dpcore.noise import Noise
-
-__all__ = ["EFFORTS", "Auditor", "Bought", "dp"]
 
 EFFORTS: Final = {"quick": 1, "nightly": 10}
 r"""What ``--dp-effort`` multiplies the runs of every audit with."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from audit.spec import AuditSpec
 
-__all__ = ["Terms"]
-
 _RUNS: Final = 20_000
 _WORDS: Final = (
     "claim", "epsilon", "delta", "relation", "pair", "pairs", "runs", "audits", "features",

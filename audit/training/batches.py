@@ -17,8 +17,6 @@ from scipy import stats
 
 from audit.training.step_report import Check, CheckVerdict, Stated
 
-__all__ = ["batch_checks"]
-
 Integers = NDArray[np.int64]
 
 _HALF: Final = 0.6745

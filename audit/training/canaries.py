@@ -39,8 +39,6 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["Guessed", "canaries", "planned_guesses"]
-
 Guessed: TypeAlias = Literal["both", "included", "excluded"]
 
 _CURVE_DELTA: Final = Fraction(1, 100_000)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
     from audit.wording.html import Section
 
-__all__ = ["SCHEMA", "CanaryReport", "CanaryVerdict", "Cell"]
-
 SCHEMA: Final = "dpcore-canaries/1"
 
 CanaryVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]

@@ -33,8 +33,6 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
-__all__ = ["LIBRARIES", "TrainingStep", "dpsgd"]
-
 LIBRARIES: Final = {
     "jax-privacy": ("audit.training.jax_step", "JaxPrivacyStep"),
     "opacus": ("audit.training.opacus_step", "OpacusStep"),

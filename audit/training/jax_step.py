@@ -14,8 +14,6 @@ import numpy as np
 from audit.training.step_report import Stated
 from dpcore.errors import InvalidParameter
 
-__all__ = ["JaxPrivacyStep"]
-
 _SEEDS = 1 << 31
 
 

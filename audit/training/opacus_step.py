@@ -18,8 +18,6 @@ import numpy as np
 from audit.training.step_report import Stated
 from dpcore.errors import InvalidParameter
 
-__all__ = ["OpacusStep"]
-
 _SEEDS = 1 << 31
 
 

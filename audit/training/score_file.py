@@ -16,8 +16,6 @@ import numpy as np
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 
-__all__ = ["read_scores"]
-
 _COLUMNS: Final = ("score", "included")
 _INCLUDED: Final = {"1": True, "true": True, "0": False, "false": False}
 _ARRAYS: Final = ".npz"

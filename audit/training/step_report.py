@@ -16,8 +16,6 @@ from audit.report.sentences import FAULTS
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, out_of
 
-__all__ = ["SCHEMA", "Check", "CheckVerdict", "Sampling", "Stated", "StepReport", "StepVerdict"]
-
 SCHEMA: Final = "dpcore-dpsgd/1"
 
 CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]

@@ -9,8 +9,6 @@ from typing import Any
 
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["json_ends", "json_number", "json_text"]
-
 
 def json_number(value: float) -> float | str:
     r"""A number, or "inf": JSON has no infinity, and no reader takes a word for a large number.

@@ -28,9 +28,6 @@ from dpcore.numbers.rounding import down, up
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-__all__ = ["Result", "Told", "aligned", "between", "computed", "fact", "json_schema", "out_of"]
-__all__ += ["plain", "terminal_width"]
-
 _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
 _MOST_GROUP: Final = 10**15  # from here on by its power

@@ -22,33 +22,14 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
 
 from audit.claims.levels import level
-from audit.evidence.event import Floats, Integers
+from audit.evidence.event import Floats
 from audit.evidence.fixed import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
+from audit.outputs.number_line import Integers
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
-
-__all__ = [
-    "BONFERRONI_THRESHOLDS",
-    "GUESSED",
-    "Asked",
-    "Counts",
-    "Scores",
-    "bayes",
-    "bonferroni_thresholds",
-    "chosen_event",
-    "clopper_pearson_lower",
-    "clopper_pearson_split",
-    "clopper_pearson_upper",
-    "credible_share",
-    "dkw",
-    "gaussian_dp",
-    "gaussian_epsilon",
-    "one_run",
-    "plug_in",
-]
 
 # -- counts of events -----------------------------------------------------------------------------
 

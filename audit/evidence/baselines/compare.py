@@ -28,14 +28,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 from dpcore.spec import did_you_mean
 
-__all__ = [
-    "BASELINES",
-    "Baseline",
-    "BaselineFinding",
-    "baseline_names",
-    "compare",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:

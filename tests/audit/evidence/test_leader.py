@@ -14,10 +14,11 @@ from scipy.special import expit
 
 from audit.claims.claim import Claim
 from audit.evidence import fixed
-from audit.evidence.family import LEADER, View, gather_views, weigh_views
+from audit.evidence.family import LEADER, gather_views, weigh_views
 from audit.evidence.fixed import GRID, LED, Evidence, gather
 from audit.evidence.multiplicity import view_seeds
 from audit.evidence.rule import EXPERTS, Trial, follow
+from audit.evidence.view import View
 from audit.outputs.worlds import draw_worlds
 from tests.effort import effort
 from tests.purse import purse

@@ -15,8 +15,9 @@ from scipy.special import betaincinv
 from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Tally
-from audit.evidence.family import View, watch_views, weigh, weigh_views
+from audit.evidence.family import watch_views, weigh, weigh_views
 from audit.evidence.fixed import WEIGHTS, gather, resolution
+from audit.evidence.view import View
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from tests.effort import by_day

@@ -18,7 +18,8 @@ from audit.claims.claim import Claim
 from audit.exact.direction import NeverWorse, Rows, vectors
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import prove
-from audit.report.report import AuditReport, ExactWitness
+from audit.report.record import ExactWitness
+from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, NoiseAdded

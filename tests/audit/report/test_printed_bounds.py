@@ -24,7 +24,8 @@ from audit.replay.evidence import moves
 from audit.replay.parts import root
 from audit.report import figures, sections, sentences
 from audit.report import report as model
-from audit.report.report import AuditReport, ExactFinding
+from audit.report.record import ExactFinding
+from audit.report.report import AuditReport
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated, rewired

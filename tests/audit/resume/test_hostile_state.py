@@ -17,8 +17,8 @@ import pytest
 from audit.claims.claim import Claim
 from audit.evidence.verdict import versions
 from audit.outputs.stored import pack
-from audit.resume.checkpoint import SCHEMA, State, resume, stored_search, stored_seed
-from audit.resume.header import header
+from audit.resume.checkpoint import State, resume, stored_search, stored_seed
+from audit.resume.header import SCHEMA, header
 from audit.resume.records import next_record, started
 from audit.runs.plan import Plan
 from audit.sample import sample

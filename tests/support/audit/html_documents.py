@@ -16,9 +16,9 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
-from audit.evidence.family import View
 from audit.evidence.trace import trace
 from audit.evidence.verdict import Outcome
+from audit.evidence.view import View
 from audit.exact.proof import prove
 from audit.features.feature import read_feature
 from audit.fit.report import FitReport
