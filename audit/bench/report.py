@@ -73,37 +73,31 @@ class BenchRow:
     @property
     @computed("of the entry", before="broken")
     def number(self) -> int:
-        r"""Of the entry."""
         return self.entry.number
 
     @property
     @computed("of the entry", before="broken")
     def name(self) -> str:
-        r"""Of the entry."""
         return self.entry.name
 
     @property
     @computed("what was tested", before="broken")
     def claim(self) -> str:
-        r"""What was tested."""
         return self.broken.claim
 
     @property
     @computed("the layer that must catch it", before="broken")
     def layer(self) -> Layer:
-        r"""The layer that must catch it."""
         return self.entry.layer
 
     @property
     @computed("[lower, upper]", before="broken")
     def true_epsilon(self) -> Enclosure:
-        r"""The true epsilon."""
         return self.entry.true_epsilon
 
     @property
     @computed("whether the layer that must catch it caught it", before="broken")
     def caught(self) -> bool:
-        r"""Whether the layer that must catch the slip caught it."""
         return self.broken.refuted is True
 
     @property
@@ -112,7 +106,6 @@ class BenchRow:
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
-        r"""The entry and its twin, for a test report."""
         for result, right, role in (
             (self.broken, self.caught, "caught"),
             (self.twin, self.sampled or not self.twin.refuted, "not refuted"),
@@ -153,7 +146,6 @@ class Bench(Result):
     @property
     @computed("whether all went as audit.bench.bench says it must", before="alpha")
     def passed(self) -> bool:
-        r"""Whether all went as :mod:`audit.bench.bench` says it must."""
         answered = all(row.twin.refuted is not None for row in self.rows)
         no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
         return (
@@ -163,13 +155,11 @@ class Bench(Result):
     @property
     @computed("entries that the layer which must catch them caught", before="rows")
     def caught(self) -> int:
-        r"""How many entries were caught."""
         return sum(row.caught for row in self.rows)
 
     @property
     @computed("how many there are", before="rows")
     def entries(self) -> int:
-        r"""How many entries there are."""
         return len(self.rows)
 
     @property
@@ -179,7 +169,6 @@ class Bench(Result):
         before="rows",
     )
     def twins(self) -> dict[str, float]:
-        r"""How many twins were sampled, how many refuted, and how probable that is."""
         return {
             "sampled": len(self.sampled_twins),
             "refuted": self.twins_refuted,
@@ -189,12 +178,10 @@ class Bench(Result):
 
     @property
     def sampled_twins(self) -> tuple[Answer, ...]:
-        r"""The twins that were sampled, one an entry."""
         return tuple(row.twin for row in self.rows if row.sampled)
 
     @property
     def twins_refuted(self) -> int:
-        r"""How many of them were refuted."""
         return sum(twin.refuted is True for twin in self.sampled_twins)
 
     @property
@@ -215,7 +202,6 @@ class Bench(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 passed, 1 failed."""
         return 0 if self.passed else 1
 
     def told(self) -> Told:
@@ -225,7 +211,6 @@ class Bench(Result):
         )
 
     def cases(self) -> Iterator[Case]:
-        r"""Each entry and each twin, and whether too many twins were refuted."""
         for row in self.rows:
             yield from row.cases()
         yield Case(

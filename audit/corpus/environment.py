@@ -77,7 +77,6 @@ class Environment:
         return cache / f"{first}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     def python(self, cache: Path) -> Path:
-        r"""Its Python, whether it was made or not."""
         return self.folder(cache) / "bin" / "python"
 
     def make(self, cache: Path) -> Path:

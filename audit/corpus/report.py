@@ -45,13 +45,11 @@ class Answer:
     @property
     @computed("what was installed", before="verdict")
     def requires(self) -> tuple[str, ...]:
-        r"""What was installed."""
         return self.side.requires
 
     @property
     @computed("what was tested", before="verdict")
     def claim(self) -> str:
-        r"""What was tested."""
         return self.side.claim
 
     @property
@@ -75,21 +73,17 @@ class Judged:
 
     @property
     def results(self) -> dict[str, Answer]:
-        r"""Of the failure and, where there is one, of its twin."""
         return {"failure": self.broken} | ({} if self.twin is None else {"twin": self.twin})
 
     @property
     def right(self) -> bool:
-        r"""Whether every side was judged as it should be."""
         return all(result.right for result in self.results.values())
 
     @property
     def missing(self) -> bool:
-        r"""Whether an environment could not be made."""
         return any(result.missing for result in self.results.values())
 
     def to_json(self) -> dict[str, Any]:
-        r"""What the file of the entry says of it, and the results."""
         from audit.wording.result import plain
 
         names = ("name", "package", "version", "failure", "source")
@@ -102,7 +96,6 @@ class Judged:
         }
 
     def cells(self) -> tuple[str, ...]:
-        r"""Its line of the table."""
         lower = self.broken.epsilon_lower
         return (
             self.entry.name,
@@ -132,7 +125,6 @@ class CorpusReport(Result):
     @property
     @computed("whether every side of every entry was judged as it should be", before="rows")
     def passed(self) -> bool:
-        r"""Whether every side of every entry was judged as it should be."""
         return all(row.right for row in self.rows)
 
     @property
@@ -155,7 +147,6 @@ class CorpusReport(Result):
         return Told(verdict="PASSED" if self.passed else "FAILED", about=about)
 
     def cases(self) -> Iterator[Case]:
-        r"""Each failure and each twin."""
         for row in self.rows:
             for role, result in row.results.items():
                 answered: Outcome = "passed" if result.right else "failed"

@@ -82,7 +82,6 @@ class EProcess:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen, both worlds together."""
         return len(self.path)
 
     @property

@@ -92,12 +92,10 @@ class Coverage:
 
     @property
     def missed(self) -> int:
-        r"""Runs that were not measured."""
         return self.once + self.unread
 
     @property
     def blind(self) -> bool:
-        r"""Whether more than half of the runs were not measured."""
         return 2 * self.missed > self.runs
 
     @property
@@ -107,7 +105,6 @@ class Coverage:
 
     @property
     def reason(self) -> str:
-        r"""Why nothing was measured, and what to do."""
         if self.learned:
             return (
                 "no score was learned that differs from run to run: the outputs have no numbers, "

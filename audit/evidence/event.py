@@ -56,7 +56,6 @@ class Tally:
 
     @classmethod
     def empty(cls) -> Tally:
-        r"""No runs yet."""
         none = np.zeros((2, 0), dtype=np.int64)
         return cls(
             numbers=NumberLine.empty(), number_counts=none, labels=Labels(), label_counts=none
@@ -64,7 +63,6 @@ class Tally:
 
     @property
     def runs(self) -> int:
-        r"""The number of runs seen, both worlds together."""
         return int(self.number_counts.sum() + self.label_counts.sum())
 
     @property
@@ -76,7 +74,6 @@ class Tally:
 
     @property
     def constant(self) -> bool:
-        r"""Whether every run gave the same output."""
         return self.runs > 0 and len(self.numbers) + len(self.labels) == 1
 
     @property
@@ -94,7 +91,6 @@ class Tally:
         return self.runs - len(self.labels)
 
     def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
-        r"""This tally and the runs of ``reading``."""
         is_number = reading.codes < 0
         fresh, _, index = reading.numbers[is_number].unique()
         fresh_counts = _counts(index, worlds[is_number], len(fresh))
@@ -196,7 +192,6 @@ class Cells:
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
 
     def locate(self, reading: Reading) -> Integers:
-        r"""The cell of each output."""
         other = self.counts.shape[1] - 1
         if not bool((is_label := reading.codes >= 0).any()):
             return self.cuts.search(reading.numbers)
@@ -294,7 +289,6 @@ class Event:
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
 
     def holds(self, reading: Reading) -> NDArray[np.bool_]:
-        r"""Which outputs are in it."""
         return self.chosen[self.cells.locate(reading)]
 
 

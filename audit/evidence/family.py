@@ -157,11 +157,9 @@ class FixedFamily:
 
     @property
     def tallies(self) -> list[Tally]:
-        r"""All runs of each view."""
         return [each.tally for each in self.evidence[: len(self.learned)]]
 
     def trials(self, view: int) -> tuple[Any, ...]:
-        r"""What the rules of a view met."""
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
@@ -306,7 +304,6 @@ class FamilyProcess:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen, both worlds and all pairs together."""
         return len(self.path)
 
     @property
@@ -402,11 +399,9 @@ class FamilyProcess:
 
     @property
     def tallies(self) -> list[Tally]:
-        r"""All runs of each view."""
         return [each.seen for each in self.processes]
 
     def trials(self, view: int) -> tuple[Any, ...]:
-        r"""What the rules of a view met."""
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
@@ -432,7 +427,6 @@ class FamilyProcess:
         )
 
     def witness(self, test: int, place: int, _share: Fraction) -> tuple[int, Witness | None]:
-        r"""The view itself, and the event that speaks for it."""
         return test, self.processes[test].witness(place)
 
 

@@ -92,7 +92,6 @@ class Expert:
 
     @property
     def signed(self) -> Floats:
-        r"""The signed reach of each cell."""
         found = np.zeros(self.cells)
         found[self.order] = np.where(self.toward_b, self.reach, -self.reach)
         return found
@@ -315,7 +314,6 @@ class Trial:
 
     @classmethod
     def of(cls, rule: Rule, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
-        r"""Meet fresh runs with a rule."""
         return cls(
             rule=rule,
             counts=rule.cells.count(fresh, worlds),
@@ -324,18 +322,15 @@ class Trial:
 
     @classmethod
     def joined(cls, parts: Sequence[Trial]) -> Trial:
-        r"""Consecutive trials of one rule as one."""
         counts = np.sum([part.counts for part in parts], axis=0)
         integral = all(part.integral for part in parts)
         return cls(rule=parts[0].rule, counts=counts, integral=integral)
 
     @property
     def runs(self) -> int:
-        r"""Runs the rule was tested on, both worlds together."""
         return int(self.counts.sum())
 
     def votes(self, expert: int, epsilons: Floats) -> Votes:
-        r"""What an expert guessed at each epsilon."""
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:

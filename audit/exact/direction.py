@@ -147,7 +147,6 @@ class Rows:
         return f"{self.first} <= output <= {self.last}"
 
     def probability(self, noise: Noise, place: int, bits: int) -> Enclosure:
-        r"""P(place + X is among them)."""
         if self.last is None and self.first is not None:
             return noise.enclose_sf(self.first - 1 - place, bits)
         if self.first is None and self.last is not None:

@@ -57,7 +57,6 @@ class Point:
 
     @property
     def worse(self) -> Enclosure:
-        r"""The larger of the two."""
         found = [way for way in (self.p_against_q, self.q_against_p) if way is not None]
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
 

@@ -84,7 +84,6 @@ class Reader:
 
     @property
     def width(self) -> int:
-        r"""The number of columns of the table it was learned from."""
         return len(self.paths)
 
     @property
@@ -94,7 +93,6 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
-        r"""The columns of the table as a person reads them."""
         return [named(path) for path in self.paths]
 
     def number(self, place: int) -> Column:

@@ -54,7 +54,6 @@ class OnlineLearner:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen."""
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:

@@ -39,7 +39,6 @@ class Stretches:
 
     @classmethod
     def of(cls, columns: Floats) -> Stretches:
-        r"""Of columns that are there."""
         return cls(runs=len(columns), width=columns.shape[1], rows=lambda part: columns[part])
 
     def __iter__(self) -> Iterator[tuple[slice, Floats]]:
@@ -87,7 +86,6 @@ class Moments:
         return Moments(gram=gram, columns=None, cross=cross, runs=self.runs + other.runs)
 
     def products(self) -> Floats:
-        r"""The products of columns, summed."""
         if self.columns is None:
             return np.asarray(self.gram)
         return self.columns.T @ self.columns

@@ -36,7 +36,6 @@ class Map:
     of_array: Callable[[NDArray[Any]], Outputs | None]
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        r"""Of each output by itself."""
         array = _as_array(outputs)
         if array is not None:
             try:

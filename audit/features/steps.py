@@ -42,7 +42,6 @@ class Steps:
     others: Floats
 
     def __call__(self, numbers: Floats, codes: Codes) -> Floats:
-        r"""The height of each value."""
         places = placed(self.cuts, numbers, codes, len(self.heights))
         found: Floats = np.concatenate((self.heights, self.others))[places]
         return found

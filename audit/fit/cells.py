@@ -43,11 +43,9 @@ class Seen:
 
     @property
     def draws(self) -> int:
-        r"""The number of draws."""
         return int(self.counts.sum())
 
     def plus(self, other: Seen) -> Seen:
-        r"""Both together."""
         least, most = min(self.least[0], other.least[0]), max(self.most[0], other.most[0])
         return Seen(
             counts=self.counts + other.counts,

@@ -114,7 +114,6 @@ class FitReport(Result):
     @property
     @computed("what the method proves", before="seed")
     def proves(self) -> str:
-        r"""What the method proves."""
         return self.method[1]
 
     @property

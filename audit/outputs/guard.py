@@ -112,7 +112,6 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
 
     def stop(self) -> None:
-        r"""No call is running."""
         if self._process is not None and os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
             _leave(0)

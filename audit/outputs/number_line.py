@@ -69,7 +69,6 @@ class NumberLine:
 
     @classmethod
     def empty(cls) -> NumberLine:
-        r"""No numbers."""
         return cls(places=np.zeros(0, dtype=np.int64), form="")
 
     @classmethod
@@ -80,7 +79,6 @@ class NumberLine:
 
     @classmethod
     def of_int(cls, numbers: Sequence[int] | NDArray[Any], form: str = "int") -> NumberLine:
-        r"""Of integers, however large."""
         if isinstance(numbers, np.ndarray):
             if numbers.dtype.kind != "u" or not np.any(numbers > _MAX):
                 return cls(places=numbers.astype(np.int64), form=form)
@@ -92,12 +90,10 @@ class NumberLine:
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[Number]) -> NumberLine:
-        r"""Of numbers of any form, side by side."""
         return cls(places=_objects(_place(*number) for number in numbers))
 
     @classmethod
     def joined(cls, lines: Sequence[NumberLine]) -> NumberLine:
-        r"""Join lines, one after the other."""
         kept = [line for line in lines if len(line)]
         if not kept:
             return cls.empty()
@@ -114,7 +110,6 @@ class NumberLine:
         return NumberLine(places=self.places[part], form=self.form, floats=self.floats)
 
     def listed(self) -> list[Place]:
-        r"""The numbers as a list of places."""
         if self.form is None:
             return list(self.places)
         form = self.form

@@ -350,11 +350,9 @@ class Table:
 
     @property
     def width(self) -> int:
-        r"""The number of columns."""
         return int(self.numbers.shape[1])
 
     def rows(self, part: slice | NDArray[Any]) -> Table:
-        r"""Some of the runs."""
         return Table(
             numbers=self.numbers[part],
             codes=None if self.codes is None else self.codes[part],
@@ -371,7 +369,6 @@ class Table:
         return numbers, self.codes[:, place]
 
     def known(self) -> NDArray[np.bool_]:
-        r"""Where there are numbers."""
         whole = np.ones(self.numbers.shape, dtype=np.bool_)
         return whole if self.codes is None else self.codes == 0
 
@@ -441,7 +438,6 @@ class Schema:
 
     @property
     def width(self) -> int:
-        r"""Columns that there are by now."""
         return MOST + _BUCKETS if self.hashed else len(self.places)
 
     @property
@@ -456,7 +452,6 @@ class Schema:
         return [*self.places, *buckets]
 
     def read(self, outputs: Outputs) -> Table:
-        r"""The table of some outputs."""
         array = outputs if isinstance(outputs, np.ndarray) else _stacked(outputs)
         if array is not None and array.dtype.kind in "biuf" and array.size:
             return self._of_array(array, outputs[0])

@@ -143,13 +143,11 @@ class ReplayReport(Result):
         before="findings",
     )
     def declared(self) -> dict[str, Any]:
-        r"""What was declared of the target."""
         return {"sensitivity": self.sensitivity, "norm": self.norm, "strict": self.strict}
 
     @property
     @computed("what every finding rests on")
     def assumes(self) -> str:
-        r"""What every finding rests on."""
         return ASSUMES
 
     @property

@@ -144,7 +144,6 @@ class Tape:
 
     @property
     def draws(self) -> Counter[str]:
-        r"""How many reals of each source were read."""
         found: Counter[str] = Counter()
         for stream, position in self._positions.items():
             found[stream.source] += position
@@ -156,7 +155,6 @@ class Tape:
         return [*dict.fromkeys(seen)]
 
     def head(self, place: Place) -> int:
-        r"""The first 64 bits of a real."""
         return int(self._reals(place[0], place[1], 1)[0])
 
     def _take(self, stream: Stream, count: int, width: int) -> int:

@@ -51,18 +51,15 @@ class Bin:
 
     @property
     def runs(self) -> int:
-        r"""Runs in the bin, both datasets together."""
         return self.count_a + self.count_b
 
     @property
     def is_open(self) -> bool:
-        r"""Whether it holds all numbers beyond an end."""
         return (self.low is None) != (self.high is None)
 
     @property
     @computed("how much of what fell in the bin lies in the event of the witness")
     def in_witness(self) -> Literal["all", "part", "none"]:
-        r"""How much of what fell in the bin lies in the event of the witness."""
         inside = self.inside_a + self.inside_b
         if not inside:
             return "none"

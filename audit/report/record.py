@@ -213,7 +213,6 @@ class AuditRecord(Result):
     @property
     @computed("why there is no resolution although something was measured", before="features")
     def unresolved(self) -> str | None:
-        r"""Why there is no resolution although something was measured."""
         return unresolved(self.coverage)
 
     @property

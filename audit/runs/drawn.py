@@ -70,12 +70,10 @@ class Drawn:
 
     @property
     def runs(self) -> int:
-        r"""Runs drawn, both worlds and all pairs together."""
         return sum(len(kept.worlds) for kept in self.blocks)
 
     @property
     def runs_by_world(self) -> tuple[int, int]:
-        r"""Runs drawn in each world, all pairs together."""
         in_b = sum(int(np.count_nonzero(kept.worlds)) for kept in self.blocks)
         return self.runs - in_b, in_b
 
@@ -106,7 +104,6 @@ class Drawn:
 
     @property
     def views(self) -> tuple[View, ...]:
-        r"""What is tested: each pair through each feature, in the order of the outcomes."""
         return tuple(
             self._view(pair, i)
             for pair, features in enumerate(self.features)
@@ -308,7 +305,6 @@ class Collected:
 
     @property
     def runs(self) -> int:
-        r"""Runs kept, both worlds and all pairs together."""
         return sum(len(kept.worlds) for kept in self.blocks)
 
     @property
@@ -318,7 +314,6 @@ class Collected:
         return None if process is None else process.rejected_at(self.plan.alpha)
 
     def drawn(self, stopped: str) -> Drawn:
-        r"""The collected runs, once drawing has stopped."""
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]

@@ -81,7 +81,6 @@ class Plan:
 
     @property
     def pairs(self) -> tuple[tuple[Any, Any], ...]:
-        r"""All pairs of datasets, in the order in which their blocks take turns."""
         return (self.pair, *self.others)
 
     def blocks(self) -> Iterator[Planned]:

@@ -45,12 +45,10 @@ class SharedMemory:
         self.end()
 
     def begin(self, due: float) -> None:
-        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
         self.calls += 1
         self._calls[0], self._due[0] = self.calls, due
 
     def end(self) -> None:
-        r"""No call is running."""
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
@@ -64,12 +62,10 @@ class SharedMemory:
         self.held[_STOP] = 0
 
     def stop(self) -> None:
-        r"""Ask the other side to end its piece of work soon."""
         self.held[_STOP] = 1
 
     @property
     def stopped(self) -> bool:
-        r"""Whether :meth:`stop` was called."""
         return bool(self.held[_STOP])
 
 

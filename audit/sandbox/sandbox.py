@@ -113,7 +113,6 @@ class Sandbox:
         return read_feature(text, own=elsewhere)
 
     def ask(self, request: tuple[Any, ...]) -> Generator[Any, None, Any]:
-        r"""Ask the process; see :meth:`audit.sandbox.process.IsolatedProcess.ask`."""
         return self._process.ask(request)
 
     def _serve(self, pipe: Pipe) -> None:

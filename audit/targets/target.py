@@ -59,7 +59,6 @@ class Block:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        r"""Runs in each world."""
         in_b = int(np.count_nonzero(self.worlds))
         return len(self.worlds) - in_b, in_b
 
@@ -281,7 +280,6 @@ class NoiseAdded(Target):
     about: ClassVar[str] = ""
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        r"""The pair itself."""
         return self.check(pair)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:

@@ -67,17 +67,14 @@ class Purse:
 
     @property
     def bought(self) -> Mapping[str, Fraction]:
-        r"""The alpha that each name bought."""
         return MappingProxyType(self._bought)
 
     @property
     def spent(self) -> Fraction:
-        r"""The sum of what was paid."""
         return self._spent
 
     @property
     def left(self) -> Fraction:
-        r"""The alpha that can still be bought."""
         return self.total - self.spent
 
     def statement(self) -> str:

@@ -116,13 +116,11 @@ class CanaryReport(Result):
     @property
     @computed("counts", before="guesses")
     def canaries(self) -> dict[str, int]:
-        r"""How many canaries were included in the training, and how many were not."""
         return {"included": self.included, "excluded": self.excluded}
 
     @property
     @computed("a list of sentences: what no test of the scores can see", before="needed")
     def assumptions(self) -> tuple[str, ...]:
-        r"""What the verdict rests on."""
         return ASSUMED
 
     @property
@@ -138,13 +136,11 @@ class CanaryReport(Result):
     @property
     @computed("the theorem that the verdict rests on", before="assumptions")
     def method(self) -> str:
-        r"""The theorem that the verdict rests on."""
         return PURE if isinstance(self.claim, Claim) and not self.at_delta else CURVE
 
     @property
     @computed("a list of sentences", before="versions")
     def warnings(self) -> tuple[str, ...]:
-        r"""What a reader has to know before the numbers."""
         found = []
         if self.constant:
             found.append("all scores are equal: they say nothing about any canary")

@@ -41,7 +41,6 @@ class JaxPrivacyStep:
         )
 
     def sample(self, rng: np.random.Generator) -> Any:
-        r"""The next batch of its sampling."""
         if self.stated.sampling == "poisson":
             sampler = self.batches.CyclicPoissonSampling(
                 sampling_prob=float(self.stated.rate), iterations=1
@@ -54,7 +53,6 @@ class JaxPrivacyStep:
         return batch
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-        r"""The clipped sum of its gradients, divided and with its noise."""
         weights = self.arrays.zeros(gradients.shape[1])
         if not len(gradients):  # padded, as its guide does: a zero gradient adds nothing
             gradients = np.zeros((1, gradients.shape[1]))

@@ -73,7 +73,6 @@ class OpacusStep:
             )
 
     def sample(self, rng: np.random.Generator) -> Any:
-        r"""The next batch of its epoch; each epoch has coins of its own."""
         batch = next(self.epoch, None)
         if batch is None:
             self.coins.manual_seed(int(rng.integers(_SEEDS)))

@@ -64,7 +64,6 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        r"""Whether it speaks against the step."""
         return self.verdict in {"refuted", "fault"}
 
 
@@ -94,7 +93,6 @@ class StepReport(Result):
     @property
     @computed("a list of sentences", before="seed")
     def assumptions(self) -> tuple[str, ...]:
-        r"""What the verdict rests on."""
         return ASSUMED
 
     @property

@@ -152,7 +152,6 @@ class Result(ABC):
 
     @property
     def subject(self) -> str:
-        r"""What the result is of."""
         return str(getattr(self, "target", ""))
 
     @property
@@ -166,7 +165,6 @@ class Result(ABC):
         return ()
 
     def summary(self) -> Sequence[tuple[str, object]]:
-        r"""The rows of the page."""
         return [row for row in self.told().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
@@ -199,7 +197,6 @@ class Result(ABC):
         return {"schema": self.SCHEMA, **_document(self)}
 
     def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
         return json_text(self.to_json())
 
     def to_html(self, *, command: str | None = None) -> str:

@@ -55,7 +55,6 @@ class Asked:
 
     @property
     def coins(self) -> np.random.Generator:
-        r"""Always the same."""
         return np.random.default_rng(self.seed)
 
 
@@ -93,7 +92,6 @@ class Scores:
         return cls(numbers=reading.numbers.unique()[2].astype(np.float64), worlds=truth)
 
     def part(self, chosen: Integers) -> Scores:
-        r"""Some of the runs."""
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
