@@ -1,16 +1,10 @@
-r"""Slips in the noise that is added: its scale, its shape, the variance of Gaussian noise.
-
-Noise of the right kind and the wrong size.
-
-Noise of another law than the proof speaks of.
-
-Gaussian noise of the wrong variance.
-"""
+r"""Slips in the noise that is added: its scale, its shape, the variance of Gaussian noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,38 +12,21 @@ import numpy as np
 from audit.catalogue.entry import Entry, Twin, laplace, seeded
 from dpcore import DiscreteGaussian, Enclosure, Relation
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike
 
 # -- scale ----------------------------------------------------------------------------------------
 
 
-def count(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count that one person moves by at most 1, released at epsilon = 1: scale 1/1."""
-    return value + laplace(1, n, rng)
+def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
+    r"""A count that one person moves by at most 1, released at epsilon = 1/scale."""
+    return value + laplace(scale, n, rng)
 
 
-def half_scale(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 1/2: the variance was taken for twice the scale."""
-    return value + laplace(Fraction(1, 2), n, rng)
-
-
-def ten_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 10/11: a rounded constant."""
-    return value + laplace(Fraction(10, 11), n, rng)
-
-
-def five_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 20/21."""
-    return value + laplace(Fraction(20, 21), n, rng)
-
-
-def histogram(records: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""How many records are 0 and how many are 1, at epsilon = 1/2: scale 1/epsilon = 2 a bin."""
-    return np.bincount(records, minlength=2) + laplace(2, (n, 2), rng)
-
-
-def inverted_histogram(records: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale epsilon = 1/2."""
-    return np.bincount(records, minlength=2) + laplace(Fraction(1, 2), (n, 2), rng)
+def histogram(
+    records: Sequence[int], n: int, rng: np.random.Generator, *, scale: RationalLike = 2
+) -> Integers:
+    r"""How many records are 0 and how many are 1, at epsilon = 1/scale."""
+    return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
 
 
 COUNT: Final = Twin(name="count", run=count)
@@ -60,7 +37,7 @@ _SCALE: Final = (
         number=1,
         sentence="The noise has half the scale that the claim needs, so epsilon is twice as large.",
         source="the plainest slip: a variance or a width taken for a scale",
-        run=half_scale,
+        run=partial(count, scale=Fraction(1, 2)),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
         twin=COUNT,
@@ -70,7 +47,7 @@ _SCALE: Final = (
         number=2,
         sentence="The scale is 10/11 of what the claim needs: a small slip, and easy to overlook.",
         source="the plainest slip, as small as it comes",
-        run=ten_percent,
+        run=partial(count, scale=Fraction(10, 11)),
         true_epsilon=Enclosure.exactly(Fraction(11, 10)),
         runs=20_000,
         twin=COUNT,
@@ -81,7 +58,7 @@ _SCALE: Final = (
         sentence="The scale is 20/21 of what the claim needs, which a thousand outputs do not "
         "show.",
         source="the plainest slip, smaller still",
-        run=five_percent,
+        run=partial(count, scale=Fraction(20, 21)),
         true_epsilon=Enclosure.exactly(Fraction(21, 20)),
         runs=100_000,
         twin=COUNT,
@@ -92,7 +69,7 @@ _SCALE: Final = (
         sentence="Noise of scale epsilon where 1/epsilon belongs: the stricter the claim, the less "
         "noise.",
         source="Ding et al. 2018 (arXiv 1805.10559), histogram with the wrong scale",
-        run=inverted_histogram,
+        run=partial(histogram, scale=Fraction(1, 2)),
         pair=([0, 0, 1], [0, 0, 1, 1]),
         epsilon=Fraction(1, 2),
         relation=Relation.ADD_REMOVE,
@@ -148,9 +125,9 @@ def wrapped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
     return value + laplace(1, n, rng) % MODULUS
 
 
-def gaussian(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count plus discrete Gaussian noise of sigma^2 = 1."""
-    return value + DiscreteGaussian(sigma_squared=1).sample(n, rng=seeded(rng))
+def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int = 1) -> Integers:
+    r"""A count plus discrete Gaussian noise; sigma^2 = 4 gives (2.02, 1e-5)."""
+    return value + DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
 
 
 _NOISE_SHAPE: Final = (
@@ -219,17 +196,6 @@ _EPSILON: Final = Fraction("2.02")
 _DELTA: Final = Fraction("1e-5")
 _CURVE: Final = "discrete-gaussian:sigma_squared=4@1"
 
-
-def gaussian_of_four(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count plus discrete Gaussian noise of sigma^2 = 4: (2.02, 1e-5)."""
-    return value + DiscreteGaussian(sigma_squared=4).sample(n, rng=seeded(rng))
-
-
-def gaussian_of_two(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with sigma^2 = 2: the deviation 2 was passed where its square belongs."""
-    return value + DiscreteGaussian(sigma_squared=2).sample(n, rng=seeded(rng))
-
-
 _GAUSSIAN: Final = (
     Entry(
         name="sigma-for-its-square",
@@ -237,7 +203,7 @@ _GAUSSIAN: Final = (
         sentence="The deviation 2 is passed where the variance 4 belongs: at delta = 1e-5 epsilon "
         "is 2.942.",
         source="samplers that take sigma in one library and sigma squared in another",
-        run=gaussian_of_two,
+        run=partial(gaussian, sigma_squared=2),
         epsilon=_EPSILON,
         delta=_DELTA,
         curve=_CURVE,
@@ -247,7 +213,7 @@ _GAUSSIAN: Final = (
         runs=1_000_000,
         twin=Twin(
             name="gaussian-of-four",
-            run=gaussian_of_four,
+            run=partial(gaussian, sigma_squared=4),
             epsilon=_EPSILON,
             delta=_DELTA,
             curve=_CURVE,

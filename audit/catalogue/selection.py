@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,25 +31,14 @@ from dpcore.numbers.enclosure import ball, narrow
 # -- selection ------------------------------------------------------------------------------------
 
 
-def noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2."""
-    noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
-    first: Integers = noisy.argmax(axis=1)
-    return first
-
-
-def half_noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index again, with scale 1: enough if counts only grew, and between neighbours one may
-    grow while the others fall.
+def noisy_max(
+    counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, draws: int = 5
+) -> Integers:
+    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, a draw for
+    each count. Scale 1 is enough if counts only grew, and between neighbours one may grow while the
+    others fall.
     """
-    noisy: Integers = np.asarray(counts) + laplace(1, (n, len(counts)), rng)
-    first: Integers = noisy.argmax(axis=1)
-    return first
-
-
-def one_draw_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index again, with one draw of scale 2 for all counts."""
-    noisy: Integers = np.asarray(counts) + laplace(2, (n, 1), rng)
+    noisy: Integers = np.asarray(counts) + laplace(scale, (n, draws), rng)
     first: Integers = noisy.argmax(axis=1)
     return first
 
@@ -95,7 +85,7 @@ _SELECTION: Final = (
         "others fall.",
         source="report noisy max with the scale for counts that move one way; Dwork and Roth 2014, "
         "section 3.3",
-        run=half_noisy_max,
+        run=partial(noisy_max, scale=1),
         pair=_HALF_PAIR,
         true_epsilon=narrow(_half_noise, 64),
         runs=2000,
@@ -106,7 +96,7 @@ _SELECTION: Final = (
         number=15,
         sentence="All arms get the same draw of noise, which cancels when they are compared.",
         source="a draw of one number where one of the shape of the counts was meant",
-        run=one_draw_max,
+        run=partial(noisy_max, draws=1),
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
         true_epsilon=Enclosure.infinite(),
         runs=100,
@@ -124,20 +114,15 @@ _OTHERS: Final = 8
 _PAIR: Final = ([1] + [0] * _OTHERS, [0] + [1] * _OTHERS)
 
 
-def _choose(scores: Sequence[int], weight: int, n: int, rng: np.random.Generator) -> Integers:
+def exponential(
+    scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
+) -> Integers:
+    r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score. With
+    2.718, e^1 for each point, the sum of weights moves too.
+    """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")
     return chosen.astype(np.int64)
-
-
-def exponential(scores: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score."""
-    return _choose(scores, _HALF, n, rng)
-
-
-def exponential_undivided(scores: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with weights 2.718 and 1: e^1 for each point, and the sum of weights moves too."""
-    return _choose(scores, _WHOLE, n, rng)
 
 
 def _true_epsilon() -> arb:
@@ -153,7 +138,7 @@ _EXPONENTIAL: Final = (
         sentence="The exponential mechanism at epsilon in place of epsilon/2: the weights of all "
         "others move as well.",
         source="the factor 2 of the exponential mechanism left out where scores rise and fall",
-        run=exponential_undivided,
+        run=partial(exponential, weight=_WHOLE),
         pair=_PAIR,
         true_epsilon=narrow(_true_epsilon, 64),
         runs=3000,

@@ -1,14 +1,10 @@
-r"""Slips in what bounds a value: how far one record moves a sum, and clipping.
-
-The right noise for a query that moves by more than was believed.
-
-A bound on what one person adds, computed and then not used.
-"""
+r"""Slips in what bounds a value: how far one record moves a sum, and clipping."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,18 +14,14 @@ from audit.catalogue.entry import Entry, Twin, laplace
 from dpcore import Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.parameter import RationalLike
 
 # -- sensitivity ----------------------------------------------------------------------------------
 
 
-def clipped_to_one(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A value clipped to [0, 1], so that one person moves it by at most 1; scale 1."""
-    return int(np.clip(value, 0, 1)) + laplace(1, n, rng)
-
-
-def clipped_to_two(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same clipped to [0, 2], and the scale still 1."""
-    return int(np.clip(value, 0, 2)) + laplace(1, n, rng)
+def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
+    r"""A value clipped to [0, most], so that one person moves it by at most that; scale 1."""
+    return int(np.clip(value, 0, most)) + laplace(1, n, rng)
 
 
 def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
@@ -42,22 +34,13 @@ def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) 
     return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
-def _round(value: float, n: int, rng: np.random.Generator) -> Integers:
-    # floor(value) or floor(value) + 1, of mean value: rounding without bias.
-    whole = int(np.floor(value))
-    return whole + (rng.random(n) < value - whole).astype(np.int64)
-
-
-def rounded(value: float, n: int, rng: np.random.Generator) -> Integers:
-    r"""A value in [0, 1], rounded at random and then noised with scale 1: the rounded value moves
+def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
+    r"""A value in [0, 1], rounded at random without bias and then noised: the rounded value moves
     by 1 however little the value did.
     """
-    return _round(value, n, rng) + laplace(1, n, rng)
-
-
-def rounded_as_half(value: float, n: int, rng: np.random.Generator) -> Integers:
-    r"""Values differ by at most 1/2, so the noise has scale 1/2; rounded ones differ by 1."""
-    return _round(value, n, rng) + laplace(Fraction(1, 2), n, rng)
+    whole = int(np.floor(value))
+    at_random = whole + (rng.random(n) < value - whole).astype(np.int64)
+    return at_random + laplace(scale, n, rng)
 
 
 def _half_rounded() -> arb:
@@ -71,11 +54,11 @@ _SENSITIVITY: Final = (
         number=4,
         sentence="Each person may contribute up to 2, and the noise hides a contribution of 1.",
         source="a clipping bound changed in one place of two",
-        run=clipped_to_two,
+        run=partial(clipped, most=2),
         pair=(0, 2),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
-        twin=Twin(name="clipped-to-one", run=clipped_to_one),
+        twin=Twin(name="clipped-to-one", run=partial(clipped, most=1)),
     ),
     Entry(
         name="bounds-from-data",
@@ -97,7 +80,7 @@ _SENSITIVITY: Final = (
         "1/2.",
         source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on sensitivities "
         "of what is really computed",
-        run=rounded_as_half,
+        run=partial(rounded, scale=Fraction(1, 2)),  # values differ by at most 1/2
         pair=(0, 0.5),
         true_epsilon=narrow(_half_rounded, 64),
         runs=3000,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -51,18 +52,21 @@ def _first(values: Integers, reached: NDArray[np.bool_]) -> Integers:
     return np.stack((below, padded[np.arange(len(padded)), below]), axis=1)
 
 
-def sparse_vector(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Which answer is the first at or above 0, at epsilon = 1 (Algorithm 1 with c = 1).
+def sparse_vector(
+    answers: Sequence[int],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    scales: tuple[RationalLike, RationalLike],
+    cutoff: int,
+) -> Integers:
+    r"""Which answers are at or above 0, until ``cutoff`` are, c in Algorithms 1 and 4.
 
-    Half of epsilon noises the threshold (scale 2), half each answer (scale 2 c/(1/2) = 4). A row
-    is 0 for "below", 1 for the one "above" after which it stops, -1 for what is not answered.
+    At epsilon = 1 Algorithm 1 noises the threshold with half of epsilon (scale 2), each answer with
+    the other half (scale 2 c/(1/2) = 4 c). A row is 0 for "below", 1 for "above", -1 for what is
+    not answered. Algorithm 4 takes a quarter and three quarters, whatever c is.
     """
-    return _stopped(_reached(answers, (2, 4), n, rng)[1], 1)
-
-
-def sparse_vector_two(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with c = 2: it stops after two answers above, and their scale is 8."""
-    return _stopped(_reached(answers, (2, 8), n, rng)[1], 2)
+    return _stopped(_reached(answers, scales, n, rng)[1], cutoff)
 
 
 def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
@@ -80,13 +84,6 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
     it bounds the threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
-
-
-def sparse_vector_lee(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A quarter of epsilon noises the threshold and three quarters each answer, however many may
-    be above: scales 4 and 4/3 (Algorithm 4 with c = 2).
-    """
-    return _stopped(_reached(answers, (4, Fraction(4, 3)), n, rng)[1], 2)
 
 
 def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
@@ -149,7 +146,9 @@ _CHEN_PAIR: Final = ([-1, -1, -1, 0, 0, 0], [0, 0, 0, -1, -1, -1])
 VALUE: Final = Twin(name="sparse-vector-value", run=sparse_vector_value, pair=_VALUE_PAIR)
 # Each answer below the threshold adds to the cost: 0.93 with five, towards 1 with more.
 _ONE: Final = Twin(
-    name="sparse-vector", run=sparse_vector, pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0])
+    name="sparse-vector",
+    run=partial(sparse_vector, scales=(2, 4), cutoff=1),
+    pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0]),
 )
 
 ENTRIES: Final = (
@@ -173,13 +172,13 @@ ENTRIES: Final = (
         sentence="Two answers may be above, and the noise of an answer is what one of them needs.",
         source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): at most "
         "(1 + 6c)/4 = 3.25 for c = 2",
-        run=sparse_vector_lee,
+        run=partial(sparse_vector, scales=(4, Fraction(4, 3)), cutoff=2),
         pair=_LEE_PAIR,
         true_epsilon=_true_epsilon([0, 0, 0, 1, 1], _LEE_PAIR, (4, Fraction(4, 3))),
         runs=10_000,
         twin=Twin(
             name="sparse-vector-two",
-            run=sparse_vector_two,
+            run=partial(sparse_vector, scales=(2, 8), cutoff=2),
             pair=([2, 2, 2, 2, 2, 2, 0, 0], [3, 3, 3, 3, 3, 3, -1, -1]),
         ),
     ),
