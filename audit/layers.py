@@ -33,7 +33,7 @@ from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
 
 _REPLAY: Final = LayerRun(
     layer="replay",

@@ -296,7 +296,7 @@ def run_baselines(
     >>> run_baselines(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
     'dkw'
     """
-    from audit.evidence.baselines.compare import compare
+    from audit.evidence.baselines import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read

@@ -1,9 +1,10 @@
-r"""Significance levels and p-values: read as they are, rounded upwards for reports."""
+r"""Significance levels and p-values, and the run counts at which a sequential audit tests."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Final
 
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
@@ -49,3 +50,22 @@ def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | Non
         return f"p-value {shown_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
     shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
     return f"e-value {shown}; {up(1 / exact, 6)} or more refutes"
+
+
+_FIRST_LOOK: Final = 32
+_LOOK_GROWTH: Final = Fraction(5, 4)
+_MOST_RUNS: Final = 10**12
+
+
+def _looks() -> tuple[int, ...]:
+    found = [_FIRST_LOOK]
+    while found[-1] < _MOST_RUNS:
+        found.append(math.ceil(found[-1] * _LOOK_GROWTH))
+    return tuple(found)
+
+
+LOOKS: Final = _looks()
+r"""The runs after which the rule is learned anew, fixed for ever: 32, 40, 50, 63, 79, 99, ..."""
+
+TRAINING: Final = LOOKS[0]
+r"""Both tests learn from the first runs, at least this many, and test none of them."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.looks import LOOKS
+from audit.claims.levels import LOOKS
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
@@ -213,7 +213,7 @@ class EProcess:
 def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
     r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP.
 
-    >>> from audit.outputs.worlds import draw_worlds
+    >>> from audit.outputs.form import draw_worlds
     >>> rng = np.random.default_rng(1)
     >>> process = watch(1)
     >>> while process.rejected_at() is None:

@@ -442,7 +442,7 @@ def watch_views(
     every one of ``features``, which have ``weights`` beside each other (all alike where they are
     left out); ``learned`` says which are scores.
 
-    >>> from audit.outputs.worlds import draw_worlds
+    >>> from audit.outputs.form import draw_worlds
     >>> rng = np.random.default_rng(1)
     >>> process = watch_views(Claim(epsilon=1), pairs=2)
     >>> while process.rejected_at() is None:

@@ -115,7 +115,7 @@ class Evidence:
     ) -> float:
         r"""P(p <= a) <= a for every a in [0, 1], whenever the mechanism is (epsilon, delta)-DP.
 
-        >>> from audit.outputs.worlds import draw_worlds
+        >>> from audit.outputs.form import draw_worlds
         >>> worlds = draw_worlds(2000, np.random.default_rng(1))
         >>> evidence = gather(worlds.astype(int), worlds, seed=7)  # the raw bit, no noise
         >>> evidence.p_value(1) < 1e-9, evidence.p_value(9) > 0.05
@@ -241,11 +241,11 @@ def _join_blocks(
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
     r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
 
-    The worlds must be fair coins (:func:`audit.outputs.worlds.draw_worlds`) and the runs
+    The worlds must be fair coins (:func:`audit.outputs.form.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
     give the same evidence. ``isotonic`` is told to :func:`audit.evidence.rule.learn_rule`.
 
-    >>> from audit.outputs.worlds import draw_worlds
+    >>> from audit.outputs.form import draw_worlds
     >>> rng = np.random.default_rng(1)
     >>> worlds = draw_worlds(4000, rng)
     >>> noisy = worlds + rng.geometric(0.8, 4000) - rng.geometric(0.8, 4000)  # epsilon = ln 5

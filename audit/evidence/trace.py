@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.looks import LOOKS
+from audit.claims.levels import LOOKS
 from audit.evidence.family import gather_views, watch_views
 from audit.evidence.multiplicity import parts_of, view_seeds
 from audit.evidence.verdict import capped
@@ -63,7 +63,7 @@ def trace(
     bounds hold together. The last bound is that of all runs.
 
     >>> import numpy as np
-    >>> from audit.outputs.worlds import draw_worlds
+    >>> from audit.outputs.form import draw_worlds
     >>> worlds = draw_worlds(1000, np.random.default_rng(1))
     >>> bit = View(outputs=worlds.astype(int), worlds=worlds)  # no noise
     >>> found = trace([bit], Claim(epsilon=1), seed=7)

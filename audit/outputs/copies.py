@@ -25,8 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import Unreadable
-from audit.outputs.identity import identity
-from audit.outputs.tables import is_table
+from audit.outputs.identity import identity, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 

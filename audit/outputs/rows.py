@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, adjoining
-from audit.outputs.identity import BASES, identity, without_address
+from audit.outputs.identity import BASES, identity, table_of, without_address
 from audit.outputs.number_line import as_float
-from audit.outputs.tables import table_of
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]

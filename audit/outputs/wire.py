@@ -23,8 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.outputs.identity import BASES, identity
-from audit.outputs.tables import is_table
+from audit.outputs.identity import BASES, identity, is_table
 
 _PLAIN: Final = "biufcSUmM"
 _TOKEN: Final = 40  # bits, behind those of a count

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from audit.outputs.form import kind
-from audit.outputs.identity import identity
-from audit.outputs.tables import table_of
+from audit.outputs.identity import identity, table_of
 from audit.replay.findings import Norm
 
 Number: TypeAlias = int | float

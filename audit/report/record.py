@@ -23,10 +23,10 @@ from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
-    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.baselines import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.trace import Trace
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
     from audit.replay.findings import Finding
     from audit.report.histogram import Histogram
     from audit.report.tradeoff import TradeoffBand

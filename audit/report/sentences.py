@@ -21,10 +21,10 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.errors import TargetFailed
-    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.baselines import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
 
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""

@@ -66,7 +66,7 @@ def tradeoff_band(
 
     None if no run is left to count. ``worlds`` is True for B.
 
-    >>> from audit.outputs.worlds import draw_worlds
+    >>> from audit.outputs.form import draw_worlds
     >>> rng = np.random.default_rng(1)
     >>> worlds = draw_worlds(20_000, rng)
     >>> band = tradeoff_band(worlds + rng.normal(size=20_000), worlds, learned=5000)

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.outputs.form import Outputs, concatenate, same
+from audit.outputs.form import Outputs, concatenate, draw_worlds, same
 from audit.outputs.guard import Watchdog, reading
-from audit.outputs.worlds import draw_worlds
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Block, Target
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import Claim
-from audit.claims.looks import LOOKS, TRAINING
+from audit.claims.levels import LOOKS, TRAINING
 from audit.features.feature import Feature, beside_time
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike

@@ -17,7 +17,7 @@ from audit.errors import TargetFailed
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
-from audit.sandbox.answers import answered, failed_of, result_of, told
+from audit.sandbox.pipe import answered, failed_of, result_of, told
 from audit.targets.spelling import read_target
 from audit.targets.target import Target
 from dpcore.command.workers import leave_ctrl_c_to, watch_over

@@ -44,7 +44,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational, write_rati
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"

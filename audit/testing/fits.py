@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import INTERRUPTED
-from audit.fit.fit import fit
-from audit.fit.report import FitReport
+from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational

@@ -34,8 +34,8 @@ from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
 LIBRARIES: Final = {
-    "jax-privacy": ("audit.training.jax_step", "JaxPrivacyStep"),
-    "opacus": ("audit.training.opacus_step", "OpacusStep"),
+    "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
+    "opacus": ("audit.training.library_steps", "OpacusStep"),
 }
 r"""The steps of other libraries by name: a module, and in it a class of the stated parameters."""
 

@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import audit.bench.bench as module
-from audit.bench.bench import TRIES, bench, first_runs
-from audit.bench.report import Answer, Bench, BenchRow
+from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench, first_runs
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law

@@ -19,7 +19,7 @@ from audit.evidence.fixed import gather, resolution
 from audit.evidence.view import View
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
 from audit.features.feature import read_feature
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
 from audit.targets.spelling import read_target

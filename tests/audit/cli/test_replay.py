@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from audit.cli.replay import replay_command
+from audit.cli.single import replay_command
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
 

@@ -15,9 +15,9 @@ from audit.evidence import event
 from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed import gather
 from audit.evidence.rule import Trial, learn_rule
+from audit.outputs.form import draw_worlds
 from audit.outputs.number_line import NumberLine
 from audit.outputs.reading import read, read_worlds
-from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import effort
 from tests.support.audit.words import holds, in_event

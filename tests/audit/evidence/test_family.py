@@ -25,7 +25,7 @@ from audit.evidence.fixed import Evidence, gather, resolution
 from audit.evidence.multiplicity import view_seeds
 from audit.evidence.verdict import capped
 from audit.evidence.view import View
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse

@@ -19,7 +19,7 @@ from audit.evidence.fixed import GRID, LED, Evidence, gather
 from audit.evidence.multiplicity import view_seeds
 from audit.evidence.rule import EXPERTS, Trial, follow
 from audit.evidence.view import View
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from tests.effort import effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated

@@ -24,8 +24,8 @@ from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.verdict import Outcome, shown
 from audit.evidence.view import View
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from tests.effort import effort
 from tests.purse import purse
 

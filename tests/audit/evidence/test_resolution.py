@@ -18,8 +18,8 @@ from audit.evidence.event import Tally
 from audit.evidence.family import watch_views, weigh, weigh_views
 from audit.evidence.fixed import WEIGHTS, gather, resolution
 from audit.evidence.view import View
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from tests.effort import by_day
 from tests.purse import purse
 

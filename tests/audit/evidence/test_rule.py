@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 from audit.evidence.event import Tally
 from audit.evidence.rule import learn_rule
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 
 
 def right(rule: Any) -> float:

@@ -22,9 +22,8 @@ from audit.evidence.event import Witness
 from audit.evidence.fixed import block_ends, gather
 from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View
-from audit.outputs.form import Outputs, join
+from audit.outputs.form import Outputs, draw_worlds, join
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from audit.report.histogram import Bin, histogram
 from audit.runs.plan import Plan
 from audit.sample import sample

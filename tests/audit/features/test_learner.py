@@ -22,7 +22,7 @@ from audit.evidence.fixed import block_ends, gather
 from audit.features import learner
 from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from audit.resume.checkpoint import resume
 from audit.runs.plan import Plan
 from audit.sample import draw, report_of, sample

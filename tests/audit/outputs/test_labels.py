@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.outputs.labels import Labels
+from audit.evidence.event import Labels
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8).map(tuple)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import draw_worlds, interleave
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.looks import LOOKS, TRAINING
+from audit.claims.levels import LOOKS, TRAINING
 from audit.evidence.fixed import gather
 from audit.features.feature import Feature, read_feature
 from audit.runs.block import Stream, probe_of, stream, task_of, worlds_of

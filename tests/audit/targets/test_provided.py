@@ -7,8 +7,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from audit.targets.provided import GROUP, provided
-from audit.targets.spelling import read_target
+from audit.targets.spelling import GROUP, provided, read_target
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import ALPHA, Shell

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.looks import TRAINING
+from audit.claims.levels import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
-from audit.outputs.form import Form, concatenate, join, kind
+from audit.outputs.form import Form, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
-from audit.outputs.worlds import draw_worlds
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.program import Program

@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator, ValidationError
 from audit.bench.bench import bench
 from audit.catalogue import find
 from audit.corpus.entry import entries
-from audit.corpus.report import Answer, CorpusReport, Judged
+from audit.corpus.judge import Answer, CorpusReport, Judged
 from audit.exact.law_file import read_law
 from audit.exact.report import ExactReport
-from audit.fit.report import FitReport
+from audit.fit.fit import FitReport
 from audit.replay.findings import Finding, ReplayReport
 from audit.training.canaries import canaries
 from audit.wording.formats import Case, formatted

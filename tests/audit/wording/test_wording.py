@@ -9,8 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from audit.wording.as_json import json_ends, json_number, json_text
-from audit.wording.result import Told, between, out_of
+from audit.wording.result import Told, between, json_ends, json_number, json_text, out_of
 from audit.wording.shorten import cut, shortened
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import rewired

@@ -15,13 +15,13 @@ from audit.catalogue.entry import Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
-from audit.evidence.baselines.compare import BaselineFinding
+from audit.evidence.baselines import BaselineFinding
 from audit.evidence.trace import trace
 from audit.evidence.verdict import Outcome
 from audit.evidence.view import View
 from audit.exact.proof import prove
 from audit.features.feature import read_feature
-from audit.fit.report import FitReport
+from audit.fit.fit import FitReport
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
