@@ -61,14 +61,6 @@ def sample(
 
     A failing target gives a report with ``error`` set and the evidence drawn before; Ctrl-C one
     without ``error``, unless nothing was drawn: then KeyboardInterrupt goes on.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.target import Vectorised
-    >>> def bit(dataset, n, rng):
-    ...     return np.full(n, dataset)  # no noise at all
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000, seed=7)
-    >>> sample(Vectorised(spelling="bit", function=bit), plan).verdict
-    'refuted'
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -215,15 +207,7 @@ def coins_of(plan: Plan) -> int:
 
 
 def report_of(drawn: Drawn) -> AuditReport:
-    r"""Test the claim on the drawn runs, and report.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
-    >>> drawn = draw(read_target("half-scale"), plan)
-    >>> len(drawn.outputs()), report_of(drawn).verdict
-    (2000, 'refuted')
-    """
+    r"""Test the claim on the drawn runs, and report."""
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
     error, notes = drawn.error, list(drawn.notes)
     try:
@@ -287,15 +271,7 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
 def run_baselines(
     report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add the bounds of other methods and the figures, for the view and point of the bound.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
-    >>> drawn = draw(read_target("half-scale"), plan)
-    >>> run_baselines(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
-    'dkw'
-    """
+    r"""Add the bounds of other methods and the figures, for the view and point of the bound."""
     from audit.evidence.baselines import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace

@@ -211,17 +211,7 @@ class EProcess:
 
 
 def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
-    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP.
-
-    >>> from audit.outputs.form import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> process = watch(1)
-    >>> while process.rejected_at() is None:
-    ...     worlds = draw_worlds(50, rng)
-    ...     process = process.update(worlds + rng.geometric(0.9, 50), worlds)  # one-sided noise
-    >>> 32 < process.rejected_at() < 120
-    True
-    """
+    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP."""
     return watch_curve([(epsilon, delta)], isotonic=isotonic)
 
 
@@ -231,9 +221,6 @@ def watch_curve(
     r"""Start watching a mechanism that is claimed (epsilon, delta)-DP at each of these points.
 
     The points share the evidence: the average of their e-processes is one e-process.
-
-    >>> watch_curve([(1, 0), ("1/2", "0.1")]).claims
-    ((1.0, 0.0), (0.5, 0.1))
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:

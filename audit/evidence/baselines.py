@@ -97,11 +97,7 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct numbers, or ``most`` of their quantiles if there are more.
-
-        >>> Scores(numbers=np.arange(9.0), worlds=np.zeros(9, bool)).thresholds(3).tolist()
-        [0.0, 4.0, 8.0]
-        """
+        r"""The distinct numbers, or ``most`` of their quantiles if there are more."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct
@@ -123,20 +119,13 @@ class Scores:
 def clopper_pearson_lower(hits: Integers, runs: int, level: float) -> Floats:
     r"""Exceeds the probability of a hit with probability at most ``level`` (Clopper and Pearson
     1934).
-
-    >>> clopper_pearson_lower(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.0, 0.7411]
     """
     found: Floats = np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
     return found
 
 
 def clopper_pearson_upper(hits: Integers, runs: int, level: float) -> Floats:
-    r"""Is below the probability of a hit with probability at most ``level``.
-
-    >>> clopper_pearson_upper(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.2589, 1.0]
-    """
+    r"""Is below the probability of a hit with probability at most ``level``."""
     found: Floats = np.where(
         hits < runs, betaincinv(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0
     )
@@ -272,10 +261,6 @@ def credible_share(counts: Counts, epsilon: float, delta: float) -> float:
 
     They are allowed where each is at most e^epsilon times the other plus delta, for the event and
     for its complement.
-
-    >>> even = Counts(hits=np.array([30]), runs=60, misses=np.array([30]), others=60)
-    >>> credible_share(even, 0.0, 0.0), round(credible_share(even, 1.0, 0.0), 3)
-    (0.0, 1.0)
     """
     return _allowed(counts, _posterior_quantiles(counts), epsilon, delta)
 
@@ -391,12 +376,6 @@ class Baseline:
     ) -> float:
         r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any.
 
-        >>> from audit.outputs.form import draw_worlds
-        >>> import numpy as np
-        >>> worlds = draw_worlds(4000, np.random.default_rng(1))
-        >>> 3 < BASELINES["dkw"].lower(worlds.astype(int), worlds, seed=7) < 4
-        True
-
         Raises :class:`InvalidParameter` for outputs that are not finite numbers.
         """
         return self.bound(Scores.read(outputs, worlds), Asked.read(delta, alpha, seed))
@@ -490,11 +469,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The baselines' bounds on the same runs, each at level alpha by itself.
-
-    >>> compare(["dkw"], ["x", "y"], [False, True], seed=7)[0].says
-    'cannot read these outputs: not all of them are finite numbers'
-    """
+    r"""The baselines' bounds on the same runs, each at level alpha by itself."""
     chosen = baseline_names(names)
     asked = Asked.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):

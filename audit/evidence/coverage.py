@@ -58,14 +58,6 @@ class Coverage:
 
         Something was measured where the runs looked at would have sufficed for a bound above 0,
         had each of them shown its world, and at most half of all runs were not measured.
-
-        >>> import numpy as np
-        >>> from audit.outputs.reading import read
-        >>> def measured(outputs):
-        ...     tally = Tally.empty().add(read(outputs), np.arange(900) % 2 == 0)
-        ...     return Coverage.of(tally, Fraction(1, 20)).measured
-        >>> measured(range(900)), measured(np.random.default_rng(1).random((900, 5)))
-        (True, False)
         """
         found = cls(
             runs=tally.runs,

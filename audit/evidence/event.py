@@ -29,12 +29,6 @@ class Labels:
 
     ``names[codes[k]]`` is the label of column k, or ``known`` has the column of each by its name,
     where they came from several readings. The names of a reading are distinct.
-
-    >>> labels, _ = Labels().add(names := ("a", "b", "c"), np.array([2, 0]))
-    >>> list(labels), labels.find(names, np.array([0, 1, 2])).tolist()
-    (['c', 'a'], [1, -1, 0])
-    >>> labels.find(("b", "c"), np.array([0, 1])).tolist()
-    [-1, 0]
     """
 
     names: Sequence[str | Name] = ()

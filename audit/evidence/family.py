@@ -258,14 +258,7 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted.
-
-    >>> worlds = np.arange(1000) % 3 == 0
-    >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
-    >>> weighed = weigh_views(views, Claim(epsilon=1), "0.05", seed=7)
-    >>> weighed.verdict, [outcome.refuted for outcome in weighed.outcomes]
-    ('refuted', [True, False, True])
-    """
+    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted."""
     family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
     models = [view.models for view in views]
     return weigh(family, alpha, allow_constant=allow_constant, models=models)
@@ -441,16 +434,6 @@ def watch_views(
     r"""Start watching a mechanism of which ``claim`` is claimed, on pairs 0, ..., each read through
     every one of ``features``, which have ``weights`` beside each other (all alike where they are
     left out); ``learned`` says which are scores.
-
-    >>> from audit.outputs.form import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> process = watch_views(Claim(epsilon=1), pairs=2)
-    >>> while process.rejected_at() is None:
-    ...     for pair in (0, 1):  # the second one shows its world
-    ...         worlds = draw_worlds(50, rng)
-    ...         process = process.update(pair, [worlds * pair], worlds)
-    >>> [outcome.refuted for outcome in weigh(process, "0.05").outcomes]
-    [False, True]
     """
     tests = tuple(product(range(pairs), features))
     if not tests:

@@ -178,11 +178,6 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     parent's by the spread seen among siblings, unless it departs by three standard deviations, and
     so is a label's towards 1/2; reaches pass down likewise, and the best cut 0.1 takes them from
     half-lines too (the tail of a monotone likelihood ratio is one).
-
-    >>> from audit.outputs.reading import read
-    >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
-    >>> [expert.guesses(1.0).tolist() for expert in learn_rule(past).experts]
-    [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, -1, 0]]
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)

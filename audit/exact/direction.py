@@ -41,14 +41,7 @@ class NeverWorse(NotDerived):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PrivacyCurve):
-    r"""The curve of one direction of one shift: a maximum over a single pair.
-
-    >>> from dpcore.laws.poisson import Poisson
-    >>> for place in (0, 1):
-    ...     print(between(Poisson(mean=4), place, 1 - place).enclose_delta("5/2"))
-    Enclosure([0.018315638888734180, 0.018315638888734181])
-    Enclosure([9.2470156531060098E-37, 9.2470156531060099E-37])
-    """
+    r"""The curve of one direction of one shift: a maximum over a single pair."""
 
     pair: Pair
 
@@ -64,11 +57,7 @@ class OneWay(PrivacyCurve):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Several coordinates of binomial noise of probability 1/2, which a reflection leaves alone.
-
-    >>> Box(BinomialBox(trials=64, bounds=(1, 1))).enclose_epsilon(Fraction(1, 10)).lower > 0.1
-    True
-    """
+    r"""Several coordinates of binomial noise of probability 1/2, which no reflection changes."""
 
     law: BinomialBox
 
@@ -105,10 +94,6 @@ def between(noise: Noise, p: int, q: int) -> OneWay:
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
     r"""The same for places of several coordinates; None where they are equal.
-
-    >>> from dpcore import DiscreteGaussian
-    >>> vectors(DiscreteGaussian(sigma_squared=4), (0, 0), (1, -1)).enclose_zcdp()
-    Enclosure([0.25, 0.25])
 
     Raises :class:`NotDerived` for an asymmetric noise in several coordinates.
     """

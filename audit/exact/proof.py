@@ -27,13 +27,6 @@ from dpcore.spelling import write_noise
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
 
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> target = read_target("discrete-laplace:scale=2")
-    >>> plan = Plan(claim=Claim(epsilon="1/2"), pair=(0, 1))
-    >>> prove(target, plan).verdict
-    'proven'
-
     Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
     is that of this noise moved as far as the pairs move it; elsewhere its points may be kept, and
     the verdict stays "not_refuted".

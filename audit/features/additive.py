@@ -213,17 +213,7 @@ def rounded(scores: Floats, unit: float) -> Floats:
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
-    r"""Learn every candidate from the same runs.
-
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = rng.random(4000) < 0.5
-    >>> vectors = rng.normal(size=(4000, 3))
-    >>> vectors[:, 1] += worlds
-    >>> table = (schema := Schema()).read(vectors)
-    >>> parts = learn_parts(table, worlds, schema)
-    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table).shape
-    (True, (4000, 6))
-    """
+    r"""Learn every candidate from the same runs."""
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0

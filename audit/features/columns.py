@@ -163,13 +163,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""What to read of outputs like these. A column that never varies is not read.
-
-    >>> schema = Schema()
-    >>> reader = learn_reader(schema.read(np.arange(20.0).reshape(10, 2) ** 0.5), schema)
-    >>> [column.name for column in reader.columns][:3]
-    ['output[0]', 'output[1]', 'output[1] - the number before it']
-    """
+    r"""What to read of outputs like these. A column that never varies is not read."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()

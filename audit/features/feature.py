@@ -360,14 +360,6 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
     It is applied to the outputs, which must not be tested afterwards, and again to the same in the
     opposite order. A map that passes may still change its answers later: that is its author's part.
 
-    >>> import itertools
-    >>> counter = itertools.count()
-    >>> bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
-    >>> require_fixed(bad, [5, 5])
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: feature = when: answers differently when it is asked again: ...
-
     Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
     """
     if len(first := feature.apply(outputs)) != len(outputs):

@@ -146,17 +146,6 @@ def learned_scores(
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
     models by the number of runs that taught them.
-
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = rng.random(3000) < 0.5
-    >>> scores, _ = learned_scores(
-    ...     rng.normal(size=(3000, 5)) + worlds[:, None], worlds, [1000, 2000, 3000]
-    ... )
-    >>> (
-    ...     bool(scores["learned"][:1000].any()),
-    ...     ((scores["learned"] > 0) == worlds)[1000:].mean() > 0.8,
-    ... )
-    (False, np.True_)
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}

@@ -148,14 +148,7 @@ class FitReport(Result):
         return VERDICTS[self.verdict].exit_code
 
     def told(self) -> Told:
-        r"""The report as sentences.
-
-        >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-        >>> law = DiscreteLaplace(scale=1)
-        >>> report = FitReport(target="f", law=law, verdict=None, alpha="0.05", runs=0)
-        >>> report.told().lines()
-        ['THE TARGET FAILED  f as discrete-laplace:scale=1']
-        """
+        r"""The report as sentences."""
         has = "does not have the law" if self.verdict == "refuted" else "as"
         return Told(
             verdict=VERDICTS[self.verdict].words,
@@ -313,11 +306,7 @@ def _pieces(runs: int, largest: int, *, sequential: bool) -> Iterator[int]:
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""log(1/alpha), rounded up: a wealth this large refutes.
-
-    >>> log_bar("0.05") >= math.log(20)
-    True
-    """
+    r"""log(1/alpha), rounded up: a wealth this large refutes."""
     return -math.log(round_down(rational("alpha", alpha))) * (1 + _ROUNDING)
 
 

@@ -161,14 +161,7 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The active watchdog of this thread, or one without a limit.
-
-    >>> with Watchdog(1.0) as watchdog:
-    ...     current() is watchdog
-    True
-    >>> current().active
-    False
-    """
+    r"""The active watchdog of this thread, or one without a limit."""
     return _CURRENT.get(_NOBODY)
 
 

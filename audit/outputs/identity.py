@@ -138,10 +138,6 @@ class _Rows(Sequence[Name]):
 def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
     r"""The identities of rows of plain numbers, in the order they first came, and the place of each
     row's among them: as :func:`identity` of every row, at once.
-
-    >>> places, names = rows_told_apart(np.array([[1, 2], [3, 4], [1, 2]]))
-    >>> places.tolist(), [str(name) for name in names]
-    ([0, 1, 0], ['array([1, 2])', 'array([3, 4])'])
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))

@@ -55,12 +55,6 @@ class NumberLine:
     r"""Numbers in an array; ``places`` are integers where all have one ``form``, else objects.
 
     ``floats`` says that the integers stand for floats.
-
-    >>> line = NumberLine.joined(
-    ...     [NumberLine.of_floats(np.array([0.5, -0.0]), "float"), NumberLine.of_int([1, 2**70])]
-    ... )
-    >>> [place.value for place in line.unique()[0].listed()]
-    [-0.0, 0.5, 1, 1180591620717411303424]
     """
 
     places: NDArray[Any]

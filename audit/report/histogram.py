@@ -101,11 +101,6 @@ def histogram(
     Other numbers fall into intervals between round numbers, what lies beyond all but one in a
     thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
     and "all else".
-
-    >>> worlds = np.array([False, False, True, True])
-    >>> found = histogram([0, 2, 2, "stop"], worlds, "output >= 1", np.array([0, 1, 1, 0], bool))
-    >>> [(cell.label, cell.count_a, cell.count_b, cell.in_witness) for cell in found.bins]
-    [('0', 1, 0, 'none'), ('1', 0, 0, 'none'), ('2', 1, 1, 'all'), ("'stop'", 0, 1, 'none')]
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -65,13 +65,6 @@ def tradeoff_band(
     r"""Bound the trade-off curve from above: events from the first ``learned`` runs, fixed before.
 
     None if no run is left to count. ``worlds`` is True for B.
-
-    >>> from audit.outputs.form import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = draw_worlds(20_000, rng)
-    >>> band = tradeoff_band(worlds + rng.normal(size=20_000), worlds, learned=5000)
-    >>> band.points[0], band.points[-1], len(band.points) > 4
-    ((0.0, 1.0), (1.0, 0.0), True)
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -96,14 +96,7 @@ class Drawing:
 
 
 def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
-    r"""Which world each run of a block is in, True for B.
-
-    >>> from audit.claims.claim import Claim
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), seed=7)
-    >>> first, second, *_ = plan.blocks()
-    >>> len(worlds_of(plan, second)), (worlds_of(plan, first) == worlds_of(plan, second)).all()
-    (32, np.False_)
-    """
+    r"""Which world each run of a block is in, True for B."""
     coins = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
     return draw_worlds(block.runs, coins)
 

@@ -78,11 +78,7 @@ class Purse:
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""Summarise the purchases in one line, rounded up.
-
-        >>> Purse("1e-3").statement()
-        'no statistical test ran'
-        """
+        r"""Summarise the purchases in one line, rounded up."""
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"
