@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import resource
+import shlex
 import subprocess
 import sys
 from enum import IntEnum
+from fractions import Fraction
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,10 @@ from audit.outputs.guard import Watchdog
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.program import Program
-from audit.targets.spelling import read_target
-from audit.targets.target import Block, NoiseAdded, Scalar, Target, Vectorised
+from audit.targets.spelling import GROUP, provided, read_target
+from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from dpcore.errors import InvalidParameter
+from tests.support.audit.command import ALPHA, Shell
 
 RUNS = 200
 
@@ -397,3 +401,59 @@ def test_what_is_one_object_in_a_dataset_stays_one() -> None:
     fresh = block(([row, row], None)).fresh(0)()
     assert fresh == [[1], [1]]
     assert fresh[0] is fresh[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("naive.js", "exec:node ./naive.js 3 'a b'"),
+        ("naive.PY", "exec:python3 ./naive.PY 3 'a b'"),
+        ("naive", "exec:INTERPRETER ./naive 3 'a b'"),
+    ],
+)
+def test_without_a_first_line_the_interpreter_is_named(
+    audit: Shell, tmp_path: Path, name: str, advice: str
+) -> None:
+    file = tmp_path / name
+    file.write_text("console.log(1)\n")
+    file.chmod(0o755)
+    answer = audit(f"exec:./{name} 3 'a b'", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
+    assert answer.code == TargetFailed.exit_code
+    said = " ".join(answer.err.split())
+    before, _, words = said.partition("could not be started: it has no #! line; try ")
+    assert before
+    assert shlex.split(words)[0] == advice
+
+
+def test_another_reason_is_told_as_it_is(audit: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "lost"
+    file.write_text("#!/no/such/interpreter\n")
+    file.chmod(0o755)
+    answer = audit("exec:./lost", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
+    assert answer.code == TargetFailed.exit_code
+    assert "could not be started: No such file" in " ".join(answer.err.split())
+
+
+pytestmark = pytest.mark.skipif(
+    not entry_points(group=GROUP, name="bandit"), reason="dpcore is not installed: pip install -e ."
+)
+
+
+def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
+    target = read_target("bandit:dist-dp-se,epsilon=1/2")
+    assert isinstance(target, Catalogued)
+    assert (target.subject.pair, target.subject.epsilon) == ((0, 1), Fraction(1, 2))
+    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 500, "--seed", 7, "--alpha", ALPHA)
+    assert found.code == 0, found.err
+    assert "bandit:dist-dp-se,epsilon=1/2 on epsilon=0.5" in found.out
+    # The same view refutes a smaller claim than the noise was made for.
+    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 1000, "--seed", 7)
+    assert audit(*tight).code == 1
+
+
+def test_what_nobody_provides_is_looked_for_as_a_module() -> None:
+    assert provided("json:dumps", "json", "dumps", seeded=True) is None
+    with pytest.raises(InvalidParameter, match="no module named nobody_here"):
+        read_target("nobody_here:at_home")
+    with pytest.raises(InvalidParameter, match="no-such-algorithm"):
+        read_target("bandit:no-such-algorithm,epsilon=1")
