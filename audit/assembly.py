@@ -18,7 +18,7 @@ from audit.errors import TargetFailed
 from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.search.neighbours import doubts
 from audit.search.pairs import pairs_of
 from audit.spec import AuditSpec

@@ -32,9 +32,8 @@ from audit.outputs.form import oddities
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
-from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
+from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
-from audit.runs.plan import Plan, Planned
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter

@@ -31,7 +31,7 @@ import numpy as np
 
 from audit.catalogue import Entry, Layer, Subject
 from audit.claims.claim import Claim, shown
-from audit.claims.levels import level, level_upper
+from audit.claims.verdicts import level, level_upper
 from audit.errors import TargetFailed
 from audit.evidence.coverage import idle
 from audit.evidence.verdict import versions

@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace
-from audit.catalogue.sparse_vector import VALUE, row_mass
+from audit.catalogue.selection import VALUE, row_mass
 from dpcore import Enclosure, Relation
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow

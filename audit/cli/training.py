@@ -59,7 +59,7 @@ def canaries_command(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.claims.levels import level
+    from audit.claims.verdicts import level
     from audit.cli.options import read_seed
     from audit.training.canaries import canaries
     from audit.training.score_file import read_scores

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from audit.assembly import Audit
-from audit.claims.levels import level
+from audit.claims.verdicts import level
 from audit.corpus.entry import ROLES, Entry, Role, Side
-from audit.corpus.environment import Environment, EnvironmentFailed, made
-from audit.corpus.installed import Installed, Worker
+from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, made
 from audit.evidence.verdict import versions
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, json_text, plain

@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.levels import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
-from audit.outputs.number_line import Integers
-from audit.outputs.reading import Reading, read, read_worlds
+from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational_in
 

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
 
-from audit.claims.levels import level
+from audit.claims.verdicts import level
 from audit.evidence.event import Floats
 from audit.evidence.fixed import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
-from audit.outputs.number_line import Integers
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from audit.claims.levels import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
 from audit.features.maps import is_unread

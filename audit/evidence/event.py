@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.outputs.identity import Name, shown
-from audit.outputs.number_line import Integers, NumberLine, Place
-from audit.outputs.reading import Reading
+from audit.outputs.reading import Integers, NumberLine, Place, Reading
 from audit.outputs.rows import spelled, structure_words
 from audit.wording.shorten import shortened
 

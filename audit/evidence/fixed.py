@@ -27,8 +27,7 @@ from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
-from audit.outputs.number_line import Integers
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit
 
 from audit.evidence.event import Cells, Floats, Tally, Witness, witness_of
-from audit.outputs.number_line import Integers
-from audit.outputs.reading import Reading
+from audit.outputs.reading import Integers, Reading
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""Who is tested, by name: experts of a rule, in the order of :attr:`Rule.experts`, and behind them

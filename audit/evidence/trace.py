@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.levels import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.evidence.family import gather_views, watch_views
 from audit.evidence.multiplicity import parts_of, view_seeds
 from audit.evidence.verdict import capped

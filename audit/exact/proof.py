@@ -16,7 +16,7 @@ from audit.exact.divergence import Shifted
 from audit.exact.points import Decision, decide
 from audit.report.record import ExactFinding, ExactWitness
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.target import KnownLaw
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure

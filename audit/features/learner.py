@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.levels import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.form import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined

@@ -28,8 +28,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
-from audit.claims.levels import LOOKS, evidence, level_upper
-from audit.claims.verdicts import INTERRUPTED, VERDICTS
+from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.cells import FitCells, Integers, Seen

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, adjoining
 from audit.outputs.identity import BASES, identity, table_of, without_address
-from audit.outputs.number_line import as_float
+from audit.outputs.reading import as_float
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]

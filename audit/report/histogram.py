@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from audit.evidence.event import Floats
 from audit.outputs.form import Outputs
 from audit.outputs.identity import Name, shown
-from audit.outputs.number_line import NumberLine, as_float
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import NumberLine, as_float, read, read_worlds
 from audit.wording.result import computed
 from audit.wording.shorten import distinct
 

@@ -11,8 +11,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from audit.claims.claim import Claim
-from audit.claims.levels import level_upper
-from audit.claims.verdicts import CAUSES, VERDICTS, Cause, LayerRun, VerdictWord, cause_of
+from audit.claims.verdicts import (
+    CAUSES,
+    VERDICTS,
+    Cause,
+    LayerRun,
+    VerdictWord,
+    cause_of,
+    level_upper,
+)
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness

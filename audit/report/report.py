@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from audit.claims.claim import shown
-from audit.claims.levels import evidence
-from audit.claims.verdicts import VERDICTS, VerdictWord
+from audit.claims.verdicts import VERDICTS, VerdictWord, evidence
 from audit.evidence.event import Witness
 from audit.report.record import AuditRecord
 from audit.report.sentences import (

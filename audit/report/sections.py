@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from audit.claims.claim import Claim, shown
-from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import shown_p_value
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report.record import AuditRecord, ExactWitness

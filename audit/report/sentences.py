@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import shown
-from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import VerdictWord, cause_of
+from audit.claims.verdicts import VerdictWord, cause_of, shown_p_value
 from audit.evidence.coverage import idle, unresolved, unseen
 from audit.wording.result import out_of
 from dpcore.numbers.parameter import RationalLike, rational

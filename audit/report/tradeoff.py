@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
 from audit.claims.claim import Claim
-from audit.claims.levels import level_upper
+from audit.claims.verdicts import level_upper
 from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational

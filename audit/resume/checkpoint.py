@@ -24,7 +24,7 @@ from audit.outputs.form import Outputs
 from audit.outputs.stored import Unstorable, pack, unpack
 from audit.resume.header import BEGINNING, SCHEMA, compare, header, hostile, parsed, refused
 from audit.resume.records import MOST, Damaged, is_torn, next_record, read_records, started
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.target import Target
 from dpcore.command.input_file import require_plain
 from dpcore.command.state_file import StateFile, open_state

@@ -14,7 +14,7 @@ from typing import Any, Final
 from audit.evidence.verdict import versions
 from audit.features.feature import Feature
 from audit.outputs.stored import Unstorable, encode
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
 from audit.wording.shorten import cut

@@ -21,8 +21,7 @@ from audit.features.feature import Feature, read_feature, require_fixed
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
-from audit.runs.block import worlds_of
-from audit.runs.plan import Plan, Planned
+from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
 
 _LOOKED_AT: Final = 64

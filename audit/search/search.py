@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
 from audit.claims.claim import Claim
-from audit.claims.levels import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.event import Tally
 from audit.features.defaults import default_family
@@ -33,8 +33,7 @@ from audit.features.feature import read_feature
 from audit.features.learner import learned_scores
 from audit.outputs.form import Form, Outputs, concatenate, draw_worlds
 from audit.outputs.guard import stdout_to_stderr
-from audit.outputs.number_line import Integers
-from audit.outputs.reading import read
+from audit.outputs.reading import Integers, read
 from audit.runs.block import Task
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key

@@ -26,8 +26,7 @@ import audit.sample  # noqa: F401 - as above
 from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import CAUSES
+from audit.claims.verdicts import CAUSES, shown_p_value
 from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
 from audit.outputs.copies import copies

@@ -23,8 +23,7 @@ from scipy.special import betainc
 from accounting.claims.guarantee import Guarantee
 from audit.claims.claim import Claim, shown
 from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.levels import evidence, level, level_upper
-from audit.claims.verdicts import VERDICTS
+from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
 from audit.evidence.one_run import (
     Line,
     curve_p_value,

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from audit.claims.levels import level
+from audit.claims.verdicts import level
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.fit import fit

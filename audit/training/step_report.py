@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.levels import level_upper, shown_p_value
-from audit.claims.verdicts import VERDICTS
+from audit.claims.verdicts import VERDICTS, level_upper, shown_p_value
 from audit.report.sentences import FAULTS
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, out_of

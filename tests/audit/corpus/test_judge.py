@@ -12,8 +12,7 @@ import pytest
 from audit.corpus import entry as corpus_entry
 from audit.corpus import environment
 from audit.corpus.entry import Entry, Side, read_entry
-from audit.corpus.environment import Environment, EnvironmentFailed, made, suitable_python
-from audit.corpus.installed import Worker
+from audit.corpus.environment import Environment, EnvironmentFailed, Worker, made, suitable_python
 from audit.corpus.judge import Judged, judge, steps
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter

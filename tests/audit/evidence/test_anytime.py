@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.claims.levels import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.evidence import anytime as sequential
 from audit.evidence.anytime import EProcess, watch, watch_curve
 from audit.evidence.rule import learn_rule

@@ -28,7 +28,7 @@ from audit.features.feature import read_feature
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.search.neighbours import require_neighbours
 from audit.targets.target import Catalogued, Target, Vectorised

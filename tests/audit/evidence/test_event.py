@@ -16,8 +16,7 @@ from audit.evidence.event import Labels, Tally, Witness, witness_of, wording
 from audit.evidence.fixed import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.form import draw_worlds
-from audit.outputs.number_line import NumberLine
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import NumberLine, read, read_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import effort
 from tests.support.audit.words import holds, in_event

@@ -25,7 +25,7 @@ from audit.evidence.view import View
 from audit.outputs.form import Outputs, draw_worlds, join
 from audit.outputs.reading import read
 from audit.report.histogram import Bin, histogram
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from audit.wording.result import plain

@@ -20,7 +20,7 @@ from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, renyi, wor
 from audit.exact.proof import prove
 from audit.report.record import ExactWitness
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, NoiseAdded
 from dpcore.errors import InvalidParameter

@@ -16,7 +16,7 @@ from accounting.errors import NotDerived
 from audit.claims.claim import Claim
 from audit.exact.divergence import AnyLaw, Shifted, epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import both, prove
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import NoiseAdded

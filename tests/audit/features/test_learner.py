@@ -31,7 +31,7 @@ from audit.features.steps import cuts_of, placed
 from audit.outputs.form import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import draw, report_of, sample
 from audit.targets.target import Target, Vectorised
 from tests.effort import by_day, effort

@@ -17,10 +17,9 @@ from audit.claims.claim import Claim
 from audit.outputs import identity as told
 from audit.outputs.form import Outputs, join
 from audit.outputs.identity import identity
-from audit.outputs.number_line import NumberLine
-from audit.outputs.reading import read
+from audit.outputs.reading import NumberLine, read
 from audit.outputs.stored import pack, unpack
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
 from tests.effort import by_day

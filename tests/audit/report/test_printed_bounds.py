@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from markupsafe import Markup
 
-from audit.claims import levels
+from audit.claims import verdicts as levels
 from audit.claims.claim import Claim
 from audit.evidence.baselines import BaselineFinding
 from audit.evidence.event import Witness

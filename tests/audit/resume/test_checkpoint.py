@@ -19,7 +19,7 @@ from audit.claims.claim import Claim
 from audit.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.resume.checkpoint import resume, stored_seed
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Target, Vectorised
@@ -305,7 +305,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from audit.resume.checkpoint import resume
 from audit.claims.claim import Claim
 from audit.outputs.guard import stdout_to_stderr
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=3_000, seed=7, alpha="1e-9")

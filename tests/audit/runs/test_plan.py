@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.levels import LOOKS, TRAINING
+from audit.claims.verdicts import LOOKS, TRAINING
 from audit.evidence.fixed import gather
 from audit.features.feature import Feature, read_feature
 from audit.outputs.form import draw_worlds, interleave
-from audit.runs.block import Stream, probe_of, stream, task_of, worlds_of
-from audit.runs.plan import Plan
+from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of
 from audit.sample import draw, report_of, sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.levels import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
 from audit.outputs.form import Form, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.program import Program
 from audit.targets.spelling import GROUP, provided, read_target

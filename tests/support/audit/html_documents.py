@@ -24,7 +24,7 @@ from audit.features.feature import read_feature
 from audit.fit.fit import FitReport
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.search.search import Found
 from audit.targets.spelling import read_target
