@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 SCHEMA: Final = "dpcore-audit/2"
 
 _BY_CTRL_C: Final = 130
-_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
-_SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
-_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import resource
 import shlex
 import subprocess
 import sys
-from enum import IntEnum
 from fractions import Fraction
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -370,39 +369,6 @@ def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
     assert next(plan.blocks()).runs == TRAINING
 
 
-def test_a_mutated_dataset_does_not_reach_the_next_run() -> None:
-    def spoil(dataset: dict[str, list[int]]) -> int:
-        dataset["x"].append(1)
-        return len(dataset["x"])
-
-    target = Scalar(spelling="spoil", function=spoil, seeded=False)
-    assert set(drawn(target, ({"x": [1]}, {"x": [2]}))) == {2}
-    keyed: Any = {1: [1]}  # JSON would turn the key into text
-    assert drawn(Scalar(spelling="k", function=lambda d: 1 in d, seeded=False), (keyed, keyed))[0]
-
-
-class Level(IntEnum):
-    LOW = 1
-
-
-@pytest.mark.parametrize(
-    "dataset", [[True, 1, 1.0, None, "x"], [Level.LOW], {"x": Level.LOW}, [(1, 2)], {Level.LOW: 1}]
-)
-def test_a_fresh_dataset_has_the_types_of_the_one_that_was_given(dataset: Any) -> None:
-    def types(found: Any) -> list[type]:
-        parts = [*found, *found.values()] if isinstance(found, dict) else found
-        return [type(part) for part in parts]
-
-    assert types(block((dataset, dataset)).fresh(0)()) == types(dataset)
-
-
-def test_what_is_one_object_in_a_dataset_stays_one() -> None:
-    row = [1]
-    fresh = block(([row, row], None)).fresh(0)()
-    assert fresh == [[1], [1]]
-    assert fresh[0] is fresh[1]
-
-
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
@@ -434,11 +400,12 @@ def test_another_reason_is_told_as_it_is(audit: Shell, tmp_path: Path) -> None:
     assert "could not be started: No such file" in " ".join(answer.err.split())
 
 
-pytestmark = pytest.mark.skipif(
+installed = pytest.mark.skipif(
     not entry_points(group=GROUP, name="bandit"), reason="dpcore is not installed: pip install -e ."
 )
 
 
+@installed
 def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
     target = read_target("bandit:dist-dp-se,epsilon=1/2")
     assert isinstance(target, Catalogued)
@@ -451,6 +418,7 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
     assert audit(*tight).code == 1
 
 
+@installed
 def test_what_nobody_provides_is_looked_for_as_a_module() -> None:
     assert provided("json:dumps", "json", "dumps", seeded=True) is None
     with pytest.raises(InvalidParameter, match="no module named nobody_here"):
