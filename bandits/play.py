@@ -1,7 +1,7 @@
 r"""One run of a bandit algorithm: the only code that touches both rewards and releases.
 
 Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
-release at most (``bandits.privatizers.promise``); users who come back are in
+release at most (``bandits.privatizers.privatizer``); users who come back are in
 ``bandits.privatizers.returning``. Proofs: docs/proofs/bandits.md.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
-from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release

@@ -2,7 +2,7 @@ r"""Play combinatorial bandits round by round, many runs together.
 
 What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
 ``world``, noise from ``rng``. The policy's estimates are made of released sums
-(:mod:`bandits.combinatorial.totals`), and of nothing else; rewards are touched here alone. Proofs:
+(:mod:`bandits.combinatorial.streams`), and of nothing else; rewards are touched here alone. Proofs:
 docs/proofs/radius.md.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Bools, Unions
 from bandits.combinatorial.problem import LargestSum, Problem
-from bandits.combinatorial.totals import Totals, totals_of
+from bandits.combinatorial.streams import Totals, totals_of
 from bandits.play import Run, checked_checkpoints
 from bandits.policies.registry import Algorithm
 from bandits.policies.setting import Setting

@@ -22,10 +22,9 @@ from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
-from bandits.policies.own import is_own, own_policy
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algorithm
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.protocols import Deployment

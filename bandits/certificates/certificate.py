@@ -38,7 +38,7 @@ from bandits.certificates.form import (
 )
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
-from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

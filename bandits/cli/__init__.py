@@ -2,18 +2,20 @@ r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Final
 
 import typer
 
-from bandits.cli.results import compare, plot
 from bandits.cli.run import run
-from dpcore.command.options import AsJson, command_group
+from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.terminal import say, show
 
-__all__ = ["commands"]
+__all__ = ["commands", "compare", "plot"]
 
-_SCHEMA: Final = "dpcore-bandit-list/1"
+_LIST: Final = "dpcore-bandit-list/1"
+_COMPARE: Final = "dpcore-bandit-compare/1"
 _OF_PRESETS: Final = ["name", "sentence", "algorithms", "epsilons", "horizon", "instances", "arms"]
 _OF_ALGORITHMS: Final = ["name", "sentence", "parameter", "default"]
 _USAGE: Final = 2
@@ -51,9 +53,76 @@ def list_command(
         return
     presets = [{key: getattr(preset, key) for key in _OF_PRESETS} for preset in PRESETS]
     algorithms = [{key: getattr(entry, key) for key in _OF_ALGORITHMS} for entry in ALGORITHMS]
-    show({"schema": _SCHEMA, "presets": presets, "algorithms": algorithms})
+    show({"schema": _LIST, "presets": presets, "algorithms": algorithms})
 
 
 commands.command()(run)
-commands.command()(compare)
-commands.command()(plot)
+
+
+@commands.command()
+def compare(
+    first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
+    second: Path = argument("B", "Another one, of the same worlds."),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    r"""Compare two results: regret of A divided by regret of B, with standard errors.
+
+    Example: dpcore bandit compare paper.json exact.json
+
+    Rows are matched by algorithm and epsilon; rows without a partner are listed. If both results
+    have the same number of instances, they are compared world by world.
+    Exit code: 0 done, 2 usage.
+    """
+    from bandits.cli.render import compare_lines
+    from bandits.experiments.summary import alone, read_document
+    from bandits.experiments.summary import compare as ratios_of
+
+    one = read_document(first, argument="A")
+    other = read_document(second, argument="B")
+    ratios = ratios_of(one, other)
+    left = {"A": alone(one, other), "B": alone(other, one)}
+    if not as_json:
+        say(compare_lines(ratios, left))
+        return
+    unmatched = [
+        {"in": name, "algorithm": algorithm, "epsilon": epsilon}
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    rows = [ratio.to_json() for ratio in ratios]
+    show({"schema": _COMPARE, "rows": rows, "unmatched": unmatched})
+
+
+@commands.command()
+def plot(
+    source: Path = argument(
+        "SOURCE", "A folder that dpcore bandit run --output wrote, or its regret.csv."
+    ),
+    *,
+    output: Path = option(
+        "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
+    ),
+) -> None:
+    r"""Draw regret per round over time, with bands of one standard error.
+
+    Example: dpcore bandit plot results --output regret.svg
+
+    One panel for each epsilon; of a folder also the lower bound of a hard instance, which
+    regret.csv alone does not tell. Needs matplotlib (dpcore\[plot]).
+    Exit code: 0 done, 2 usage.
+    """
+    from bandits.experiments.curves import bounds_of, draw_results, read_lines, without_regret
+    from bandits.experiments.results import TABLE
+    from bandits.experiments.summary import read_document
+    from dpcore.command.picture import check_picture
+
+    check_picture("--output", output)
+    with named(path="SOURCE"):
+        document = read_document(source) if source.is_dir() else {}
+        lines = read_lines(source / TABLE if source.is_dir() else source)
+        bounds = bounds_of(document, lines)
+    draw_results(lines, output, bounds)
+    for warning in without_regret(lines):
+        say([f"warning: {warning}"], sys.stderr)
+    say([str(output)])

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bandits.combinatorial.streams import StreamRelease
-from bandits.experiments.experiment import Experiment
-from bandits.experiments.users import Visitors, supported
+from bandits.experiments.experiment import Experiment, Visitors, supported
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.protocols import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
+from bandits.worlds.arms import OWN
 from bandits.worlds.preset import Preset
-from bandits.worlds.tables import OWN
 from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from bandits.experiments.comparison import Ratio
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.summary import Row, for_each_user, lower_bounds, remarks
+from bandits.experiments.summary import Ratio, Row, for_each_user, lower_bounds, remarks
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
 from dpcore.command.table import aligned

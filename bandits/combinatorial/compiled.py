@@ -17,7 +17,7 @@ import numpy as np
 
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.decisions import Bools, Unions
-from bandits.combinatorial.totals import Tables
+from bandits.combinatorial.streams import Tables
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats

@@ -5,29 +5,39 @@ discrete Laplace noise, before it leaves the user. ``central``: a trusted server
 running sum for each base arm (``dpcore.continual``), and all that it does depends on these sums.
 The promise is that of all noised numbers together, derived from their noise; Chen et al. (2020)
 state it for Laplace noise on the reals. Proofs: docs/proofs/radius.md.
+
+Tables hold the sums of many runs and base arms at once, as ``dpcore.continual`` makes them one by
+one: a row for each run and a column for each base arm; cells are numbered row by row. What is
+released of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import chance_of, check_word
-from bandits.privatizers.promise import NEW
+from bandits.combinatorial.decisions import Bools
+from bandits.privatizers.privatizer import NEW
 from bandits.privatizers.protocols import TRUSTED
-from dpcore.continual.square_root import column
+from dpcore.continual.square_root import column, series
+from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, make_integers, make_positive
 from dpcore.sampling.rng import Rng
 
-__all__ = ["StreamPrivatizer", "StreamRelease", "StreamTrust"]
+__all__ = ["StreamPrivatizer", "StreamRelease", "StreamTrust", "Tables", "Totals", "totals_of"]
 
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
@@ -174,3 +184,191 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
     if not isinstance(found, Noise):
         raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
     return found
+
+
+class Tables(NamedTuple):
+    r"""The numbers of all sums, by cell: what a compiled loop reads and writes.
+
+    ``noise`` has a row for each cell, as the kind of the sums says; ``items``, ``column`` and
+    ``inverse`` are of the factorisation.
+    """
+
+    taken: Integers
+    exact: Integers
+    counts: Integers
+    values: Floats
+    noise: Integers
+    items: Integers
+    column: Integers
+    inverse: Floats
+
+
+class Totals:
+    r"""Released sums without noise, and what all kinds share.
+
+    What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
+    ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
+    the start, from ``rngs``, one for each run.
+    """
+
+    each = False
+
+    def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
+        shape = (len(rngs), arms)
+        self.privatizer = privatizer
+        self.taken = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.exact = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.count = self.taken.reshape(shape)
+        self.value: Integers | Floats = self.exact.reshape(shape)
+        self.noise = self.items = np.zeros((1, 1), dtype=np.int64)
+        self.column, self.inverse = np.zeros(1, dtype=np.int64), np.zeros(1)
+        self._begin(shape, rngs)
+
+    def tables(self) -> Tables:
+        r"""The arrays themselves, not copies; ``values`` is empty where it is ``exact``."""
+        own: Any = self.value.ravel() if self.value.dtype == np.float64 else np.zeros(0)
+        every = (self.noise, self.items, self.column, self.inverse)
+        return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
+
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released.
+
+        ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
+        """
+        self.taken[cells] += 1
+        self.exact[cells] += outcomes
+        return self._release(cells, outcomes, drawn)
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        pass
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        return cells
+
+
+class _Each(Totals):
+    # Sums of noisy outcomes: of the outcomes themselves nothing is kept.
+    each = True
+
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        return super().add(cells, outcomes + drawn, drawn)
+
+
+class _Separate(Totals):
+    # What is released is not what came.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        del rngs
+        self.count = np.zeros(shape, dtype=np.int64)
+        self.value = np.zeros(shape, dtype=np.float64)
+
+    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
+        self.value.ravel()[cells] = values
+        self.count.ravel()[cells] = self.taken[cells]
+        return cells
+
+
+class _Tree(_Separate):
+    # noise[cell, j] is the noise of the sum when t last ended in j zeros: the draws of the blocks
+    # of the binary form of t. The last column is that of t = 0.
+    each = True
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        levels = len(self.privatizer.moves)
+        self.noise = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes
+        taken = self.taken[cells]
+        # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level. The
+        # others are those of t less 2^level, when it was the number of outcomes.
+        rest = taken & (taken - 1)
+        level = np.bitwise_count((taken ^ rest) - 1)
+        others = np.bitwise_count((rest & -rest) - 1)
+        others[rest == 0] = self.noise.shape[1] - 1
+        noise = self.noise[cells, others] + drawn
+        self.noise[cells, level] = noise
+        return self._set(cells, self.exact[cells] + noise)
+
+
+class _Doubling(_Separate):
+    # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        blocks = self.privatizer.horizon.bit_length()
+        drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
+        self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        closed = cells[self.taken[cells] & (self.taken[cells] - 1) == 0]
+        level = np.bitwise_count(self.taken[closed] - 1)
+        return self._set(closed, self.exact[closed] + self.noise[closed, level])
+
+
+class _Factorisation(_Separate):
+    # Items are sums of blocks. y = C x + z in integers, and noise[cell] is y up to the last item,
+    # then z. What is released is a function of y alone, A C^-1 y in floats: errors of floats are
+    # errors of the estimate, not of the promise.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        held = self.privatizer
+        drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
+        self.noise = drawn.reshape(-1, held.items)
+        self.items = np.zeros(self.noise.shape, dtype=np.int64)
+        # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
+        self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
+        self.inverse = inverse(held.items, held.grid)[::-1].copy()
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del drawn
+        block = self.privatizer.block
+        self.items[cells, (self.taken[cells] - 1) // block] += outcomes
+        closed = cells[self.taken[cells] % block == 0]
+        estimates = []
+        for cell in closed.tolist():
+            i = int(self.taken[cell]) // block - 1
+            items, noised = self.items[cell], self.noise[cell]
+            noised[i] += self.column[-i - 1 :] @ items[: i + 1]
+            estimates.append(_ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1]))
+        return self._set(closed, np.array(estimates))
+
+
+def _ordered_sum(terms: Floats) -> float:
+    # Running sums of every fourth: their order is fixed, that of a product of matrices is not.
+    few = len(terms) % 4
+    one, two, three, four = np.cumsum([[0.0] * 4, *terms[few:].reshape(-1, 4)], axis=0)[-1]
+    return float(sum(terms[:few], (one + two) + (three + four)))
+
+
+def inverse(items: int, grid: int) -> Floats:
+    r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
+    return np.array([float(h.mid()) for h in series(items, grid)]) / grid
+
+
+_KINDS = {
+    "plain": Totals,
+    "each": _Each,
+    "tree": _Tree,
+    "doubling": _Doubling,
+    "factorisation": _Factorisation,
+}
+
+
+def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
+    r"""Empty tables for as many runs as there are ``rngs``.
+
+    >>> from dpcore import SeededRng
+    >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=10)
+    >>> sums = totals_of(plain, 3, [SeededRng(1)])
+    >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
+    array([0, 2])
+    >>> sums.value, sums.count
+    (array([[1, 0, 0]]), array([[1, 0, 1]]))
+
+    Raises :class:`InvalidParameter` for no run.
+    """
+    if not rngs:
+        raise InvalidParameter("rngs", len(rngs), "must be one for each run, and some")
+    return _KINDS[privatizer.kind](privatizer, arms, rngs)

@@ -29,7 +29,7 @@ from bandits.experiments.curves import (
     write_csv,
 )
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.summary import SCHEMA, write_json
+from bandits.experiments.summary import ROWS, SCHEMA, write_json
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.picture import NEEDED
@@ -37,10 +37,9 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
 from dpcore.spelling import read_noise, read_sensitivity
 
-__all__ = ["ROWS", "TABLE", "certificate_name", "certificates", "check_results", "refuse_foreign"]
-__all__ += ["refuse_inputs", "remove_earlier", "require_whole", "write_results"]
+__all__ = ["TABLE", "certificate_name", "certificates", "check_results", "refuse_foreign"]
+__all__ += ["refuse_inputs", "remove_earlier", "write_results"]
 
-ROWS: Final = "rows.json"
 TABLE: Final = "regret.csv"
 PICTURE: Final = "regret.svg"
 
@@ -235,22 +234,6 @@ def remove_earlier(folder: Path) -> None:
             place.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
-
-
-def require_whole(argument: str, folder: Path) -> None:
-    r"""Refuse a folder without rows.json, which a run writes last.
-
-    >>> from tempfile import mkdtemp
-    >>> require_whole("path", Path(mkdtemp()))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: path = ...: is not whole: it has no rows.json, ...
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
-    if not os.path.lexists(folder / ROWS):
-        reason = f"is not whole: it has no {ROWS}, which dpcore bandit run --output writes last"
-        raise InvalidParameter(argument, str(folder), reason)
 
 
 # -- whose a file is --------------------------------------------------------------------------

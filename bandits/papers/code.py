@@ -6,15 +6,13 @@ Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MA
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from typing import Final
 
 from accounting.protocols.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from bandits.papers.statement import Judgement, LaterRow
+from bandits.papers.statement import Claim, Found, LaterRow, along
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
@@ -23,63 +21,53 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
 __all__ = ["rows", "shared_draw_delta", "swapped_scale"]
 
-_LARGEST: Final = (1 << 63) - 1
+_SIZES = "n = {n}, epsilon = {e}, g = {g}"
+_POLYA = "released code, Polya sampler"
 
-_swapped_rate = partial(
-    Judgement, paper="CZ", statement="released code, Polya sampler", erratum="9a"
-)
-_one_draw = partial(Judgement, paper="CZ", erratum="9b")
+_cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of the samplers, not yet computed."""
     del quick
     n, e, g = 1024, Fraction(1, 2), 16
-    yield partial(_recipe, n, e, g)
-    yield partial(_shares, n, e, g, "8")
-    yield partial(_swapped_variance, n, e, g)
-    yield partial(_swapped_zeros, n, e, g)
-    yield partial(_swapped_epsilon, n, e, g)
-    yield partial(_shares, n, e, g, "9a")
-    yield partial(_shared, e, (1, 0))
-    yield partial(_shared, e, (1, 1))
-    yield partial(_separate, e)
+    yield _recipe(n, e, g)
+    yield _shares(n, e, g, "8")
+    yield _swapped_variance(n, e, g)
+    yield _swapped_zeros(n, e, g)
+    yield _swapped_epsilon(n, e, g)
+    yield _shares(n, e, g, "9a")
+    yield _shared(e, (1, 0), "one draw for the whole vector cancels in every difference of arms")
+    yield _shared(e, (1, 1), "what all arms share is hidden")
+    yield _separate(e)
 
 
 # -- erratum 8 --------------------------------------------------------------------------------
 
 
-def _recipe(users: int, e: Fraction, g: int) -> Judgement:
-    return Judgement(
-        paper="CZ",
-        statement="footnote 6 (Gamma-Poisson, in floats)",
-        erratum="8",
-        parameters=f"n = {users}, epsilon = {e}, g = {g}, integers of 64 bits",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(e),
-        exact=_bounded(_LARGEST * users, g),
-        note="noise that cannot exceed a bound shows the data at that bound, whatever its law "
-        "below it",
-    )
+@_cz(
+    "footnote 6 (Gamma-Poisson, in floats)",
+    f"{_SIZES}, integers of 64 bits",
+    "epsilon",
+    "noise that cannot exceed a bound shows the data at that bound, whatever its law below it",
+    erratum="8",
+)
+def _recipe(n: int, e: Fraction, g: int) -> Found:
+    # The largest value of noise that is shifted by g is one that the other world never shows.
+    del n
+    return e, Enclosure.infinite() if g else 0
 
 
-def _bounded(largest: float, shift: int) -> Enclosure:
-    # The largest value of the shifted noise is one that the other world never shows.
-    return Enclosure.infinite() if largest < math.inf and shift else Enclosure.exactly(0)
-
-
-def _shares(users: int, e: Fraction, g: int, erratum: str) -> Judgement:
-    total = _of_shares(users, g / e)
-    return Judgement(
-        paper="CZ",
-        statement="ours: the sum of exact Polya shares",
-        erratum=erratum,
-        parameters=f"n = {users}, epsilon = {e}, g = {g}",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(e),
-        exact=PrivacyCurve(noise=total, sensitivity=g).epsilon(0),
-        note="drawn from integers of any size, with no float",
-    )
+@_cz(
+    "ours: the sum of exact Polya shares",
+    _SIZES,
+    "epsilon",
+    "drawn from integers of any size, with no float",
+    erratum="{erratum}",
+)
+def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
+    del erratum
+    return e, PrivacyCurve(noise=_of_shares(n, g / e), sensitivity=g).epsilon(0)
 
 
 # -- erratum 9(a) -----------------------------------------------------------------------------
@@ -102,51 +90,41 @@ def _of_shares(users: int, scale: Fraction) -> Noise:
     return PolyaDifference(shape=Fraction(1, users) * users, scale=scale)
 
 
-def _swapped(users: int, e: Fraction, g: int) -> tuple[Noise, Noise]:
-    # The whole noise, for the two ends of the scale.
-    found = swapped_scale(g / e)
-    return _of_shares(users, Fraction(found.lower)), _of_shares(users, Fraction(found.upper))
+def _swapped(n: int, ratio: Fraction, of: Callable[[Noise], Fraction | Enclosure]) -> Enclosure:
+    # A quantity of the noise that is really added, monotone in its scale.
+    return along(swapped_scale(ratio), lambda scale: of(_of_shares(n, scale)))
 
 
-def _swapped_variance(users: int, e: Fraction, g: int) -> Judgement:
-    low, high = (_hull(noise.variance) for noise in _swapped(users, e, g))
-    return _swapped_rate(
-        parameters=f"n = {users}, epsilon = {e}, g = {g}",
-        quantity="the variance that the noise needs",
-        claimed=Enclosure(low.lower, high.upper),
-        exact=_hull(DiscreteLaplace(scale=g / e).variance),
-        note="it is given (1-beta)/beta where beta/(1-beta) belongs",
-    )
+@_cz(
+    _POLYA,
+    _SIZES,
+    "the variance that the noise needs",
+    "it is given (1-beta)/beta where beta/(1-beta) belongs",
+    erratum="9a",
+)
+def _swapped_variance(n: int, e: Fraction, g: int) -> Found:
+    added = _swapped(n, g / e, lambda noise: noise.variance)
+    return added, DiscreteLaplace(scale=g / e).variance
 
 
-def _swapped_zeros(users: int, e: Fraction, g: int) -> Judgement:
-    low, high = (noise.enclose_pmf(0) for noise in _swapped(users, e, g))
-    return _swapped_rate(
-        parameters=f"n = {users}, epsilon = {e}, g = {g}",
-        quantity="the chance that a sum carries no noise",
-        claimed=DiscreteLaplace(scale=g / e).enclose_pmf(0),
-        # A smaller scale has more mass at 0.
-        exact=Enclosure(high.lower, low.upper),
-        note="claimed is that of discrete Laplace noise of scale g/epsilon",
-    )
+@_cz(
+    _POLYA,
+    _SIZES,
+    "the chance that a sum carries no noise",
+    "claimed is that of discrete Laplace noise of scale g/epsilon",
+    erratum="9a",
+)
+def _swapped_zeros(n: int, e: Fraction, g: int) -> Found:
+    added = _swapped(n, g / e, lambda noise: noise.enclose_pmf(0))
+    return DiscreteLaplace(scale=g / e).enclose_pmf(0), added
 
 
-def _swapped_epsilon(users: int, e: Fraction, g: int) -> Judgement:
-    low, high = (
-        PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
-        for noise in _swapped(users, e, g)
-    )
-    return _swapped_rate(
-        parameters=f"n = {users}, epsilon = {e}, g = {g}",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(e),
-        exact=Enclosure(high.lower, low.upper),
-        note="the largest loss of the noise that it adds",
-    )
+@_cz(_POLYA, _SIZES, "epsilon", "the largest loss of the noise that it adds", erratum="9a")
+def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
+    def loss(noise: Noise) -> Enclosure:
+        return PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
 
-
-def _hull(value: Fraction | Enclosure) -> Enclosure:
-    return Enclosure.exactly(value) if isinstance(value, Fraction) else value
+    return e, _swapped(n, g / e, loss)
 
 
 # -- erratum 9(b) -----------------------------------------------------------------------------
@@ -170,26 +148,25 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
     return PrivacyCurve(noise=noise, sensitivity=abs(moves[0])).enclose_delta(epsilon)
 
 
-def _shared(e: Fraction, moves: tuple[int, int]) -> Judgement:
-    return _one_draw(
-        statement="released code, DP-SE",
-        parameters=f"2 arms, epsilon = {e}, sums that move by {moves}",
-        quantity=f"delta({e})",
-        claimed=Enclosure.exactly(0),
-        exact=shared_draw_delta(moves, DiscreteLaplace(scale=1 / e), e),
-        note="one draw for the whole vector cancels in every difference of arms"
-        if len(set(moves)) > 1
-        else "what all arms share is hidden",
-    )
+@_cz(
+    "released code, DP-SE",
+    "2 arms, epsilon = {e}, sums that move by {moves}",
+    "delta({e})",
+    "{why}",
+    erratum="9b",
+)
+def _shared(e: Fraction, moves: tuple[int, int], why: str) -> Found:
+    del why
+    return 0, shared_draw_delta(moves, DiscreteLaplace(scale=1 / e), e)
 
 
-def _separate(e: Fraction) -> Judgement:
+@_cz(
+    "ours: one draw for each arm",
+    "2 arms, epsilon = {e}, one sum moves by 1",
+    "delta({e})",
+    "independent draws hide every sum and every difference of sums",
+    erratum="9b",
+)
+def _separate(e: Fraction) -> Found:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=1 / e), sensitivity=Sensitivity.l1(1))
-    return _one_draw(
-        statement="ours: one draw for each arm",
-        parameters=f"2 arms, epsilon = {e}, one sum moves by 1",
-        quantity=f"delta({e})",
-        claimed=Enclosure.exactly(0),
-        exact=curve.delta(e),
-        note="independent draws hide every sum and every difference of sums",
-    )
+    return 0, curve.delta(e)

@@ -5,7 +5,7 @@ Semi-Bandits" (ICML 2020). Its Laplace noise on the reals is replayed as discret
 rewards in g steps. A bonus is no statement about privacy, but it must cover noise and rewards both.
 
 The paper writes "log" for the levels of a binary tree: base 2 is the reading that favours it. The
-constant inside its local bonus is 4 or 4 sqrt 2 (the print does not tell), so it is an argument.
+constant inside its local bonus is 4 or 4 sqrt 2 (the print does not tell), so both have a row.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import WIDTH_BITS, epsilon_of
+from accounting.protocols.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from bandits.papers.statement import Judgement, LaterRow, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -28,35 +28,34 @@ from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
-__all__ = ["csb_central_bonus", "csb_local_bonus", "csb_tree_levels", "csb_tree_scale"]
-__all__ += ["least_threshold", "rows"]
+__all__ = ["csb_tree_levels", "least_threshold", "rows"]
 
 _STEPS: Final = 100
 _HORIZON: Final = 10**5
 _PULLS: Final = 1000
+_COINS: Final = Binomial(trials=_PULLS, probability=Fraction(1, 2))
 
-_of_csb = partial(Judgement, paper="CSB", erratum="7")
+_csb = partial(Claim, "CSB", erratum="7")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
-            yield partial(_local, "Theorem 1 (Algorithm 1)", e, K, K)
-        yield partial(_local, "Theorem 3 (Algorithm 2)", e, 1, 1)
+            yield _local("Theorem 1 (Algorithm 1)", e, K, K)
+        yield _local("Theorem 3 (Algorithm 2)", e, 1, 1)
     for T in (4, 10**5) if quick else (2, 4, 5, 64, 1000, 10**5):
-        yield partial(_tree, T, Fraction(1), "Lemma 1")
-        yield partial(_tree, T, Fraction(1), "Theorem 7 (Algorithm 3)")
-        yield partial(_tree, T, Fraction(1), "ours: scale K levels/epsilon")
-    for label, constant in (("4", Fraction(4)), ("4 sqrt 2", None)):
-        yield partial(_rewards, Fraction(10), label, constant)
-    yield _reward_term
-    yield partial(_central, 2, Fraction(1))
+        yield _tree("Lemma 1", T, Fraction(1), 1)
+        yield _tree("Theorem 7 (Algorithm 3)", T, Fraction(1), 2)
+        yield _tree("ours: scale K levels/epsilon", T, Fraction(1), None)
+    yield _rewards(Fraction(10), "4", Enclosure.exactly(4))
+    yield _rewards(Fraction(10), "4 sqrt 2", narrow(lambda: 4 * arb(2).sqrt(), WIDTH_BITS))
+    yield _reward_term()
+    yield _central(2, Fraction(1))
 
 
-# -- what is printed --------------------------------------------------------------------------
+# -- privacy ----------------------------------------------------------------------------------
 
 
 def csb_tree_levels(horizon: int) -> int:
@@ -67,92 +66,45 @@ def csb_tree_levels(horizon: int) -> int:
     >>> csb_tree_levels(1), csb_tree_levels(4), csb_tree_levels(10**5)
     (1, 3, 17)
     """
-    return integer("horizon", horizon, at_least=1).bit_length()
+    return horizon.bit_length()
 
 
-def csb_tree_scale(horizon: int, mass: RationalLike, epsilon: RationalLike) -> Enclosure:
-    r"""CSB Lemma 1: each node has Laplace noise of scale ||X||_1 log2(T)/epsilon, T >= 2.
-
-    Algorithm 3 takes it with a mass of 2K.
-
-    >>> csb_tree_scale(4, 1, 1)
-    Enclosure([2, 2])
-    """
-    T, e = integer("horizon", horizon, at_least=2), epsilon_of(epsilon)
-    m = positive_rational("mass", mass, "a datum that cannot move needs no noise")
-    exponent = T.bit_length() - 1
+def _tree_scale(T: int, mass: int, e: Fraction) -> Enclosure:
+    # Lemma 1: each node has Laplace noise of scale ||X||_1 log2(T)/epsilon; Algorithm 3: mass 2K.
     if T.bit_count() == 1:
-        return Enclosure.exactly(m * exponent / e)
-    return narrow(lambda: ball(m / e) * ball(T).log() / ball(2).log(), WIDTH_BITS)
+        return Enclosure.exactly(mass * (T.bit_length() - 1) / e)
+    return narrow(lambda: ball(mass / e) * ball(T).log() / ball(2).log(), WIDTH_BITS)
 
 
-def csb_local_bonus(
-    epsilon: RationalLike, constant: RationalLike | Enclosure, arms: int = 1
-) -> Enclosure:
-    r"""CSB Algorithms 1 (``arms`` = K) and 2 (1): c K/epsilon, in units of sqrt(ln T/T_i).
-
-    >>> csb_local_bonus(10, 4)
-    Enclosure([0.4, 0.4])
-    """
-    e, K = epsilon_of(epsilon), integer("arms", arms, at_least=1)
-    if isinstance(constant, Enclosure):
-        return Enclosure(constant.lower * K / e, constant.upper * K / e)
-    c = positive_rational("constant", constant, "it multiplies the bonus")
-    return Enclosure.exactly(c * K / e)
+@_csb(
+    "{theorem}",
+    "K = {K}, epsilon = {e}, 100 steps",
+    "epsilon",
+    "{sent} rewards of one user, each with discrete Laplace noise of scale K/epsilon",
+)
+def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
+    del theorem
+    noise = DiscreteLaplace(scale=_STEPS * K / e)
+    return e, PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent)).epsilon(0)
 
 
-def csb_central_bonus(horizon: int, arms: int, epsilon: RationalLike) -> Enclosure:
-    r"""CSB Algorithm 3: its bonus for the noise, times T_i: 12 K ln(T)^3/epsilon.
-
-    >>> csb_central_bonus(10**5, 2, 1).upper_float
-    36624.2...
-    """
-    T, K, e = (
-        integer("horizon", horizon, at_least=2),
-        integer("arms", arms, at_least=1),
-        epsilon_of(epsilon),
-    )
-    return narrow(lambda: ball(Fraction(12 * K) / e) * ball(T).log() ** 3, WIDTH_BITS)
-
-
-# -- privacy ----------------------------------------------------------------------------------
-
-
-def _local(statement: str, epsilon: Fraction, arms: int, sent: int) -> Judgement:
-    noise = DiscreteLaplace(scale=_STEPS * arms / epsilon)
-    curve = PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent))
-    return _of_csb(
-        statement=statement,
-        parameters=f"K = {arms}, epsilon = {epsilon}, {_STEPS} steps",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(epsilon),
-        exact=curve.epsilon(0),
-        note=f"{sent} rewards of one user, each with discrete Laplace noise of scale K/epsilon",
-    )
-
-
-def _tree(horizon: int, epsilon: Fraction, statement: str) -> Judgement:
+@_csb(
+    "{statement}",
+    "T = {T}, epsilon = {e}, mass 1",
+    "epsilon",
+    "a datum enters {levels} sums, each with noise of scale {scale}",
+)
+def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
     # One datum of mass 1, which enters `levels` nodes.
-    levels = csb_tree_levels(horizon)
-    if statement.startswith("ours"):
-        scale = Enclosure.exactly(levels / epsilon)
-    else:
-        scale = csb_tree_scale(horizon, 1 if statement == "Lemma 1" else 2, epsilon)
-    spent = [
-        PrivacyCurve(
-            noise=DiscreteLaplace(scale=_STEPS * Fraction(end)),
-            sensitivity=Sensitivity.l1(_STEPS * levels),
-        ).enclose_epsilon(0)
-        for end in (scale.upper, scale.lower)
-    ]
-    return _of_csb(
-        statement=statement,
-        parameters=f"T = {horizon}, epsilon = {epsilon}, mass 1",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(epsilon),
-        exact=Enclosure(spent[0].lower, spent[1].upper),
-        note=f"a datum enters {levels} sums, each with noise of scale {shown(scale)}",
-    )
+    del statement
+    levels = csb_tree_levels(T)
+    scale = Enclosure.exactly(levels / e) if mass is None else _tree_scale(T, mass, e)
+
+    def loss(each: Fraction) -> Enclosure:
+        noise, moved = DiscreteLaplace(scale=_STEPS * each), Sensitivity.l1(_STEPS * levels)
+        return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(0)
+
+    return e, along(scale, loss), {"levels": levels, "scale": shown(scale)}
 
 
 # -- bonuses ----------------------------------------------------------------------------------
@@ -173,59 +125,53 @@ def _unit() -> arb:
     return (ball(_HORIZON).log() / _PULLS).sqrt()
 
 
-def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Judgement:
-    failure = Fraction(1, _HORIZON**4)
-    coins = Binomial(trials=_PULLS, probability=Fraction(1, 2))
+@_csb(
+    "Algorithm 2, its bonus with c = {label}",
+    "epsilon = {e}, T = 100000, T_i = 1000, failure T^-4",
+    "the bonus/sqrt(ln T/T_i) that rewards alone need",
+    "it has no term for the rewards, and is meant for epsilon <= 1",
+)
+def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
     # A mean of fair coins exceeds 1/2 by r with a chance above the failure, for every r below
     # this: a lower end. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
-    excess = Fraction(least_threshold(coins, failure), _PULLS) - Fraction(1, 2)
-    low = narrow(lambda: ball(excess) / _unit(), WIDTH_BITS)
-    root = narrow(lambda: arb(2).sqrt(), WIDTH_BITS)
-    c = Enclosure(4 * root.lower, 4 * root.upper) if constant is None else constant
-    return _of_csb(
-        statement=f"Algorithm 2, its bonus with c = {label}",
-        parameters=f"epsilon = {epsilon}, T = {_HORIZON}, T_i = {_PULLS}, failure T^-4",
-        quantity="the bonus/sqrt(ln T/T_i) that rewards alone need",
-        claimed=csb_local_bonus(epsilon, c),
-        exact=Bound(
-            lower=low.lower,
-            upper=root.upper,
-            method="exact tail",
-            theorem="fair coins from below, Hoeffding's inequality from above",
-        ),
-        note="it has no term for the rewards, and is meant for epsilon <= 1",
+    del label
+    excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
+    needed = Bound(
+        lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,
+        upper=narrow(lambda: arb(2).sqrt(), WIDTH_BITS).upper,
+        method="exact tail",
+        theorem="fair coins from below, Hoeffding's inequality from above",
     )
+    return Enclosure(c.lower / e, c.upper / e), needed
 
 
-def _reward_term() -> Judgement:
+@_csb(
+    "ours: a reward term sqrt(2 ln T/T_i) beside that of the noise",
+    "T = 100000, T_i = 1000, fair coins",
+    "the chance that rewards leave it",
+    "T^-4 by Hoeffding's inequality",
+)
+def _reward_term() -> Found:
     reach = narrow(lambda: _PULLS * (arb(1) / 2 + arb(2).sqrt() * _unit()), WIDTH_BITS)
-    coins = Binomial(trials=_PULLS, probability=Fraction(1, 2))
-    return _of_csb(
-        statement="ours: a reward term sqrt(2 ln T/T_i) beside that of the noise",
-        parameters=f"T = {_HORIZON}, T_i = {_PULLS}, fair coins",
-        quantity="the chance that rewards leave it",
-        claimed=Enclosure.exactly(Fraction(1, _HORIZON**4)),
-        exact=coins.enclose_sf(int(reach.lower)),
-        note="T^-4 by Hoeffding's inequality",
-    )
+    return Fraction(1, _HORIZON**4), _COINS.enclose_sf(int(reach.lower))
 
 
-def _central(arms: int, epsilon: Fraction) -> Judgement:
+@_csb(
+    "Algorithm 3, its bonus for the noise",
+    "K = {K}, epsilon = {e}, T = 100000, failure T^-3",
+    "the bonus times T_i that the tree needs",
+    "12 K ln(T)^3/epsilon, beside the exact tail of the noise",
+)
+def _central(K: int, e: Fraction) -> Found:
     # A sum up to any t <= T adds one node for each binary digit of t, at most `levels` of them.
-    levels = csb_tree_levels(_HORIZON)
-    scale = csb_tree_scale(_HORIZON, 2 * arms, epsilon)
+    scale = _tree_scale(_HORIZON, 2 * K, e)
     wide = Fraction(round(Fraction(scale.upper) * _STEPS * 1000) + 1, 1000)
-    noise = PolyaDifference(shape=levels, scale=wide)
-    needed = Fraction(least_threshold(noise, Fraction(1, _HORIZON**3)), _STEPS)
-    return _of_csb(
-        statement="Algorithm 3, its bonus for the noise",
-        parameters=f"K = {arms}, epsilon = {epsilon}, T = {_HORIZON}, failure T^-3",
-        quantity="the bonus times T_i that the tree needs",
-        claimed=csb_central_bonus(_HORIZON, arms, epsilon),
-        exact=Bound(
-            upper=needed,
-            method="exact tail",
-            theorem="the tail of the sum of all levels' noise, which exceeds that of fewer",
-        ),
-        note="12 K ln(T)^3/epsilon, beside the exact tail of the noise",
+    noise = PolyaDifference(shape=csb_tree_levels(_HORIZON), scale=wide)
+    needed = Bound(
+        upper=Fraction(least_threshold(noise, Fraction(1, _HORIZON**3)), _STEPS),
+        method="exact tail",
+        theorem="the tail of the sum of all levels' noise, which exceeds that of fewer",
     )
+    return narrow(
+        lambda: ball(Fraction(12 * K) / e) * ball(_HORIZON).log() ** 3, WIDTH_BITS
+    ), needed

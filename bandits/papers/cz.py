@@ -24,21 +24,20 @@ from accounting.protocols.paper_parameters import (
     cz_pure,
     cz_renyi,
     cz_shuffled,
-    epsilon_of,
     log_of,
 )
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from bandits.papers.statement import Judgement, LaterRow, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Sensitivity
+from dpcore.noise import Noise
 from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 from dpcore.numbers.rounding import up
 
 __all__ = ["cz_local", "cz_renyi_bound", "leaking_aggregation", "rows"]
@@ -49,7 +48,7 @@ _BITS: Final = 128
 _FINE: Final = 256
 _ORDERS: Final = (*range(2, 64), *range(64, 512, 8))
 
-_of_cz = partial(Judgement, paper="CZ")
+_cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
@@ -57,101 +56,95 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
         for n in (1024,) if quick else (2, 1024, 10**6):
-            yield partial(_pure, "Theorem 1", n, e, cz_pure(n, e, _FAILURE))
-        yield partial(_pure, "Theorem 5", 1024, e, cz_pure(1024, e, _FAILURE))
-        local = cz_local(1024, e, _FAILURE, constant=2)
-        yield partial(_pure, "Theorem 6", 1024, e, local)
-        yield partial(_shuffled, 1024, e, "printed")
-        yield partial(_shuffled, 1024, e, "corrected")
-    yield from _renyi_rows(quick=quick)
+            yield _pure("Theorem 1", n, e, cz_pure(n, e, _FAILURE))
+        yield _pure("Theorem 5", 1024, e, cz_pure(1024, e, _FAILURE))
+        yield _pure("Theorem 6", 1024, e, cz_local(1024, e, _FAILURE, constant=2))
+        yield _shuffled("Theorem 3", 1024, e, "printed")
+        yield _shuffled("ours: Theorem 3 with noise of scale 2g/epsilon", 1024, e, "corrected")
+    # (n, epsilon, s, alpha): the last of them are where the printed bound is not what the proof
+    # gives, and where it is far from the truth.
+    points: list[tuple[int, str, int, int]] = [(2, "0.3", 2, 32), (16, "1", 1, 32)]
+    if not quick:
+        points += [(16, "1", 1, 2), (64, "1/2", 2, 8), (256, "1", 4, 64), (4, "1/10", 10, 16)]
+    for n, text, s, order in points:
+        yield _renyi("Theorem 2", n, Fraction(text), s, order, "printed")
+        ours = "ours: Theorem 2 with 3 epsilon/(2s) in the minimum"
+        yield _renyi(ours, n, Fraction(text), s, order, "corrected")
+    for v, d, order in [(16, 4, 32), (400, 1, 2), (50, 7, 8), (4, 4, 3)][: 1 if quick else None]:
+        yield _skellam(Fraction(v), d, order)
     yield from _concentrated_rows(quick=quick)
-    yield from _returning_rows(quick=quick)
 
 
-# -- what is printed --------------------------------------------------------------------------
+def _concentrated_rows(*, quick: bool) -> Iterator[LaterRow]:
+    points = [(2, "1/2", 1), (16, "1/2", 1), (64, "9/10", 3)]
+    for n, text, s in points[1:2] if quick else points:
+        for order in (2, 32):
+            yield _concentrated(n, Fraction(text), s, order)
+    for k, text, d in [(16, "1", 4)] if quick else [(2, "1/4", 1), (16, "1", 4), (50, "1/2", 5)]:
+        yield _gaussian_sum(k, Fraction(text), d)
+    for rho in [Fraction(1, 8)] if quick else [Fraction(1, 800), Fraction(1, 8), Fraction(2)]:
+        yield _conversion(rho)
+    for visits in (16,) if quick else (1, 4, 16, 64, 256, 1024):
+        yield _returning(visits)
+        yield _returning_renyi(visits)
+        yield _advanced(visits, Fraction(1, 2))
 
 
-def cz_local(
-    users: int, epsilon: RationalLike, failure: RationalLike, *, constant: RationalLike
-) -> SumParameters:
-    r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
-    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
-
-    ``noise`` is that of one message.
-
-    >>> cz_local(16, 1, "1/1000", constant=2).threshold
-    125
-    """
-    n, e, p = (
-        integer("users", users, at_least=1),
-        epsilon_of(epsilon),
-        rational_in("failure", failure, "(0, 1)"),
-    )
-    c = positive_rational("constant", constant, "it multiplies the threshold")
-    g, log = ceil_sqrt(e * e * n), log_of(2 / p)
-    tau = ceiling(lambda: ball(c * g / e) * (2 * n * log()).sqrt())
-    noise = DiscreteLaplace(scale=g / e)
-    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=noise)
-
-
-def cz_renyi_bound(
-    order: int, epsilon: RationalLike, scaling: RationalLike, *, form: Form
-) -> Fraction:
-    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
-    3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
-
-    The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
-    x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
-
-    >>> cz_renyi_bound(32, "0.3", 2, form="printed"), cz_renyi_bound(32, "0.3", 2, form="corrected")
-    (Fraction(603, 400), Fraction(333, 200))
-    """
-    alpha = integer("order", order, at_least=2)
-    e, s = epsilon_of(epsilon), rational("scaling", scaling)
-    first = (2 * alpha - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
-    second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
-    return alpha * e**2 / 2 + min(first, second)
+def _curve(noise: Noise, moved: int) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=moved)
 
 
 # -- pure noise -------------------------------------------------------------------------------
 
 
-def _pure(statement: str, users: int, epsilon: Fraction, chosen: SumParameters) -> Judgement:
-    curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
-    return _of_cz(
-        statement=statement,
-        parameters=f"n = {users}, epsilon = {epsilon}, g = {chosen.precision}",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(epsilon),
-        exact=curve.epsilon(0),
-        note="the largest loss of discrete Laplace noise of scale g/epsilon",
-    )
+def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
+    r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
+    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
+
+    ``noise`` is that of one message.
+
+    >>> cz_local(16, Fraction(1), Fraction(1, 1000), constant=2).threshold
+    125
+    """
+    g, log = ceil_sqrt(e * e * n), log_of(2 / p)
+    tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
+    noise = DiscreteLaplace(scale=g / e)
+    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=noise)
+
+
+@_cz(
+    "{theorem}",
+    "n = {n}, epsilon = {e}, g = {chosen.precision}",
+    "epsilon",
+    "the largest loss of discrete Laplace noise of scale g/epsilon",
+)
+def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
+    del theorem, n
+    return e, _curve(chosen.noise, chosen.precision).epsilon(0)
 
 
 # -- Theorem 3 --------------------------------------------------------------------------------
 
 
-def _shuffled(users: int, epsilon: Fraction, form: Form) -> Judgement:
-    chosen = cz_shuffled(users, epsilon, _FAILURE, form=form)
-    alone = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).enclose_epsilon(0)
-    proven = Fraction(alone.upper) + epsilon / 2
-    found = leaking_aggregation(chosen, epsilon / 4)
-    printed = form == "printed"
-    return _of_cz(
-        statement="Theorem 3" if printed else "ours: Theorem 3 with noise of scale 2g/epsilon",
-        erratum="1",
-        parameters=f"n = {users}, epsilon = {epsilon}, g = {chosen.precision}",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(epsilon),
-        exact=Bound(
-            lower=max(found.lower, Fraction(0)),
-            upper=proven,
-            method="exhibited",
-            theorem="one output of one relaxed aggregation; 2 epsilon-hat + epsilon of the sum",
-        ),
-        note="twice epsilon-hat = epsilon/4 is spent beside the noise; the lower end is the loss "
-        "of one output of a relaxed aggregation that shows a coin about one message",
+@_cz(
+    "{theorem}",
+    "n = {n}, epsilon = {e}, g = {g}",
+    "epsilon",
+    "twice epsilon-hat = epsilon/4 is spent beside the noise; the lower end is the loss of one "
+    "output of a relaxed aggregation that shows a coin about one message",
+    erratum="1",
+)
+def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
+    del theorem
+    chosen = cz_shuffled(n, e, _FAILURE, form=form)
+    alone = _curve(chosen.noise, chosen.precision).enclose_epsilon(0)
+    exact = Bound(
+        lower=max(leaking_aggregation(chosen, e / 4).lower, Fraction(0)),
+        upper=Fraction(alone.upper) + e / 2,
+        method="exhibited",
+        theorem="one output of one relaxed aggregation; 2 epsilon-hat + epsilon of the sum",
     )
+    return e, exact, {"g": chosen.precision}
 
 
 def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
@@ -185,108 +178,91 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
 # -- Theorem 2 and Lemma 3 --------------------------------------------------------------------
 
 
-def _renyi_rows(*, quick: bool) -> Iterator[LaterRow]:
-    # (n, epsilon, s, alpha): the last of them are where the printed bound is not what the proof
-    # gives, and where it is far from the truth.
-    points: list[tuple[int, str, int, int]] = [(2, "0.3", 2, 32), (16, "1", 1, 32)]
-    if not quick:
-        points += [(16, "1", 1, 2), (64, "1/2", 2, 8), (256, "1", 4, 64), (4, "1/10", 10, 16)]
-    for n, e, s, order in points:
-        yield partial(_renyi, n, Fraction(e), s, order, "printed")
-        yield partial(_renyi, n, Fraction(e), s, order, "corrected")
-    for v, d, order in (
-        [(16, 4, 32)] if quick else [(16, 4, 32), (400, 1, 2), (50, 7, 8), (4, 4, 3)]
-    ):
-        yield partial(_skellam, Fraction(v), d, order)
+def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
+    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
+    3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
+
+    The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
+    x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
+
+    >>> three, two = Fraction(3, 10), Fraction(2)
+    >>> [str(cz_renyi_bound(32, three, two, form=form)) for form in ("printed", "corrected")]
+    ['603/400', '333/200']
+    """
+    first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
+    second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
+    return order * e**2 / 2 + min(first, second)
 
 
-def _renyi(users: int, e: Fraction, scaling: int, order: int, form: Form) -> Judgement:
-    chosen = cz_renyi(users, e, _FAILURE, scaling)
-    variance = (chosen.precision / e) ** 2
-    lemma = skellam_renyi_bound(order, variance, chosen.precision)
-    printed = form == "printed"
-    last = "3 epsilon^2/(2s)" if printed else "3 epsilon/(2s)"
-    return _of_cz(
-        statement="Theorem 2" if printed else "ours: Theorem 2 with 3 epsilon/(2s) in the minimum",
-        erratum="2",
-        parameters=f"n = {users}, epsilon = {e}, s = {scaling}, alpha = {order}, "
-        f"g = {chosen.precision}",
-        quantity=f"D_{order}",
-        claimed=Enclosure.exactly(cz_renyi_bound(order, e, scaling, form=form)),
-        exact=PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).renyi(order),
-        proof=Enclosure.exactly(lemma),
-        note=f"Lemma 3 gives {up(lemma, 6)}; the minimum has {last}",
+@_cz(
+    "{theorem}",
+    "n = {n}, epsilon = {e}, s = {s}, alpha = {order}, g = {g}",
+    "D_{order}",
+    "Lemma 3 gives {lemma}; the minimum has {last}",
+    erratum="2",
+)
+def _renyi(theorem: str, n: int, e: Fraction, s: int, order: int, form: Form) -> Found:
+    del theorem
+    chosen = cz_renyi(n, e, _FAILURE, s)
+    lemma = skellam_renyi_bound(order, (chosen.precision / e) ** 2, chosen.precision)
+    return (
+        cz_renyi_bound(order, e, Fraction(s), form=form),
+        _curve(chosen.noise, chosen.precision).renyi(order),
+        {
+            "g": chosen.precision,
+            "lemma": up(lemma, 6),
+            "last": "3 epsilon^2/(2s)" if form == "printed" else "3 epsilon/(2s)",
+            "proof": lemma,
+        },
     )
 
 
-def _skellam(variance: Fraction, shift: int, order: int) -> Judgement:
-    return _of_cz(
-        statement="Lemma 3",
-        parameters=f"variance = {variance}, Delta = {shift}, alpha = {order}",
-        quantity=f"D_{order}",
-        claimed=Enclosure.exactly(skellam_renyi_bound(order, variance, shift)),
-        exact=PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift).renyi(order),
-        note="the Renyi divergence of Skellam noise against its shift",
-    )
+@_cz(
+    "Lemma 3",
+    "variance = {variance}, Delta = {shift}, alpha = {order}",
+    "D_{order}",
+    "the Renyi divergence of Skellam noise against its shift",
+)
+def _skellam(variance: Fraction, shift: int, order: int) -> Found:
+    exact = _curve(Skellam(variance=variance), shift).renyi(order)
+    return skellam_renyi_bound(order, variance, shift), exact
 
 
 # -- Theorem 4 and Lemma 4 --------------------------------------------------------------------
 
 
-def _concentrated_rows(*, quick: bool) -> Iterator[LaterRow]:
-    points = [(16, "1/2", 1)] if quick else [(2, "1/2", 1), (16, "1/2", 1), (64, "9/10", 3)]
-    for n, e, s in points:
-        for order in (2, 32):
-            yield partial(_concentrated, n, Fraction(e), s, order)
-    for k, v, d in [(16, "1", 4)] if quick else [(2, "1/4", 1), (16, "1", 4), (50, "1/2", 5)]:
-        yield partial(_gaussian_sum, k, Fraction(v), d)
+@_cz(
+    "Theorem 4",
+    "n = {n}, epsilon = {e}, s = {s}, T = {T}, alpha = {order}",
+    "D_{order}",
+    "the Renyi divergence of the sum of discrete Gaussians, alpha rho claimed",
+)
+def _concentrated(n: int, e: Fraction, s: int, order: int) -> Found:
+    chosen = cz_concentrated(n, e, _FAILURE, s)
 
-
-def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Judgement:
-    chosen = cz_concentrated(users, e, _FAILURE, scaling)
-
-    def claim() -> arb:
+    def claimed() -> arb:
         # xi has T/2 - 1 terms, and a batch of n users needs T/2 >= n: the least claim is at T = 2n.
-        rate = -2 * arb.pi() ** 2 * scaling**2
-        xi = 10 * sum(((rate * k / (k + 1)).exp() for k in range(1, users)), arb(0))
+        rate = -2 * arb.pi() ** 2 * s**2
+        xi = 10 * sum(((rate * k / (k + 1)).exp() for k in range(1, n)), arb(0))
         return order * (ball(e * e) + xi / 2).min((ball(e) + xi) ** 2) / 2
 
     # xi may be 1e-38 and the truth as near: the bits tell them apart.
-    curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
-    return _of_cz(
-        statement="Theorem 4",
-        parameters=f"n = {users}, epsilon = {e}, s = {scaling}, T = {2 * users}, alpha = {order}",
-        quantity=f"D_{order}",
-        claimed=narrow(claim, _FINE),
-        exact=curve.enclose_renyi(order, _FINE),
-        note="the Renyi divergence of the sum of discrete Gaussians, alpha rho claimed",
-    )
+    exact = _curve(chosen.noise, chosen.precision).enclose_renyi(order, _FINE)
+    return narrow(claimed, _FINE), exact, {"T": 2 * n}
 
 
-def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Judgement:
-    stated = gaussian_sum_epsilon(count, variance, shift)
-    low, high = Fraction(stated.lower), Fraction(stated.upper)
-    noise = DiscreteGaussianSum(count=count, sigma_squared=variance)
-    return _of_cz(
-        statement="Lemma 4",
-        parameters=f"n = {count}, sigma^2 = {variance}, Delta = {shift}",
-        quantity="rho",
-        claimed=Enclosure(low * low / 2, high * high / 2),
-        exact=PrivacyCurve(noise=noise, sensitivity=shift).zcdp(),
-        note="the zCDP parameter of the sum of discrete Gaussians",
-    )
+@_cz(
+    "Lemma 4",
+    "n = {n}, sigma^2 = {v}, Delta = {shift}",
+    "rho",
+    "the zCDP parameter of the sum of discrete Gaussians",
+)
+def _gaussian_sum(n: int, v: Fraction, shift: int) -> Found:
+    stated = along(gaussian_sum_epsilon(n, v, shift), lambda end: end * end / 2)
+    return stated, _curve(DiscreteGaussianSum(count=n, sigma_squared=v), shift).zcdp()
 
 
 # -- Appendix I: users who return -------------------------------------------------------------
-
-
-def _returning_rows(*, quick: bool) -> Iterator[LaterRow]:
-    for rho in [Fraction(1, 8)] if quick else [Fraction(1, 800), Fraction(1, 8), Fraction(2)]:
-        yield partial(_conversion, rho)
-    for visits in (16,) if quick else (1, 4, 16, 64, 256, 1024):
-        yield partial(_returning, visits)
-        yield partial(_returning_renyi, visits)
-        yield partial(_advanced, visits, Fraction(1, 2))
 
 
 def _classic(rho: Fraction, delta: Fraction) -> Enclosure:
@@ -294,82 +270,71 @@ def _classic(rho: Fraction, delta: Fraction) -> Enclosure:
     return narrow(lambda: ball(rho) + 2 * (ball(rho) * ball(1 / delta).log()).sqrt(), WIDTH_BITS)
 
 
-def _conversion(rho: Fraction) -> Judgement:
+@_cz(
+    "Lemma 10",
+    "rho = {rho}, delta = 1/1000000",
+    "epsilon",
+    "discrete Gaussian noise of variance {v} has this rho",
+)
+def _conversion(rho: Fraction) -> Found:
     noise = DiscreteGaussian(sigma_squared=1 / (2 * rho))
-    return _of_cz(
-        statement="Lemma 10",
-        parameters=f"rho = {rho}, delta = {_DELTA}",
-        quantity="epsilon",
-        claimed=_classic(rho, _DELTA),
-        exact=PrivacyCurve(noise=noise, sensitivity=1).epsilon(_DELTA),
-        note=f"discrete Gaussian noise of variance {noise.sigma_squared} has this rho",
-    )
+    return _classic(rho, _DELTA), _curve(noise, 1).epsilon(_DELTA), {"v": noise.sigma_squared}
 
 
-def _returning(visits: int) -> Judgement:
-    rho, curve = (
-        Fraction(1, 800),
-        PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1),
-    )
-    return _of_cz(
-        statement="Appendix I, by zCDP",
-        parameters=f"B = {visits}, discrete Gaussian of variance 400, delta = {_DELTA}",
-        quantity="epsilon",
-        claimed=_classic(visits * rho, _DELTA),
-        exact=_total(curve, visits),
-        note="B visits are B rho concentrated, then Lemma 10",
-    )
+@_cz(
+    "Appendix I, by zCDP",
+    "B = {visits}, discrete Gaussian of variance 400, delta = 1/1000000",
+    "epsilon",
+    "B visits are B rho concentrated, then Lemma 10",
+)
+def _returning(visits: int) -> Found:
+    exact = _total(DiscreteGaussian(sigma_squared=400), visits)
+    return _classic(visits * Fraction(1, 800), _DELTA), exact
 
 
-def _returning_renyi(visits: int) -> Judgement:
+@_cz(
+    "Appendix I, by Renyi",
+    "B = {visits}, Skellam of variance 400, delta = 1/1000000",
+    "epsilon",
+    "Lemma 3 at the best integer order, then Lemma 10",
+)
+def _returning_renyi(visits: int) -> Found:
     # Lemma 3 at integer orders, B times, then Lemma 10; orders beyond these do not help here.
     def at(order: int) -> Enclosure:
         spent = visits * skellam_renyi_bound(order, 400, 1)
-        return narrow(
-            lambda: (
-                ball(spent)
-                + (1 / (order * ball(_DELTA))).log() / (order - 1)
-                + (1 - arb(1) / order).log()
-            ),
-            WIDTH_BITS,
-        )
+
+        def converted() -> arb:
+            lost = (1 / (order * ball(_DELTA))).log() / (order - 1)
+            return ball(spent) + lost + (1 - arb(1) / order).log()
+
+        return narrow(converted, WIDTH_BITS)
 
     bounds = [at(order) for order in _ORDERS]
-    curve = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)
-    return _of_cz(
-        statement="Appendix I, by Renyi",
-        parameters=f"B = {visits}, Skellam of variance 400, delta = {_DELTA}",
-        quantity="epsilon",
-        claimed=Enclosure(min(b.lower for b in bounds), min(b.upper for b in bounds)),
-        exact=_total(curve, visits),
-        note="Lemma 3 at the best integer order, then Lemma 10",
-    )
+    best = Enclosure(min(b.lower for b in bounds), min(b.upper for b in bounds))
+    return best, _total(Skellam(variance=400), visits)
 
 
-def _total(curve: PrivacyCurve, visits: int) -> Bound:
+def _total(noise: Noise, visits: int) -> Bound:
     from accounting.totals.compose import compose
 
-    return compose((curve, visits)).epsilon(_DELTA, "1e-6")
+    return compose((_curve(noise, 1), visits)).epsilon(_DELTA, "1e-6")
 
 
-def _advanced(visits: int, target: Fraction) -> Judgement:
+@_cz(
+    "Theorem 7 (Appendix I, advanced composition)",
+    "B = {visits}, each pure at epsilon = {each}, delta = 1/1000000",
+    "epsilon",
+    "the exact loss of B randomised responses, which dominate every pure release",
+)
+def _advanced(visits: int, target: Fraction) -> Found:
     # A pure release at epsilon is dominated by randomised response, which is discrete Laplace
     # noise of scale 1/epsilon under a shift of 1.
-    each = narrow(
-        lambda: ball(target) / (2 * (2 * visits * ball(1 / _DELTA).log()).sqrt()), WIDTH_BITS
-    )
-    low, high = (
-        PrivacyCurve(
-            noise=DiscreteLaplace(scale=1 / Fraction(end)),
-            sensitivity=Sensitivity.box((1,) * visits),
-        ).enclose_epsilon(_DELTA)
-        for end in (each.lower, each.upper)
-    )
-    return _of_cz(
-        statement="Theorem 7 (Appendix I, advanced composition)",
-        parameters=f"B = {visits}, each pure at epsilon = {shown(each)}, delta = {_DELTA}",
-        quantity="epsilon",
-        claimed=Enclosure.exactly(target),
-        exact=Enclosure(low.lower, high.upper),
-        note="the exact loss of B randomised responses, which dominate every pure release",
-    )
+    def release() -> arb:
+        return ball(target) / (2 * (2 * visits * ball(1 / _DELTA).log()).sqrt())
+
+    def spent(epsilon: Fraction) -> Enclosure:
+        moved, noise = Sensitivity.box((1,) * visits), DiscreteLaplace(scale=1 / epsilon)
+        return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(_DELTA)
+
+    each = narrow(release, WIDTH_BITS)
+    return target, along(each, spent), {"each": shown(each)}

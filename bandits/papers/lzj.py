@@ -26,11 +26,11 @@ from accounting.protocols.paper_parameters import (
 )
 from accounting.protocols.shuffled_bits import fewest_bits
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
-from bandits.papers.statement import Judgement, LaterRow, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from bandits.papers.tkms import bits_box
 from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer, rational_in
+from dpcore.numbers.parameter import RationalLike, rational_in
 
 __all__ = ["lzj_classical_gaussian", "lzj_scalar", "lzj_scalar_lemma", "rows"]
 
@@ -38,78 +38,40 @@ _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
 _MANY: Final = 1 << 18
 
-_gaussian = partial(Judgement, paper="LZJ", erratum="3")
-_vectors = partial(Judgement, paper="LZJ", erratum="6")
-_scalars = partial(Judgement, paper="LZJ", erratum="4")
+_gaussian = partial(Claim, "LZJ", erratum="3")
+_vectors = partial(Claim, "LZJ", erratum="6")
+_scalars = partial(Claim, "LZJ", erratum="4")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of this paper, not yet computed."""
-    targets = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
+    texts = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
     if not quick:
-        targets += [("1/10", "1e-6"), ("1/2", "1e-3"), ("2", "1e-6"), ("5", "1/4")]
+        texts += [("1/10", "1e-6"), ("1/2", "1e-3"), ("2", "1e-6"), ("5", "1/4")]
+    targets = [(Fraction(e), Fraction(d)) for e, d in texts]
     for theorem in _THEOREMS:
         for e, d in targets:
-            yield partial(_gaussian_ratio, theorem, Fraction(e), Fraction(d))
+            yield _gaussian_ratio(theorem, e, d)
         for e, d in targets[:3]:
-            yield partial(_gaussian_delta, theorem, Fraction(e), Fraction(d))
+            yield _gaussian_delta(theorem, e, d)
     for e, d in targets:
-        yield partial(_exact_gaussian, Fraction(e), Fraction(d))
-    for s, e, d in [(1, "1", "1e-6"), (20, "10", "1/4")]:
+        yield _exact_gaussian(e, d)
+    for s, (e, d) in [(1, targets[0]), (20, targets[1])]:
         for theorem in ("Theorem 4.6", "Theorem A.2 (Algorithm 2)"):
-            yield partial(_vector, theorem, s, Fraction(e), Fraction(d))
-        yield partial(_vector_noise, s, Fraction(e), Fraction(d))
-        yield partial(_vector_bound, s, Fraction(e), Fraction(d))
-        yield partial(_exact_vector, s, Fraction(e), Fraction(d))
-    for n, g, e, d in [(100, 20, "1", "1e-6"), (4, 3, "14", "49/100")]:
-        yield partial(_lemma, n, g, Fraction(e), Fraction(d))
-        yield partial(_lemma_chance, n, g, Fraction(e), Fraction(d))
-    for n, g, e, d in [(100, 21, "1", "1e-6"), (4, 5, "28", "49/100")]:
-        yield partial(_scalar, n, g, Fraction(e), Fraction(d))
-        yield partial(_exact_scalar, n, g, Fraction(e), Fraction(d))
+            yield _vector(theorem, s, e, d)
+        yield _vector_noise(s, e, d)
+        yield _vector_bound(s, e, d)
+        yield _exact_vector(s, e, d)
+    small, half = targets[0][1], Fraction("49/100")
+    for n, g, e, d in [(100, 20, Fraction(1), small), (4, 3, Fraction(14), half)]:
+        yield _lemma(n, g, e, d)
+        yield _lemma_chance(n, g, e, d)
+    for n, g, e, d in [(100, 21, Fraction(1), small), (4, 5, Fraction(28), half)]:
+        yield _scalar(n, g, e, d)
+        yield _exact_scalar(n, g, e, d)
 
 
-# -- what is printed --------------------------------------------------------------------------
-
-
-def lzj_scalar(users: int, precision: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
-    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
-
-    It does not match the lemma it cites (:func:`lzj_scalar_lemma`); neither is needed, for the
-    exact number of bits is known (``shuffle.fewest_bits``).
-
-    >>> lzj_scalar(100, 20, 1, "1e-6").bits
-    41785
-    """
-    n, e, d = (
-        integer("users", users, at_least=1),
-        epsilon_of(epsilon) / 2,
-        rational_in("delta", delta, "(0, 1)"),
-    )
-    g, log = integer("precision", precision, at_least=1), log_of(2 / d)
-    return bits_of_cheu(n, g, lambda: log() / ball(e * e))
-
-
-def lzj_scalar_lemma(
-    users: int, precision: int, epsilon: RationalLike, delta: RationalLike
-) -> BitNoise:
-    r"""LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality: ln(1/delta) in b, ln(2/delta) in
-    p, for (epsilon (2/g + 1), delta) with ``epsilon`` < 15; so p can exceed 1/2.
-
-    >>> lzj_scalar_lemma(100, 20, 1, "1e-6").bits
-    9948
-    """
-    n, e, d = (
-        integer("users", users, at_least=1),
-        epsilon_of(epsilon),
-        rational_in("delta", delta, "(0, 1)"),
-    )
-    top, bottom = log_of(2 / d), log_of(1 / d)
-    g = integer("precision", precision, at_least=1)
-    bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))
-    chance = narrow(lambda: 90 * g * g * top() / ball(e * e * n * bits), WIDTH_BITS)
-    return BitNoise(users=n, precision=g, bits=bits, probability=chance)
+# -- the Gaussian mechanism -------------------------------------------------------------------
 
 
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
@@ -125,117 +87,105 @@ def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclos
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
 
 
-# -- the Gaussian mechanism -------------------------------------------------------------------
-
-
-def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Judgement:
+@_gaussian(
+    "{theorem}",
+    "epsilon = {e}, delta = {d}",
+    "delta",
+    "sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon = {ratio}, proven for epsilon <= 1",
+)
+def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Found:
+    del theorem
     ratio = lzj_classical_gaussian(e, d)
-    # delta falls in the ratio.
-    low = real_gaussian_delta(Fraction(ratio.upper), e).lower
-    high = real_gaussian_delta(Fraction(ratio.lower), e).upper
-    return _gaussian(
-        statement=theorem,
-        parameters=f"epsilon = {e}, delta = {d}",
-        quantity="delta",
-        claimed=Enclosure.exactly(d),
-        exact=Enclosure(low, high),
-        note=f"sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon = {shown(ratio)}, "
-        "proven for epsilon <= 1",
-    )
+    return d, along(ratio, lambda end: real_gaussian_delta(end, e)), {"ratio": shown(ratio)}
 
 
-def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Judgement:
-    return _gaussian(
-        statement=theorem,
-        parameters=f"epsilon = {e}, delta = {d}",
-        quantity="the least sigma/Delta",
-        claimed=lzj_classical_gaussian(e, d),
-        exact=real_gaussian_ratio(e, d),
-        note="calibrated exactly by Balle and Wang (2018)",
-    )
+@_gaussian(
+    "{theorem}",
+    "epsilon = {e}, delta = {d}",
+    "the least sigma/Delta",
+    "calibrated exactly by Balle and Wang (2018)",
+)
+def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Found:
+    del theorem
+    return lzj_classical_gaussian(e, d), real_gaussian_ratio(e, d)
 
 
-def _exact_gaussian(e: Fraction, d: Fraction) -> Judgement:
+@_gaussian(
+    "ours: the least sigma/Delta",
+    "epsilon = {e}, delta = {d}, sigma/Delta = {ratio}",
+    "delta",
+    "calibrated exactly by Balle and Wang (2018)",
+)
+def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     ratio = real_gaussian_ratio(e, d)
-    return _gaussian(
-        statement="ours: the least sigma/Delta",
-        parameters=f"epsilon = {e}, delta = {d}, sigma/Delta = {shown(ratio)}",
-        quantity="delta",
-        claimed=Enclosure.exactly(d),
-        exact=real_gaussian_delta(Fraction(ratio.upper), e),
-        note="calibrated exactly by Balle and Wang (2018)",
-    )
+    return d, real_gaussian_delta(Fraction(ratio.upper), e), {"ratio": shown(ratio)}
 
 
 # -- the vector sum of Algorithm 2 ------------------------------------------------------------
 
 
-def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Judgement:
-    found = lzj_vector(_USERS, coordinates, e, d)
+@_vectors(
+    "{theorem}",
+    "n = 1000, s = {s}, epsilon = {e}, delta = {d}, g = {g}",
+    "delta",
+    "{bits} noise bits of each user and coordinate; every coordinate may move by g",
+)
+def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
+    del theorem
+    found = lzj_vector(_USERS, s, e, d)
     # More bits are post-processing of fewer, and s coordinates at epsilon/s make one at epsilon:
     # crude, and enough for noise of this size.
     fewer = replace(bits_box(found, found.precision), trials=min(found.trials, _MANY))
-    return _vectors(
-        statement=theorem,
-        parameters=f"n = {_USERS}, s = {coordinates}, epsilon = {e}, delta = {d}, "
-        f"g = {found.precision}",
-        quantity="delta",
-        claimed=Enclosure.exactly(d),
-        exact=Bound(
-            upper=coordinates * Fraction(fewer.delta(e / coordinates).upper),
-            method="basic",
-            theorem="epsilons and deltas of the coordinates add; fewer bits show more",
-        ),
-        note=f"{found.bits} noise bits of each user and coordinate; every coordinate may move by g",
+    exact = Bound(
+        upper=s * Fraction(fewer.delta(e / s).upper),
+        method="basic",
+        theorem="epsilons and deltas of the coordinates add; fewer bits show more",
     )
+    return d, exact, {"g": found.precision, "bits": found.bits}
 
 
-def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
+@_vectors(
+    "Algorithm 2, its noise",
+    "n = 1000, s = {s}, epsilon = {e}, delta = {d}",
+    "the deviation/Delta that is needed",
+    "beside Gaussian noise that is calibrated exactly",
+)
+def _vector_noise(s: int, e: Fraction, d: Fraction) -> Found:
     # A step is 2 Delta/g, and replacing a vector of norm Delta moves the sum by 2 Delta at most.
-    found = lzj_vector(_USERS, coordinates, e, d)
-    low, high = found.variance.lower, found.variance.upper
-    step = Fraction(2, found.precision)
-    return _vectors(
-        statement="Algorithm 2, its noise",
-        parameters=f"n = {_USERS}, s = {coordinates}, epsilon = {e}, delta = {d}",
-        quantity="the deviation/Delta that is needed",
-        claimed=Enclosure(
-            narrow(lambda: ball(step) * ball(Fraction(low)).sqrt(), WIDTH_BITS).lower,
-            narrow(lambda: ball(step) * ball(Fraction(high)).sqrt(), WIDTH_BITS).upper,
-        ),
-        exact=_twice(real_gaussian_ratio(e, d)),
-        note="beside Gaussian noise that is calibrated exactly",
-    )
+    found = lzj_vector(_USERS, s, e, d)
+
+    def deviation(variance: Fraction) -> Enclosure:
+        step = Fraction(2, found.precision)
+        return narrow(lambda: ball(step) * ball(variance).sqrt(), WIDTH_BITS)
+
+    return along(found.variance, deviation), _twice(real_gaussian_ratio(e, d))
 
 
-def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
+@_vectors(
+    "Theorem A.2, its bound on the noise",
+    "s = {s}, epsilon = {e}, delta = {d}",
+    "the deviation/Delta that is needed",
+    "the bound enters the confidence width; beside exact Gaussian noise",
+)
+def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
     def stated() -> arb:
         # sqrt(360 ln(4s/delta))/epsilon-hat, epsilon-hat = epsilon/(18 sqrt(ln(2/delta))).
-        inner = 360 * ball(4 * coordinates / d).log() * ball(2 / d).log()
+        inner = 360 * ball(4 * s / d).log() * ball(2 / d).log()
         return inner.sqrt() * 18 / ball(e)
 
-    return _vectors(
-        statement="Theorem A.2, its bound on the noise",
-        parameters=f"s = {coordinates}, epsilon = {e}, delta = {d}",
-        quantity="the deviation/Delta that is needed",
-        claimed=narrow(stated, WIDTH_BITS),
-        exact=_twice(real_gaussian_ratio(e, d)),
-        note="the bound enters the confidence width; beside exact Gaussian noise",
-    )
+    return narrow(stated, WIDTH_BITS), _twice(real_gaussian_ratio(e, d))
 
 
-def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Judgement:
-    g = lzj_vector(_USERS, coordinates, e, d).precision
-    least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * coordinates)
-    return _vectors(
-        statement="ours: the fewest fair bits",
-        parameters=f"s = {coordinates}, g = {g}, epsilon = {e}, delta = {d}, "
-        f"{least.bits} bits in all",
-        quantity="delta",
-        claimed=Enclosure.exactly(d),
-        exact=least.enough.delta(e, "1e-4"),
-        note="calibrated exactly",
-    )
+@_vectors(
+    "ours: the fewest fair bits",
+    "s = {s}, g = {g}, epsilon = {e}, delta = {d}, {bits} bits in all",
+    "delta",
+    "calibrated exactly",
+)
+def _exact_vector(s: int, e: Fraction, d: Fraction) -> Found:
+    g = lzj_vector(_USERS, s, e, d).precision
+    least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * s)
+    return d, least.enough.delta(e, "1e-4"), {"g": g, "bits": least.bits}
 
 
 def _twice(value: Enclosure) -> Enclosure:
@@ -245,55 +195,73 @@ def _twice(value: Enclosure) -> Enclosure:
 # -- the scalar sum of Algorithm 4 ------------------------------------------------------------
 
 
-def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = lzj_scalar_lemma(users, precision, e, d)
-    spent = e * (Fraction(2, precision) + 1)
-    return _scalars(
-        statement="Lemma C.5",
-        parameters=f"n = {users}, B = 1, g = {precision}, epsilon-hat = {e}, delta = {d}, "
-        f"b = {found.bits}",
-        quantity=f"delta({spent})",
-        claimed=Enclosure.exactly(d),
-        exact=bits_box(found, precision).delta(spent),
-        note=f"noise bits of chance {shown(found.probability)}",
-    )
+def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
+    r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
+    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
+
+    It does not match the lemma it cites (:func:`lzj_scalar_lemma`); neither is needed, for the
+    exact number of bits is known (``shuffle.fewest_bits``).
+
+    >>> lzj_scalar(100, 20, Fraction(1), Fraction(1, 10**6)).bits
+    41785
+    """
+    log, half = log_of(2 / d), epsilon / 2
+    return bits_of_cheu(n, g, lambda: log() / ball(half * half))
 
 
-def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = lzj_scalar_lemma(users, precision, e, d)
-    return _scalars(
-        statement="Lemma C.5 for Algorithm 4",
-        parameters=f"n = {users}, g = {precision}, epsilon-hat = {e}, delta = {d}, "
-        f"b = {found.bits}",
-        quantity="p",
-        claimed=Enclosure.exactly(Fraction(1, 2)),
-        exact=found.probability,
-        note="the lemma has ln(1/delta) in b and ln(2/delta) in p; Algorithm 4 takes p < 1/2",
-    )
+def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
+    r"""LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality: ln(1/delta) in b, ln(2/delta) in
+    p, for (epsilon (2/g + 1), delta) with epsilon < 15; so p can exceed 1/2.
+
+    >>> lzj_scalar_lemma(100, 20, Fraction(1), Fraction(1, 10**6)).bits
+    9948
+    """
+    top, bottom = log_of(2 / d), log_of(1 / d)
+    bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))
+    chance = narrow(lambda: 90 * g * g * top() / ball(e * e * n * bits), WIDTH_BITS)
+    return BitNoise(users=n, precision=g, bits=bits, probability=chance)
 
 
-def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    found = lzj_scalar(users, precision, e, d)
-    return _scalars(
-        statement="Theorem C.6 (Algorithm 4)",
-        parameters=f"n = {users}, B = 1, g = {precision}, epsilon = {e}, delta = {d}",
-        quantity="noise bits of a user needed",
-        claimed=Enclosure.exactly(found.bits),
-        exact=Enclosure.exactly(
-            fewest_bits(epsilon=e, delta=d, bounds=(precision,), users=users).bits
-        ),
-        note="fair bits; its parameters are not those of Lemma C.5",
-    )
+@_scalars(
+    "Lemma C.5",
+    "n = {n}, B = 1, g = {g}, epsilon-hat = {e}, delta = {d}, b = {bits}",
+    "delta({spent})",
+    "noise bits of chance {chance}",
+)
+def _lemma(n: int, g: int, e: Fraction, d: Fraction) -> Found:
+    found, spent = lzj_scalar_lemma(n, g, e, d), e * (Fraction(2, g) + 1)
+    words = {"bits": found.bits, "spent": spent, "chance": shown(found.probability)}
+    return d, bits_box(found, g).delta(spent), words
 
 
-def _exact_scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Judgement:
-    least = fewest_bits(epsilon=e, delta=d, bounds=(precision,), users=users)
-    return _scalars(
-        statement="ours: the fewest fair bits",
-        parameters=f"n = {users}, g = {precision}, epsilon = {e}, delta = {d}, "
-        f"{least.bits} bits each",
-        quantity="delta",
-        claimed=Enclosure.exactly(d),
-        exact=least.enough.delta(e),
-        note="calibrated exactly",
-    )
+@_scalars(
+    "Lemma C.5 for Algorithm 4",
+    "n = {n}, g = {g}, epsilon-hat = {e}, delta = {d}, b = {bits}",
+    "p",
+    "the lemma has ln(1/delta) in b and ln(2/delta) in p; Algorithm 4 takes p < 1/2",
+)
+def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
+    found = lzj_scalar_lemma(n, g, e, d)
+    return Fraction(1, 2), found.probability, {"bits": found.bits}
+
+
+@_scalars(
+    "Theorem C.6 (Algorithm 4)",
+    "n = {n}, B = 1, g = {g}, epsilon = {e}, delta = {d}",
+    "noise bits of a user needed",
+    "fair bits; its parameters are not those of Lemma C.5",
+)
+def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
+    least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
+    return lzj_scalar(n, g, e, d).bits, least.bits
+
+
+@_scalars(
+    "ours: the fewest fair bits",
+    "n = {n}, g = {g}, epsilon = {e}, delta = {d}, {bits} bits each",
+    "delta",
+    "calibrated exactly",
+)
+def _exact_scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
+    least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
+    return d, least.enough.delta(e), {"bits": least.bits}

@@ -7,16 +7,17 @@ how much noise is enough. The verdict is read off the enclosures; nobody writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from inspect import signature
+from typing import Any, Final, Literal, ParamSpec, TypeAlias
 
 from accounting.claims.bound import Bound
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["LOOSE", "Answer", "Judgement", "LaterRow", "answer", "shown"]
+__all__ = ["LOOSE", "Answer", "Claim", "Found", "Judgement", "LaterRow", "along", "answer", "shown"]
 
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
 """holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
@@ -125,6 +126,75 @@ class Judgement:
 
 LaterRow: TypeAlias = Callable[[], Judgement]
 """A row that is still to be computed."""
+
+Value: TypeAlias = Enclosure | Fraction | int
+Truth: TypeAlias = Value | Bound
+Found: TypeAlias = tuple[Value, Truth] | tuple[Value, Truth, dict[str, Any]]
+"""What is claimed, what is true, and more values for the words; ``proof`` is that of a row."""
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    r"""Decorates a function that computes a row's numbers: it then gives the row, not yet computed.
+
+    The words are formats of the function's arguments and of what it finds.
+
+    >>> @Claim("CSB", "Lemma 1", "T = {T}", "epsilon", "{levels} levels", erratum="7")
+    ... def lemma(T: int) -> Found:
+    ...     return 1, Fraction(T.bit_length(), 2), {"levels": T.bit_length()}
+    >>> row = lemma(4)()
+    >>> row.parameters, row.explanation
+    ('T = 4', 'epsilon is 1.5, claimed 1: 3 levels')
+    """
+
+    paper: str
+    statement: str
+    parameters: str
+    quantity: str
+    note: str
+    erratum: str | None = None
+
+    def __call__(self, compute: Callable[P, Found]) -> Callable[P, LaterRow]:
+        named = signature(compute)
+
+        def later(*args: P.args, **kwargs: P.kwargs) -> LaterRow:
+            given = named.bind(*args, **kwargs).arguments
+            return lambda: self._row(compute(*args, **kwargs), given)
+
+        return later
+
+    def _row(self, found: Found, given: Mapping[str, Any]) -> Judgement:
+        claimed, exact, *rest = found
+        more = dict(rest[0]) if rest else {}
+        proof = more.pop("proof", None)
+        words = {name: _format(text, {**given, **more}) for name, text in asdict(self).items()}
+        return Judgement(
+            **words,
+            claimed=enclosed(claimed),
+            exact=exact if isinstance(exact, Bound) else enclosed(exact),
+            proof=None if proof is None else enclosed(proof),
+        )
+
+
+def _format(text: str | None, words: Mapping[str, Any]) -> Any:
+    return None if text is None else text.format(**words)
+
+
+def enclosed(value: Value) -> Enclosure:
+    r"""An exact number as an enclosure of no width."""
+    return value if isinstance(value, Enclosure) else Enclosure.exactly(value)
+
+
+def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
+    r"""What a monotone function gives between two ends.
+
+    >>> along(Enclosure(Fraction(1), Fraction(2)), lambda x: -x)
+    Enclosure([-2, -1])
+    """
+    found = [enclosed(compute(Fraction(end))) for end in (ends.lower, ends.upper)]
+    return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
 def shown(value: Enclosure | Bound) -> str:

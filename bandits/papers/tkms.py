@@ -18,7 +18,7 @@ from flint import arb
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.paper_parameters import WIDTH_BITS, BitNoise, tkms_bits, tkms_threshold
 from accounting.protocols.shuffled_bits import fewest_bits
-from bandits.papers.statement import Judgement, LaterRow, shown
+from bandits.papers.statement import Claim, Found, LaterRow, shown
 from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
@@ -26,8 +26,9 @@ __all__ = ["bits_box", "rows"]
 
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)
+_TARGET: Final = "epsilon = {e}, delta = 1/1000000"
 
-_of_bits = partial(Judgement, paper="TKMS", erratum="5")
+_tkms = partial(Claim, "TKMS", erratum="5")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
@@ -36,16 +37,16 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     if not quick:
         points += [(100, "0.1"), (100, "0.9"), (1000, "0.5"), (10**5, "0.9")]
     for users, epsilon in points:
-        yield partial(_theorem, users, Fraction(epsilon))
+        yield _theorem(users, Fraction(epsilon))
     for epsilon in ("0.5", "0.1"):
-        yield partial(_bits, Fraction(epsilon))
-        yield partial(_exact_bits, Fraction(epsilon))
+        yield _bits(Fraction(epsilon))
+        yield _exact_bits(Fraction(epsilon))
     for epsilon in ("0.5", "0.1"):
-        yield partial(_comparisons, Fraction(epsilon))
-    yield partial(_tail, 10**6, Fraction(1, 2))
-    yield partial(_bandit, "SDP-AE (batches of m = 1000)", Fraction(1, 2), (1000,))
+        yield _comparisons(Fraction(epsilon))
+    yield _tail(10**6, Fraction(1, 2))
+    yield _bandit("SDP-AE (batches of m = 1000)", Fraction(1, 2), (1000,))
     sizes = (1, 1024, 1 << 14) if quick else tuple(1 << t for t in range(0, 18, 2))
-    yield partial(_bandit, "VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
+    yield _bandit("VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
@@ -59,92 +60,82 @@ def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
 
 
-def _theorem(users: int, epsilon: Fraction) -> Judgement:
-    found = tkms_bits(users, epsilon, _DELTA)
-    return _of_bits(
-        statement="Theorem C.1 (Algorithm 3)",
-        parameters=f"m = {users}, epsilon = {epsilon}, delta = {_DELTA}",
-        quantity="delta",
-        claimed=Enclosure.exactly(_DELTA),
-        exact=bits_box(found).delta(epsilon),
-        note=f"{found.trials} noise bits of chance {shown(found.probability)}",
-    )
+@_tkms(
+    "Theorem C.1 (Algorithm 3)",
+    "m = {m}, " + _TARGET,
+    "delta",
+    "{trials} noise bits of chance {chance}",
+)
+def _theorem(m: int, e: Fraction) -> Found:
+    found = tkms_bits(m, e, _DELTA)
+    words = {"trials": found.trials, "chance": shown(found.probability)}
+    return _DELTA, bits_box(found).delta(e), words
 
 
-def _bits(epsilon: Fraction) -> Judgement:
-    used = tkms_bits(1, epsilon, _DELTA).trials
-    needed = fewest_bits(epsilon=epsilon, delta=_DELTA).bits
-    return _of_bits(
-        statement="Algorithm 3, tau",
-        parameters=f"epsilon = {epsilon}, delta = {_DELTA}",
-        quantity="fair noise bits needed",
-        claimed=Enclosure.exactly(used),
-        exact=Enclosure.exactly(needed),
-        note="one bit less is certified not to be enough",
-    )
+@_tkms(
+    "Algorithm 3, tau",
+    _TARGET,
+    "fair noise bits needed",
+    "one bit less is certified not to be enough",
+)
+def _bits(e: Fraction) -> Found:
+    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).bits
 
 
-def _exact_bits(epsilon: Fraction) -> Judgement:
-    least = fewest_bits(epsilon=epsilon, delta=_DELTA)
-    return _of_bits(
-        statement="ours: the fewest fair bits",
-        parameters=f"epsilon = {epsilon}, delta = {_DELTA}, {least.bits} bits",
-        quantity="delta",
-        claimed=Enclosure.exactly(_DELTA),
-        exact=least.enough.delta(epsilon),
-        note="calibrated exactly",
-    )
+@_tkms("ours: the fewest fair bits", _TARGET + ", {bits} bits", "delta", "calibrated exactly")
+def _exact_bits(e: Fraction) -> Found:
+    least = fewest_bits(epsilon=e, delta=_DELTA)
+    return _DELTA, least.enough.delta(e), {"bits": least.bits}
 
 
-def _comparisons(epsilon: Fraction) -> Judgement:
+@_tkms(
+    "Algorithm 3, encoder and analyzer",
+    _TARGET,
+    "the number of m at which < and <= differ",
+    "tau is no integer, so the two comparisons with it agree",
+)
+def _comparisons(e: Fraction) -> Found:
     # m < tau and m <= tau differ at m = tau alone.
-    tau = tkms_threshold(epsilon, _DELTA)
-    differing = math.floor(tau.upper) - math.ceil(tau.lower) + 1
-    return _of_bits(
-        statement="Algorithm 3, encoder and analyzer",
-        parameters=f"epsilon = {epsilon}, delta = {_DELTA}",
-        quantity="the number of m at which < and <= differ",
-        claimed=Enclosure.exactly(0),
-        exact=Enclosure.exactly(differing),
-        note="tau is no integer, so the two comparisons with it agree",
-    )
+    tau = tkms_threshold(e, _DELTA)
+    return 0, math.floor(tau.upper) - math.ceil(tau.lower) + 1
 
 
-def _tail(users: int, epsilon: Fraction) -> Judgement:
+@_tkms(
+    "Theorem C.1, its sub-Gaussian noise",
+    "m = {m}, " + _TARGET + ", t = 2 E[B]",
+    "ln P(B - E[B] >= t)",
+    "Chernoff's exp(-t^2/(3 E[B])) holds for t <= E[B] only",
+)
+def _tail(m: int, e: Fraction) -> Found:
     # B is binomial of mean tau/2; a deviation of t = 2 E[B], by its first mass and a geometric
     # series on it.
     def mean() -> arb:
-        return 48 * ball(2 / _DELTA).log() / ball(epsilon**2)
+        return 48 * ball(2 / _DELTA).log() / ball(e**2)
 
     least = ceiling(lambda: 3 * mean())
 
     def first() -> arb:
-        p, ways = mean() / users, arb(users + 1).lgamma() - arb(least + 1).lgamma()
-        ways -= arb(users - least + 1).lgamma()
-        return ways + least * p.log() + (users - least) * (1 - p).log()
+        p, ways = mean() / m, arb(m + 1).lgamma() - arb(least + 1).lgamma()
+        ways -= arb(m - least + 1).lgamma()
+        return ways + least * p.log() + (m - least) * (1 - p).log()
 
     def whole() -> arb:
-        p = mean() / users
-        return first() - (1 - (users - least) * p / ((least + 1) * (1 - p))).log()
+        p = mean() / m
+        return first() - (1 - (m - least) * p / ((least + 1) * (1 - p))).log()
 
-    return _of_bits(
-        statement="Theorem C.1, its sub-Gaussian noise",
-        parameters=f"m = {users}, epsilon = {epsilon}, delta = {_DELTA}, t = 2 E[B]",
-        quantity="ln P(B - E[B] >= t)",
-        claimed=narrow(lambda: -4 * mean() / 3, WIDTH_BITS),
-        exact=Enclosure(narrow(first, WIDTH_BITS).lower, narrow(whole, WIDTH_BITS).upper),
-        note="Chernoff's exp(-t^2/(3 E[B])) holds for t <= E[B] only",
-    )
+    ends = Enclosure(narrow(first, WIDTH_BITS).lower, narrow(whole, WIDTH_BITS).upper)
+    return narrow(lambda: -4 * mean() / 3, WIDTH_BITS), ends
 
 
-def _bandit(statement: str, epsilon: Fraction, sizes: tuple[int, ...]) -> Judgement:
-    deltas = [bits_box(tkms_bits(m, epsilon, _DELTA)).enclose_delta(epsilon) for m in sizes]
-    return Judgement(
-        paper="TKMS",
-        statement=f"{statement}, by Theorem C.1",
-        parameters=f"epsilon = {epsilon}, delta = {_DELTA}, m from {sizes[0]} to {sizes[-1]}",
-        quantity="delta",
-        claimed=Enclosure.exactly(_DELTA),
-        exact=Enclosure(max(d.lower for d in deltas), max(d.upper for d in deltas)),
-        note="every user is in one batch, so the worst batch decides",
-    )
+@_tkms(
+    "{algorithm}, by Theorem C.1",
+    _TARGET + ", m from {first} to {last}",
+    "delta",
+    "every user is in one batch, so the worst batch decides",
+    erratum=None,
+)
+def _bandit(algorithm: str, e: Fraction, sizes: tuple[int, ...]) -> Found:
+    del algorithm
+    deltas = [bits_box(tkms_bits(m, e, _DELTA)).enclose_delta(e) for m in sizes]
+    worst = Enclosure(max(d.lower for d in deltas), max(d.upper for d in deltas))
+    return _DELTA, worst, {"first": sizes[0], "last": sizes[-1]}

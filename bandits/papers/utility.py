@@ -20,7 +20,7 @@ from accounting.claims.bound import Bound
 from accounting.protocols.paper_parameters import WIDTH_BITS, tkms_bits
 from accounting.release.curve import PrivacyCurve
 from bandits.papers.csb import least_threshold
-from bandits.papers.statement import Judgement, LaterRow
+from bandits.papers.statement import Claim, Found, LaterRow
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -38,46 +38,41 @@ _ARMS: Final = 10
 _HORIZON: Final = 10**6
 _GAPS: Final = tuple(Fraction(place, 2 * (_ARMS - 1)) for place in range(_ARMS))
 
-_of_cz = partial(Judgement, paper="CZ")
+_cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Every row of these statements, not yet computed."""
-    yield from _laws(quick=quick)
-    yield from _lemmas(quick=quick)
-    few = (Fraction(1, 2),)
-    for epsilon in few if quick else (Fraction(1, 10), *few):
-        yield partial(_regret, "Theorem 3.1", epsilon)
-        yield partial(_regret, "Theorem 3.3", epsilon)
-        yield partial(_lower, "Theorem 5", epsilon, Fraction(1, 10))
-        yield partial(_lower, "Theorem 6", epsilon, Fraction(1, 10))
-
-
-def _laws(*, quick: bool) -> Iterator[LaterRow]:
     chances = (_RARE,) if quick else (_TENTH, _RARE)
+    half = Fraction(1, 2)
+    yield from _tails(chances, quick=quick)
+    for epsilon in (half,) if quick else (_TENTH, half, Fraction(1)):
+        yield _laplace_moment(epsilon)
+        for chance in chances:
+            yield _assumption(epsilon, chance)
+            for users in (16,) if quick else (16, 256):
+                yield _laplace_sum(epsilon, users, chance)
+    yield _intervals()
+    for last in (1, 10):
+        yield _pulls(last)
+    for epsilon in (half,) if quick else (_TENTH, half):
+        yield _regret("Theorem 3.1", epsilon)
+        yield _regret("Theorem 3.3", epsilon)
+        yield _lower("Theorem 5", epsilon, "Delta/B_inf", _TENTH)
+        yield _lower("Theorem 6", epsilon, "Delta/(B_1 K)", _TENTH)
+
+
+def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
     for chance in chances:
         for scale in ("8",) if quick else ("8", "1/2", "1000"):
-            yield partial(_laplace_tail, Fraction(scale), chance)
+            yield _laplace_tail(Fraction(scale), chance)
         for variance in (16,) if quick else (1, 16, 400):
-            yield partial(_skellam_tail, Fraction(variance), chance)
+            yield _skellam_tail(Fraction(variance), chance)
     for squared, t in [("4", 6)] if quick else [("1/4", 1), ("4", 6), ("400", 100)]:
-        yield partial(_gaussian_tail, Fraction(squared), t)
-        yield partial(_gaussian_rho, Fraction(squared))
+        yield _gaussian_tail(Fraction(squared), t)
+        yield _gaussian_rho(Fraction(squared))
     for variance in (16,) if quick else (1, 16, 400):
-        yield partial(_skellam_moment, Fraction(variance))
-
-
-def _lemmas(*, quick: bool) -> Iterator[LaterRow]:
-    epsilons = (Fraction(1, 2),) if quick else (Fraction(1, 10), Fraction(1, 2), Fraction(1))
-    for epsilon in epsilons:
-        yield partial(_laplace_moment, epsilon)
-        for chance in (_RARE,) if quick else (_TENTH, _RARE):
-            yield partial(_assumption, epsilon, chance)
-            for users in (16,) if quick else (16, 256):
-                yield partial(_laplace_sum, epsilon, users, chance)
-    yield _intervals
-    for last in (1, 10):
-        yield partial(_pulls, last)
+        yield _skellam_moment(Fraction(variance))
 
 
 # -- tails ------------------------------------------------------------------------------------
@@ -93,182 +88,169 @@ def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 
 
-def _laplace_tail(scale: Fraction, chance: Fraction) -> Judgement:
+@_cz(
+    "Fact 2, its tail",
+    "Delta/epsilon = {scale}, p = {chance}",
+    "the least m with P(|Y| > m) <= p",
+    "the printed tail is an identity: it gives the same m",
+)
+def _laplace_tail(scale: Fraction, chance: Fraction) -> Found:
     # 2 e^(-m/s)/(e^(1/s) + 1) <= p, solved for m.
     printed = ceiling(
         lambda: ball(scale) * (2 / (ball(chance) * (ball(1 / scale).exp() + 1))).log()
     )
-    return _of_cz(
-        statement="Fact 2, its tail",
-        parameters=f"Delta/epsilon = {scale}, p = {chance}",
-        quantity="the least m with P(|Y| > m) <= p",
-        claimed=Enclosure.exactly(printed),
-        exact=Enclosure.exactly(least_threshold(DiscreteLaplace(scale=scale), chance / 2)),
-        note="the printed tail is an identity: it gives the same m",
-    )
+    return printed, least_threshold(DiscreteLaplace(scale=scale), chance / 2)
 
 
-def _gaussian_tail(squared: Fraction, t: int) -> Judgement:
-    return _of_cz(
-        statement="Fact 3, its tail",
-        parameters=f"Delta^2/epsilon^2 = {squared}, t = {t}",
-        quantity=f"P(|Y| >= {t})",
-        claimed=narrow(lambda: 2 * (-ball(t * t / (2 * squared))).exp(), WIDTH_BITS),
-        exact=DiscreteGaussian(sigma_squared=squared).enclose_tail(t - 1),
-        note="the discrete Gaussian is sub-Gaussian with its sigma^2",
-    )
+@_cz(
+    "Fact 3, its tail",
+    "Delta^2/epsilon^2 = {squared}, t = {t}",
+    "P(|Y| >= {t})",
+    "the discrete Gaussian is sub-Gaussian with its sigma^2",
+)
+def _gaussian_tail(squared: Fraction, t: int) -> Found:
+    printed = narrow(lambda: 2 * (-ball(t * t / (2 * squared))).exp(), WIDTH_BITS)
+    return printed, DiscreteGaussian(sigma_squared=squared).enclose_tail(t - 1)
 
 
-def _gaussian_rho(squared: Fraction) -> Judgement:
-    return _of_cz(
-        statement="Fact 3, its privacy",
-        parameters=f"Delta^2/epsilon^2 = {squared}, Delta = 1",
-        quantity="rho",
-        claimed=Enclosure.exactly(1 / (2 * squared)),
-        exact=PrivacyCurve(noise=DiscreteGaussian(sigma_squared=squared), sensitivity=1).zcdp(),
-        note="epsilon^2/2-concentrated",
-    )
+@_cz(
+    "Fact 3, its privacy",
+    "Delta^2/epsilon^2 = {squared}, Delta = 1",
+    "rho",
+    "epsilon^2/2-concentrated",
+)
+def _gaussian_rho(squared: Fraction) -> Found:
+    noise = DiscreteGaussian(sigma_squared=squared)
+    return 1 / (2 * squared), PrivacyCurve(noise=noise, sensitivity=1).zcdp()
 
 
-def _skellam_moment(variance: Fraction) -> Judgement:
+@_cz(
+    "Proposition 1, its moments",
+    "variance = {variance}, lambda = sqrt 2",
+    "ln E e^(lambda X)",
+    "sub-exponential: at most sigma^2 lambda^2, up to lambda = sqrt 2",
+)
+def _skellam_moment(variance: Fraction) -> Found:
     # K(a)/a^2 = variance (cosh a - 1)/a^2 rises with a: the largest a decides.
-    return _of_cz(
-        statement="Proposition 1, its moments",
-        parameters=f"variance = {variance}, lambda = sqrt 2",
-        quantity="ln E e^(lambda X)",
-        claimed=Enclosure.exactly(2 * variance),
-        exact=narrow(lambda: ball(variance) * (arb(2).sqrt().cosh() - 1), WIDTH_BITS),
-        note="sub-exponential: at most sigma^2 lambda^2, up to lambda = sqrt 2",
-    )
+    exact = narrow(lambda: ball(variance) * (arb(2).sqrt().cosh() - 1), WIDTH_BITS)
+    return 2 * variance, exact
 
 
-def _skellam_tail(variance: Fraction, chance: Fraction) -> Judgement:
-    limit = narrow(
-        lambda: (
-            2 * (ball(variance) * ball(2 / chance).log()).sqrt()
-            + arb(2).sqrt() * ball(2 / chance).log()
-        ),
-        WIDTH_BITS,
-    )
-    return _of_cz(
-        statement="Proposition 1, its tail",
-        parameters=f"variance = {variance}, p = {chance}",
-        quantity="P(|X| > 2 sigma sqrt(ln(2/p)) + sqrt(2) ln(2/p))",
-        claimed=Enclosure.exactly(chance),
-        exact=beyond(Skellam(variance=variance), limit),
-        note="the threshold tau of Theorem 2",
-    )
+@_cz(
+    "Proposition 1, its tail",
+    "variance = {variance}, p = {chance}",
+    "P(|X| > 2 sigma sqrt(ln(2/p)) + sqrt(2) ln(2/p))",
+    "the threshold tau of Theorem 2",
+)
+def _skellam_tail(variance: Fraction, chance: Fraction) -> Found:
+    def limit() -> arb:
+        log = ball(2 / chance).log()
+        return 2 * (ball(variance) * log).sqrt() + arb(2).sqrt() * log
+
+    return chance, beyond(Skellam(variance=variance), narrow(limit, WIDTH_BITS))
 
 
-def _laplace_moment(epsilon: Fraction) -> Judgement:
+@_cz(
+    "Lemma 5, with c = 8/5",
+    "epsilon = {epsilon}, lambda = epsilon/c",
+    "ln E e^(lambda X)",
+    "c is open in the paper; for small epsilon the least is 1.5942, (1 - e^(-1/2))^(-1/2)",
+)
+def _laplace_moment(epsilon: Fraction) -> Found:
     # Of a symmetric law that can be divided K(a)/a^2 rises with a, so the largest a decides.
     def most() -> arb:
         beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
         return 2 * (1 - beta).log() - (1 - beta * a.exp()).log() - (1 - beta * (-a).exp()).log()
 
-    return _of_cz(
-        statement=f"Lemma 5, with c = {_C}",
-        parameters=f"epsilon = {epsilon}, lambda = epsilon/c",
-        quantity="ln E e^(lambda X)",
-        claimed=Enclosure.exactly(Fraction(1, 2)),
-        exact=narrow(most, WIDTH_BITS),
-        note="c is open in the paper; for small epsilon the least is 1.5942, (1 - e^(-1/2))^(-1/2)",
-    )
+    return Fraction(1, 2), narrow(most, WIDTH_BITS)
 
 
-def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Judgement:
+@_cz(
+    "Lemma 5, its tail with c = 8/5",
+    "n = {users}, epsilon = {epsilon}, p = {chance}",
+    "P(|sum of X_i| > v)",
+    "the threshold of the local model, Theorem 6",
+)
+def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Found:
     def limit() -> arb:
         log, c = ball(2 / chance).log(), ball(_C / epsilon)
         wide, far = c * (2 * users * log).sqrt(), 2 * c * log
         return wide if bool(wide > far) else far
 
-    return _of_cz(
-        statement=f"Lemma 5, its tail with c = {_C}",
-        parameters=f"n = {users}, epsilon = {epsilon}, p = {chance}",
-        quantity="P(|sum of X_i| > v)",
-        claimed=Enclosure.exactly(chance),
-        exact=beyond(PolyaDifference(shape=users, scale=1 / epsilon), narrow(limit, WIDTH_BITS)),
-        note="the threshold of the local model, Theorem 6",
-    )
+    noise = PolyaDifference(shape=users, scale=1 / epsilon)
+    return chance, beyond(noise, narrow(limit, WIDTH_BITS))
 
 
 # -- Lemmas 1 and 2 ---------------------------------------------------------------------------
 
 
-def _assumption(epsilon: Fraction, chance: Fraction) -> Judgement:
-    log = partial(lambda p: ball(2 / p).log(), chance)
-    limit = narrow(lambda: ((2 * log()).sqrt() + log()) / ball(epsilon), WIDTH_BITS)
-    return _of_cz(
-        statement="Lemma 1, its assumption for discrete Laplace noise",
-        parameters=f"sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
-        quantity="P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
-        claimed=Enclosure.exactly(chance),
-        exact=beyond(DiscreteLaplace(scale=1 / epsilon), limit),
-        note="of the noise; rounding is sub-Gaussian, and has its part of sigma",
-    )
+@_cz(
+    "Lemma 1, its assumption for discrete Laplace noise",
+    "sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
+    "P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
+    "of the noise; rounding is sub-Gaussian, and has its part of sigma",
+)
+def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
+    def limit() -> arb:
+        log = ball(2 / chance).log()
+        return ((2 * log).sqrt() + log) / ball(epsilon)
+
+    return chance, beyond(DiscreteLaplace(scale=1 / epsilon), narrow(limit, WIDTH_BITS))
 
 
-def _intervals() -> Judgement:
+@_cz(
+    "Lemma 2, all intervals",
+    "equation 2, all batches",
+    "the chance that an interval misses, over p",
+    "pi^2/12 for rewards and pi^2/6 for noise",
+)
+def _intervals() -> Found:
     # Of batch b: p/(2 b^2) for the rewards, p/b^2 for the noise, over all arms.
-    return _of_cz(
-        statement="Lemma 2, all intervals",
-        parameters="equation 2, all batches",
-        quantity="the chance that an interval misses, over p",
-        claimed=Enclosure.exactly(3),
-        exact=Bound(
-            upper=Fraction(narrow(lambda: arb.pi() ** 2 / 4, WIDTH_BITS).upper),
-            method="union bound",
-            theorem="the sum of 3/(2 b^2)",
-        ),
-        note="pi^2/12 for rewards and pi^2/6 for noise",
-    )
+    total = Fraction(narrow(lambda: arb.pi() ** 2 / 4, WIDTH_BITS).upper)
+    return 3, Bound(upper=total, method="union bound", theorem="the sum of 3/(2 b^2)")
 
 
-def _pulls(last: int) -> Judgement:
-    length = 1 << last
-    return _of_cz(
-        statement="Lemma 2, pulls of an arm",
-        parameters=f"batches of 2^b, last survived b = {last}",
-        quantity="N_a/l(b), with the batch that drops it",
-        claimed=Enclosure.exactly(4),
-        exact=Enclosure.exactly(Fraction(sum(1 << b for b in range(1, last + 2)), length)),
-        note="2 + 4 + ... + 2^(b+1); with the batches 4^b of the released code it is 16/3",
-    )
+@_cz(
+    "Lemma 2, pulls of an arm",
+    "batches of 2^b, last survived b = {last}",
+    "N_a/l(b), with the batch that drops it",
+    "2 + 4 + ... + 2^(b+1); with the batches 4^b of the released code it is 16/3",
+)
+def _pulls(last: int) -> Found:
+    return 4, Fraction(sum(1 << b for b in range(1, last + 2)), 1 << last)
 
 
 # -- regret -----------------------------------------------------------------------------------
 
 
-def _regret(statement: str, epsilon: Fraction) -> Judgement:
+@Claim(
+    "TKMS",
+    "{theorem}, its regret for any gaps",
+    "k = 10, T = 1000000, epsilon = {epsilon}, delta = 1/1000000, means evenly in [1/4, 3/4]",
+    "regret",
+    "uniform play loses {uniform:.0f} here",
+)
+def _regret(theorem: str, epsilon: Fraction) -> Found:
     # sigma^2 of the noise of Algorithm 3, and m as many users as it has noise bits.
     m = tkms_bits(1, epsilon, _RARE).trials
     squared = Fraction(m, 4)
 
     def bound() -> arb:
         log, pulls, rest = arb(_HORIZON).log(), _ARMS * _HORIZON, ball(Fraction(4, _HORIZON))
-        if statement == "Theorem 3.1":
+        if theorem == "Theorem 3.1":
             inner = ball((128 + 512 * squared / m) * pulls) * log
             return 2 * inner.sqrt() + m * _ARMS + rest
         noise = 64 * arb(2).sqrt() * _ARMS * ball(squared).sqrt() * log
         return (2048 * pulls * log).sqrt() + noise + rest
 
-    pulls = [_pulled(m if statement == "Theorem 3.1" else None, squared, gap) for gap in _GAPS]
-    lost = sum((gap * count for gap, count in zip(_GAPS, pulls, strict=True)), Fraction(0))
-    trivial = max(_GAPS) * _HORIZON
-    return Judgement(
-        paper="TKMS",
-        statement=f"{statement}, its regret for any gaps",
-        parameters=f"k = {_ARMS}, T = {_HORIZON}, epsilon = {epsilon}, delta = {_RARE}, means "
-        "evenly in [1/4, 3/4]",
-        quantity="regret",
-        claimed=narrow(bound, WIDTH_BITS),
-        exact=Bound(
-            upper=min(lost + Fraction(4, _HORIZON), trivial),
-            method="clean event",
-            theorem="an arm is dropped in the first phase with 4 I < its gap",
-        ),
-        note=f"uniform play loses {float(sum(_GAPS) / _ARMS * _HORIZON):.0f} here",
+    batch = m if theorem == "Theorem 3.1" else None
+    lost = sum((gap * _pulled(batch, squared, gap) for gap in _GAPS), Fraction(4, _HORIZON))
+    exact = Bound(
+        upper=min(lost, max(_GAPS) * _HORIZON),
+        method="clean event",
+        theorem="an arm is dropped in the first phase with 4 I < its gap",
     )
+    return narrow(bound, WIDTH_BITS), exact, {"uniform": float(sum(_GAPS) / _ARMS * _HORIZON)}
 
 
 def _pulled(batch: int | None, squared: Fraction, gap: Fraction) -> int:
@@ -304,15 +286,14 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     return narrow(divergence, WIDTH_BITS)
 
 
-def _lower(statement: str, epsilon: Fraction, gap: Fraction) -> Judgement:
+@Claim(
+    "CSB",
+    "{theorem}, its lower bound",
+    "epsilon = {epsilon}, {scaled} = {gap}",
+    "the information of one private reward",
+    "the bound on regret is as many times below what randomised response could reach",
+)
+def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
     # Regret/ln T >= (number of others) Delta/information: 128 epsilon^2 gap^2 is what is printed.
-    scaled = "Delta/B_inf" if statement == "Theorem 5" else "Delta/(B_1 K)"
-    return Judgement(
-        paper="CSB",
-        statement=f"{statement}, its lower bound",
-        parameters=f"epsilon = {epsilon}, {scaled} = {gap}",
-        quantity="the information of one private reward",
-        claimed=Enclosure.exactly(128 * epsilon**2 * gap**2),
-        exact=information(epsilon, gap),
-        note="the bound on regret is as many times below what randomised response could reach",
-    )
+    del theorem, scaled
+    return 128 * epsilon**2 * gap**2, information(epsilon, gap)

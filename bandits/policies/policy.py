@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from bandits.batch import Commit, Plays, Pulls, Released
 
 if TYPE_CHECKING:
-    from bandits.privatizers.promise import Releasing
+    from bandits.privatizers.privatizer import Releasing
 
 __all__ = [
     "Choice",

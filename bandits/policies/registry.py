@@ -3,21 +3,38 @@ r"""Algorithms by name: what ``dpcore bandit`` calls them, and the policies they
 With the exact radius, elimination takes the exact schedule and, where the paper leaves no choice of
 s, four times the paper's precision; with the paper's radius everything is the paper's, or that of
 the code released with it (``schedule="released"``), where the two differ.
+
+A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``, imported into this process:
+trusted code, as one that ``play`` is given. An audit makes it without arguments; a run gives it
+those of ``epsilon``, ``delta``, ``horizon``, ``arms`` and ``confidence`` that it has.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
 from bandits.combinatorial.cucb import FAMILY
 from bandits.policies.elimination import NAMES, BatchedElimination, DpSe
-from bandits.policies.linear_radius import ExactWidth, PaperWidth
-from bandits.policies.own import is_own, own_policy
-from bandits.policies.phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
+from bandits.policies.phased_elimination import (
+    FAMILIES,
+    MODELS,
+    Clients,
+    ExactWidth,
+    PaperWidth,
+    PhasedElimination,
+)
 from bandits.policies.policy import Policy
 from bandits.policies.setting import EXACT_SCALING, Schedule, Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
@@ -29,7 +46,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = ["ALGORITHMS", "LINEAR", "Algorithm", "Entry", "WorldKind", "read_algorithm"]
+__all__ = ["ALGORITHMS", "LINEAR", "Algorithm", "Entry", "WorldKind", "is_own", "own_policy"]
+__all__ += ["read_algorithm", "source_of"]
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
@@ -162,7 +180,7 @@ def read_algorithm(text: str) -> Algorithm:
     r"""Read an algorithm from text: a name such as dist-dp-se, or name:s=100, or a policy's place.
 
     A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``; it is imported when its
-    policy is made (:mod:`bandits.policies.own`).
+    policy is made (:mod:`bandits.policies.registry`).
 
     >>> str(read_algorithm("dist-rdp-se:s=100")), str(read_algorithm("dist-rdp-se:s=10"))
     ('dist-rdp-se:s=100', 'dist-rdp-se')
@@ -304,3 +322,109 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
         return ExactRadius(batches=schedule.batches(setting.horizon))
     own: TailName = "released" if setting.schedule == "released" else "printed"
     return PaperRadius(form=setting.renyi_tail or own)
+
+
+def is_own(name: str) -> bool:
+    r"""Whether a name is that of a file or module, and of no algorithm.
+
+    >>> is_own("mine.py:Policy"), is_own("my.bandits:Policy"), is_own("dist-rdp-se:s=10")
+    (True, True, False)
+    """
+    place, colon, attribute = name.rpartition(":")
+    module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
+    return bool(colon) and attribute.isidentifier() and module
+
+
+def own_policy(
+    spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
+) -> Policy[Any]:
+    r"""The policy that ``name`` is, or what it returns when it is called.
+
+    It is called with those of ``given`` that it has parameters for; ``epsilon`` among them must be
+    one. Errors name ``argument`` and its value, ``spelling``.
+
+    Raises :class:`InvalidParameter` for a file, module or name that is not there, that fails, or
+    that gives no :class:`bandits.Policy`.
+    """
+    place, _, attribute = name.rpartition(":")
+
+    def refused(reason: str) -> InvalidParameter:
+        return InvalidParameter(argument, spelling, reason)
+
+    try:
+        module = _from_file(refused, Path(place)) if place.endswith(".py") else _named(place)
+        found = getattr(module, attribute)
+        names = {} if isinstance(found, Policy) else _parameters(found)
+        needed = [each for each, free in names.items() if not free and each not in (given or {})]
+        if needed:
+            hint = f"or name an instance, policy = {attribute}(...)"
+            if given:
+                hint = f"or one of the names that a run gives, {', '.join(given)}"
+            raise refused(
+                f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
+                f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
+            )
+        if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
+            raise refused(f"{name} must be made from epsilon: name a class or function that has it")
+        own = {key: value for key, value in (given or {}).items() if key in names}
+        made = found if isinstance(found, Policy) else found(**own)
+    except InvalidParameter as error:
+        if error.argument == argument:
+            raise
+        raise refused(f"{name} gives no policy: {error}") from error
+    except Exception as error:
+        raise refused(f"{name} gives no policy: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Policy):
+        raise refused(f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy")
+    return made
+
+
+def source_of(name: str) -> str:
+    r"""The SHA-256 of the file that ``name`` is read from; empty where there is none.
+
+    >>> source_of("lost.py:Policy")
+    ''
+    """
+    place = name.rpartition(":")[0]
+    path = Path(place)
+    if not place.endswith(".py"):
+        origin = getattr(_named(place), "__file__", None)
+        path = Path(origin or "")
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _parameters(maker: Any) -> dict[str, bool]:
+    # Each parameter, and whether it has a default. An annotation alone takes the property of Policy
+    # for one.
+    try:
+        given = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # not callable, or written in C: the call says what is wrong
+        return {}
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        one.name: not (one.default is one.empty or isinstance(one.default, property))
+        for one in given
+        if one.kind not in free
+    }
+
+
+def _named(module: str) -> ModuleType:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(module)
+
+
+def _from_file(refused: Callable[[str], InvalidParameter], path: Path) -> ModuleType:
+    own = f"own_{path.stem}"
+    spec = importlib.util.spec_from_file_location(own, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise refused(f"there is no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[own] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[own]
+        raise
+    return module

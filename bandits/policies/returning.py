@@ -26,8 +26,7 @@ from bandits.policies.policy import Choice, Policy
 from bandits.policies.setting import Schedule, Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.protocols import EVERYONE, Deployment
-from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
-from bandits.privatizers.visits import visits_of
+from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer, visits_of
 from bandits.radius.certified import LEAST_FAILURE, certified_gap
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

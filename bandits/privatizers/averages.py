@@ -30,7 +30,7 @@ from accounting.protocols.paper_parameters import lzj_vector
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, chance_of, check_word
 from bandits.papers.lzj import lzj_classical_gaussian
-from bandits.privatizers.promise import Releasing
+from bandits.privatizers.privatizer import Releasing
 from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, TRUSTED
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

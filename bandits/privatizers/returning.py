@@ -4,30 +4,36 @@ A user who may be in several releases is promised what they cost together, so al
 mechanism here: the same steps g and one law of noise, which each has at least, whatever the number
 of users (:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B
 visits cost the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its
-run, and a book (``bandits.privatizers.visits``) what everyone has spent. A user who has no visit
-left is turned away. Proofs: docs/proofs/bandits.md.
+run, and a book what everyone has spent: in a ledger, or in memory for simulated worlds. A user who
+has no visit left is turned away. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count as counted
 from typing import Any, Final, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from accounting.budget.returning import per_user
+from accounting.claims.claim import Pure, Rdp
 from accounting.errors import NotDerived
+from accounting.ledger import AlreadyCharged, Ledger
+from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
+from accounting.theorems.convert import Word
+from accounting.theorems.filter import SHARES, filter_for
 from bandits.batch import Plays, Pulls, chance_of
-from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import POOLED, Releasing, RunGuarantee, Users
+from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
 from bandits.privatizers.protocols import EVERYONE, Deployment, check_planned
-from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -37,7 +43,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
-from dpcore.mechanism import Mechanism
+from dpcore.mechanism import Mechanism, Scope, Unit
 from dpcore.noise import Noise
 from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import ball, narrow
@@ -46,7 +52,8 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
 
-__all__ = ["Pool", "SteadyLaw", "SteadyPrivatizer", "returning_guarantee"]
+__all__ = ["Book", "LedgerBook", "MemoryBook", "Names", "Pool", "SteadyLaw", "SteadyPrivatizer"]
+__all__ += ["people", "returning_guarantee", "visits_budget", "visits_of"]
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
 r"""The laws of noise that releases of any number of users can have alike."""
@@ -325,3 +332,227 @@ class Pool(Users):
             return near
         far = far[self.book.able(waiting[far])]
         return np.concatenate([near, far])[:count]
+
+
+Names: TypeAlias = npt.NDArray[np.int64]
+"""Users by number, in [0, M)."""
+
+_ORDERS: Final = (2, 4, 8, 16, 32)
+_MOST_VISITS: Final = 1 << 29
+_MOST_PEOPLE: Final = 1 << 27
+_LONGEST_RUN: Final = 100
+_PLAYED: Final = "was played on this ledger before: new noise needs a new name"
+
+
+def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
+    r"""The budget of a user that holds ``max_visits`` releases of ``curve``, and not one more.
+
+    Of its epsilon, where it is pure; else of its Renyi divergences at the orders 2 to 32. A filter
+    counts shares and rounds each price up, so the budget is larger than the visits by a part in
+    2^61/visits at most.
+
+    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from dpcore import DiscreteLaplace
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
+    >>> visits_budget(steady.curve, 4)
+    Pure(2, scope=Scope(unit='user', relation='replace'))
+
+    Raises :class:`InvalidParameter` for visits below 1 or beyond 2^29, and for what is no curve or
+    one without finite divergences.
+    """
+    most = visits_of(max_visits)
+    _is_curve(curve)
+    scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
+    # The least b of which ceil(SHARES cost/b) fits ``most`` times into SHARES.
+    times = Fraction(SHARES, SHARES // most)
+    largest = curve.pure().upper
+    if isinstance(largest, Fraction):
+        return Pure(largest * times, scope=scope)
+    costs = {order: curve.renyi(order).upper for order in _ORDERS}
+    if math.inf in costs.values():
+        raise InvalidParameter("curve", curve, "must be pure or of finite Renyi divergences")
+    return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
+
+
+def visits_of(max_visits: object) -> int:
+    r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``max_visits``."""
+    return integer("max_visits", max_visits, at_least=1, at_most=_MOST_VISITS)
+
+
+def people(users: object) -> int:
+    r"""M, an integer in [1, 2^27], or :class:`InvalidParameter` naming ``users``."""
+    return integer("users", users, at_least=1, at_most=_MOST_PEOPLE)
+
+
+class Book(ABC):
+    r"""What every user has spent on releases of one ``curve``."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def curve(self) -> PrivacyCurve:
+        r"""What one release costs each user in it."""
+
+    @property
+    @abstractmethod
+    def users(self) -> int | None:
+        r"""How many users there are, or None where everyone may have a line."""
+
+    @abstractmethod
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        r"""Who of ``users`` can pay for a release; nothing is charged.
+
+        A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
+        """
+
+    @abstractmethod
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
+        r"""Charges each of ``users`` for ``release``: False for those who cannot pay, and did not.
+
+        They must not take part. Raises :class:`InvalidParameter` for a user that is none or is
+        named twice, and charges nobody then.
+        """
+
+
+class MemoryBook(Book):
+    r"""The counters of a ledger's filter, in memory, for simulated worlds.
+
+    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from dpcore import DiscreteLaplace
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
+    >>> book = MemoryBook(users=3, curve=steady.curve, max_visits=1)
+    >>> book.pay(np.array([0, 2]), "a").tolist(), book.pay(np.array([0, 1]), "b").tolist()
+    ([True, True], [False, True])
+    >>> book.able(np.array([0, 1, 2])).tolist()
+    [False, False, False]
+
+    Raises :class:`InvalidParameter` for users outside of [1, 2^27], and as :func:`visits_budget`.
+    """
+
+    __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
+
+    def __init__(self, *, users: int, curve: PrivacyCurve, max_visits: int) -> None:
+        count = people(users)
+        _is_curve(curve)
+        limits, amounts = _priced(curve, visits_of(max_visits))
+        self._curve, self._price, self._limits = curve, np.array(amounts), np.array(limits)
+        self.totals = np.zeros((count, len(limits)), dtype=np.int64)
+        self._alone = threading.Lock()
+
+    @property
+    def curve(self) -> PrivacyCurve:
+        return self._curve
+
+    @property
+    def users(self) -> int:
+        return len(self.totals)
+
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        # Below 2^62: a counter is at most SHARES, a price SHARES + 1.
+        after = self.totals[_numbers(users, self.users)] + self._price
+        able: npt.NDArray[np.bool_] = (after <= self._limits).all(axis=1)
+        return able
+
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
+        with self._alone:
+            paid = self.able(users)
+            self.totals[users[paid]] += self._price
+        return paid
+
+
+@lru_cache(maxsize=1 << 8)
+def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    # The limits of a filter that holds so many visits, and what one costs.
+    if isinstance(curve.noise, Binomial):
+        return (visits_of(max_visits),), (1,)  # of bits no divergence is finite: visits are counted
+    budget = visits_budget(curve, max_visits)
+    keeper = filter_for(budget)
+    return keeper.limits, keeper.price(replace(curve, scope=budget.scope)).amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerBook(Book):
+    r"""A ledger, where users are called ``user 0``, ``user 1``, and so on.
+
+    ``run`` names this run in the ledger, and was used for no other: noise is drawn anew at every
+    start, and a batch that was charged before is not charged again. Of all who play one name at
+    once, one is admitted to a release. A ledger may hold the visits of several runs.
+
+    >>> import tempfile
+    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from dpcore import DiscreteLaplace
+    >>> curve = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6").curve
+    >>> with (
+    ...     tempfile.TemporaryDirectory() as folder,
+    ...     Ledger.create(f"{folder}/visits.db", budget=visits_budget(curve, 1)) as ledger,
+    ... ):
+    ...     book = LedgerBook(ledger=ledger, curve=curve, run="monday")
+    ...     book.pay(np.array([0, 2]), "a").tolist(), book.able(np.array([0, 1])).tolist()
+    ([True, True], [False, True])
+
+    Raises :class:`InvalidParameter` for what is no ledger, a curve of another relation than its
+    budget's, and a run that is no name of 1 to 100 characters, or was played before;
+    :class:`NotDerived` for a curve that has no price in the ledger's budget.
+    """
+
+    ledger: Ledger
+    curve: PrivacyCurve = field()
+    run: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ledger, Ledger):
+            raise InvalidParameter("ledger", self.ledger, "must be a Ledger")
+        _is_curve(self.curve)
+        scope = self._curve.scope
+        if self.curve.scope.relation is not scope.relation:
+            reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
+            raise InvalidParameter("curve", self.curve, reason)
+        self.ledger.filter.price(self._curve)
+        # The ledger allows twice as much: the rest is for what a release is called.
+        if len(name("run", self.run)) > _LONGEST_RUN:
+            raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
+
+    @property
+    def users(self) -> None:
+        return None
+
+    @property
+    def _curve(self) -> PrivacyCurve:
+        # A user sends one report to a release, so what it costs a report it costs the user.
+        return replace(self.curve, scope=self.ledger.budget.scope)
+
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        names = _called(users)
+        spent = frozenset(self.ledger.exhausted(names, self._curve) if names else ())
+        return np.array([each not in spent for each in names], dtype=np.bool_)
+
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
+        names, batch = _called(users), name("release", f"{self.run}/{release}")
+        try:
+            receipt = self.ledger.charge(names, self._curve, batch=batch, skip_exhausted=True)
+        except (AlreadyCharged, InvalidParameter) as error:
+            if isinstance(error, InvalidParameter) and error.argument != "batch":
+                raise
+            raise InvalidParameter("run", self.run, f"{_PLAYED} ({error})") from error
+        left_out = frozenset(receipt.left_out)
+        return np.array([each not in left_out for each in names], dtype=np.bool_)
+
+
+def _is_curve(curve: object) -> None:
+    if not isinstance(curve, PrivacyCurve):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve: what one release costs")
+
+
+def _called(users: Names) -> list[str]:
+    return [f"user {number}" for number in _numbers(users, _MOST_PEOPLE).tolist()]
+
+
+def _numbers(users: Names, count: int) -> Names:
+    if not isinstance(users, np.ndarray) or users.ndim != 1 or users.dtype.kind not in "iu":
+        raise InvalidParameter("users", users, "must be a one-dimensional array of integers")
+    if len(users) and not 0 <= users.min() <= users.max() < count:
+        raise InvalidParameter("users", users, f"must be numbers in [0, {count})")
+    if len(np.unique(users)) < len(users):
+        raise InvalidParameter("users", users, "must not repeat a user: once in a release is all")
+    return users

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bandits.worlds.arms import BINARY, EASY, HARD, MSLR, OBD, OWN
 from bandits.worlds.combinatorial import (
     CORRELATED,
     COVERAGE,
@@ -15,11 +16,8 @@ from bandits.worlds.combinatorial import (
     TOP_K,
     TREE,
 )
-from bandits.worlds.cz import BINARY, EASY, HARD
-from bandits.worlds.letor import MSLR
 from bandits.worlds.linear import BALL, BOX, CLIENTS, FIGURE_2, TABLE_2
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
-from bandits.worlds.tables import OBD, OWN
 from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]

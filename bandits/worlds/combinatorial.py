@@ -19,8 +19,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bandits.combinatorial.decisions import Bools, Listed, Paths, SpanningTrees, Unions
-from bandits.combinatorial.problem import Exhaustive, GreedyCoverage, Problem
-from bandits.combinatorial.rewards import Coverage, Influence, Linear
+from bandits.combinatorial.problem import (
+    Coverage,
+    Exhaustive,
+    GreedyCoverage,
+    Influence,
+    Linear,
+    Problem,
+)
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import Preset, SuperArms
 from dpcore.errors import InvalidParameter

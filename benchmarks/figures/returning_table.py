@@ -27,8 +27,7 @@ from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.returning import PartedElimination
 from bandits.policies.setting import exact_schedule
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
-from bandits.privatizers.visits import visits_of
+from bandits.privatizers.returning import Pool, SteadyPrivatizer, visits_of
 from bandits.worlds.environment import cz_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

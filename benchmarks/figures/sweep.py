@@ -23,7 +23,7 @@ from bandits.experiments.playing import run_cells
 from bandits.experiments.summary import mean_and_error, paired_ratio
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
-from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.privatizer import RunGuarantee
 from bandits.worlds.environment import Environment
 from dpcore.command.workers import in_processes, width_of
 from dpcore.errors import InvalidParameter

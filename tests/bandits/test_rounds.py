@@ -13,8 +13,7 @@ from bandits import rounds
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Listed, Unions
 from bandits.combinatorial.problem import Failing, LargestSum, Problem
-from bandits.combinatorial.streams import StreamRelease
-from bandits.combinatorial.totals import Tables
+from bandits.combinatorial.streams import StreamRelease, Tables
 from bandits.play import Run, play
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting

@@ -11,7 +11,7 @@ from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, linear_view_of
 from bandits.audited.server_view import ABSENT
 from bandits.audited.target import audit_view
-from bandits.combinatorial import totals
+from bandits.combinatorial import streams as totals
 from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.policies.phased_elimination import PhasedElimination

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.audited.devices import Devices
-from bandits.audited.server_view import ABSENT, ARMS, BATCHES, View, _Fixed, view_of
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audited.target import across, claimed, lead, second, target
 from bandits.batch import Pulls, Released
 from bandits.play import play

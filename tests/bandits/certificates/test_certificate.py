@@ -24,8 +24,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli

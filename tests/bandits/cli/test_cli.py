@@ -15,8 +15,8 @@ import pytest
 
 from accounting.checker import Status
 from bandits.certificates.certificate import recheck
-from bandits.experiments.comparison import compare, read_document
 from bandits.experiments.curves import label
+from bandits.experiments.summary import compare, read_document
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import mutated
@@ -237,7 +237,7 @@ def test_a_comparison_that_forgets_the_pairs_is_caught() -> None:
     assert (paired.error, paired.paired, apart.paired) == (0.0, True, False)
     assert apart.error is not None
     assert apart.error > 0.3
-    from bandits.experiments import comparison
+    from bandits.experiments import summary as comparison
 
     forgets = mutated(comparison._ratio, "paired = len(a) == len(b)", "paired = False")
     assert forgets(row, row).error > 0.3

@@ -15,7 +15,7 @@ from accounting.checker.text.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
-from bandits.experiments.users import Visitors
+from bandits.experiments.experiment import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting

@@ -13,12 +13,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra
 from scipy.sparse.csgraph import minimum_spanning_tree as lightest
 
-from bandits.combinatorial.bonus import bonus_table, laplace_quantile
-from bandits.combinatorial.cucb import cucb
+from bandits.combinatorial.cucb import bonus_table, cucb, laplace_quantile
 from bandits.combinatorial.decisions import Decisions, Listed, Paths, SpanningTrees, Unions
 from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.streams import StreamPrivatizer
-from bandits.combinatorial.totals import totals_of
+from bandits.combinatorial.streams import StreamPrivatizer, totals_of
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.refusals import refused

@@ -12,14 +12,18 @@ from scipy.sparse.csgraph import dijkstra
 
 from bandits.combinatorial.decisions import Bools, Unions
 from bandits.combinatorial.problem import (
+    AtLeastOne,
+    Coverage,
     Exhaustive,
     Failing,
     GreedyCoverage,
+    Influence,
     LargestSum,
+    Linear,
     Oracle,
     Problem,
+    Reward,
 )
-from bandits.combinatorial.rewards import AtLeastOne, Coverage, Influence, Linear, Reward
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from tests.support.dpcore.refusals import refused

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.release.guarantee import guarantee
-from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease
-from bandits.combinatorial.totals import Totals, totals_of
+from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, Totals, totals_of
 from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

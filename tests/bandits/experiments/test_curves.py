@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bandits.experiments import curves as tidy
-from bandits.experiments.comparison import compare
 from bandits.experiments.curves import COLUMNS, lines_of, read_lines, write_csv
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import run_cells
+from bandits.experiments.summary import compare
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 

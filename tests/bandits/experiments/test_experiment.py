@@ -18,7 +18,7 @@ from bandits.experiments.playing import _coins, play_task, run_cells
 from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import ScheduleName, Setting
-from bandits.privatizers.promise import NEW_USERS
+from bandits.privatizers.privatizer import NEW_USERS
 from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table

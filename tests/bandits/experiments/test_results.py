@@ -22,7 +22,7 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import play_task, run_cells
 from bandits.experiments.results import certificate_name
 from bandits.experiments.summary import guarantee_json, written_up
-from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import rewired

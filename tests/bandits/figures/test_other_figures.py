@@ -17,7 +17,7 @@ from bandits.experiments.playing import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.sums import BitPrivatizer
-from bandits.worlds.letor import letor_arms
+from bandits.worlds.arms import letor_arms
 from benchmarks.combinatorial import PARTS, measure, slope
 from benchmarks.figures.__main__ import QUICK, WHOLE, regenerate
 from benchmarks.figures.section import regret_of

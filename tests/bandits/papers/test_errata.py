@@ -236,7 +236,7 @@ def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
         # Where Chernoff's bound holds, t <= E[B], the claim does too: the check can tell.
         near = log_tail(users, chance, int(mpmath.ceil(2 * mean)))
         assert near[1] < -(mean**2) / (3 * mean)
-    row = tkms._tail(users, Fraction(1, 2))
+    row = tkms._tail(users, Fraction(1, 2))()
     assert row.verdict == "fails"
     assert float(low) == pytest.approx(float(row.exact.lower or 0), rel=1e-12)
     assert float(high) == pytest.approx(float(row.exact.upper), rel=1e-12)
@@ -266,7 +266,7 @@ def test_erratum_7_levels_of_the_tree(horizon: int) -> None:
     most = max(nodes_of(horizon, datum) for datum in range(1, horizon + 1))
     assert csb.csb_tree_levels(horizon) == most
     if horizon > 1:
-        row = csb._tree(horizon, Fraction(1), "Lemma 1")
+        row = csb._tree("Lemma 1", horizon, Fraction(1), 1)()
         with mpmath.workdps(40):
             assert close(row.exact, most / mpmath.log(horizon, 2), relative="1e-15")  # type: ignore[arg-type]  # an enclosure
         assert row.verdict == "fails"

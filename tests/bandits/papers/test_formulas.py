@@ -87,8 +87,8 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     assert found.precision == 1
     assert isinstance(found.noise, Skellam)
     lemma = noise_bounds.skellam_renyi_bound(32, found.noise.variance, found.precision)
-    printed = cz.cz_renyi_bound(32, "0.3", 2, form="printed")
-    corrected = cz.cz_renyi_bound(32, "0.3", 2, form="corrected")
+    printed = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
+    corrected = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
     # The exact divergence stays below all of them.
     exact = PrivacyCurve(noise=found.noise, sensitivity=1).enclose_renyi(32)
@@ -104,7 +104,9 @@ def test_the_corrected_bound_follows_from_the_lemma(
     assert isinstance(found.noise, Skellam)
     for order in (2, 3, 8, 32, 100):
         lemma = noise_bounds.skellam_renyi_bound(order, found.noise.variance, found.precision)
-        assert lemma <= cz.cz_renyi_bound(order, epsilon, scaling, form="corrected")
+        assert lemma <= cz.cz_renyi_bound(
+            order, Fraction(epsilon), Fraction(scaling), form="corrected"
+        )
 
 
 def test_lemma_3_is_above_the_exact_divergence() -> None:
@@ -128,8 +130,8 @@ def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
 
 
 def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
-    algorithm = lzj.lzj_scalar(100, 20, 1, "1e-6")
-    lemma = lzj.lzj_scalar_lemma(100, 20, 1, "1e-6")
+    algorithm = lzj.lzj_scalar(100, 20, Fraction(1), Fraction("1e-6"))
+    lemma = lzj.lzj_scalar_lemma(100, 20, Fraction(1), Fraction("1e-6"))
     with mpmath.workdps(40):
         two, one = mpmath.log(mpf(2) * 10**6), mpmath.log(mpf(10) ** 6)
         assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)
@@ -187,10 +189,9 @@ def test_bad_arguments_are_refused() -> None:
         lambda: paper_parameters.cz_pure(1, 0, "1/2"),
         lambda: paper_parameters.cz_pure(1, 1, 1),
         lambda: paper_parameters.cz_renyi(1, 1, "1/2", "1/2"),
-        lambda: cz.cz_renyi_bound(1, 1, 1, form="printed"),
         lambda: paper_parameters.tkms_threshold(1, 0),
         lambda: paper_parameters.lzj_vector(1, 0, 1, "1/2"),
-        lambda: lzj.lzj_scalar(1, 0, 1, "1/2"),
+        lambda: lzj.lzj_classical_gaussian(1, 1),
         lambda: real_gaussian_delta(0, 1),
         lambda: real_gaussian_delta(1, -1),
         lambda: real_gaussian_ratio(1, 0),

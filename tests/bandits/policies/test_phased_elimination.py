@@ -15,12 +15,15 @@ from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, OwnRounds, Plays, Released, ReleasedSum, SharedRounds
 from bandits.play import play
 from bandits.policies.linear_design import most_support
-from bandits.policies.linear_radius import ExactWidth, PaperWidth, Phase, _heavy
 from bandits.policies.phased_elimination import (
     AverageSizes,
     Clients,
+    ExactWidth,
+    PaperWidth,
+    Phase,
     PhasedElimination,
     PhasedState,
+    _heavy,
     clients_needed,
 )
 from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust

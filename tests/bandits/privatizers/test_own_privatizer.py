@@ -14,8 +14,7 @@ from accounting.errors import NotDerived
 from accounting.protocols.pure_shuffle import CertifiedShuffle
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
-from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import NEW_USERS, Users
+from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Users
 from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import PureShufflePrivatizer, SumPrivatizer

@@ -16,8 +16,14 @@ import pytest
 
 from accounting.ledger import Ledger
 from bandits.batch import Pulls
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
-from bandits.privatizers.visits import LedgerBook, MemoryBook, Names, visits_budget
+from bandits.privatizers.returning import (
+    LedgerBook,
+    MemoryBook,
+    Names,
+    Pool,
+    SteadyPrivatizer,
+    visits_budget,
+)
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam

@@ -18,8 +18,14 @@ from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.promise import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.privatizers.privatizer import (
+    NEW_USERS,
+    Privatizer,
+    Releasing,
+    RunGuarantee,
+    Unprotected,
+    Users,
+)
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter

@@ -20,9 +20,16 @@ from accounting.theorems.convert import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.returning import (
+    Book,
+    LedgerBook,
+    MemoryBook,
+    Names,
+    Pool,
+    SteadyPrivatizer,
+    visits_budget,
+)
 from bandits.privatizers.sums import SumPrivatizer
-from bandits.privatizers.visits import Book, LedgerBook, MemoryBook, Names, visits_budget
 from bandits.worlds.environment import Bernoulli
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam

@@ -18,11 +18,11 @@ from accounting.claims.claim import Pure, Rdp
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.theorems.filter import filter_for
-from bandits.privatizers.returning import SteadyPrivatizer
-from bandits.privatizers.visits import (
+from bandits.privatizers.returning import (
     LedgerBook,
     MemoryBook,
     Names,
+    SteadyPrivatizer,
     people,
     visits_budget,
     visits_of,

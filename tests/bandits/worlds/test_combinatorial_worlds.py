@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from bandits.combinatorial.decisions import Unions
-from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.rewards import AtLeastOne
+from bandits.combinatorial.problem import AtLeastOne, Problem
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (
     GAP,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bandits.worlds.tables import obd_arms, table_arms
+from bandits.worlds.arms import obd_arms, table_arms
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 

@@ -13,6 +13,7 @@ import pytest
 
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import PRESETS, Worlds, preset_of
+from bandits.worlds.arms import FEATURES, letor_arms, obd_arms
 from bandits.worlds.environment import (
     Bernoulli,
     ClippedNormal,
@@ -21,8 +22,6 @@ from bandits.worlds.environment import (
     Table,
     cz_instance,
 )
-from bandits.worlds.letor import FEATURES, letor_arms
-from bandits.worlds.tables import obd_arms
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 
