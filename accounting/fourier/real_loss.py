@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from flint import arb
@@ -21,15 +21,18 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.table import LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 __all__ = ["AllocatedLoss", "ListedLoss", "TabledLoss"]
 
 _FEWEST: Final = 512
+_LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
 _UP: Final = 1 + 2.0**-50
+_SLACK: Final = 2.0**-40
+"""At least the error of a loss that is the quotient of two float masses."""
 
 
 class ListedLoss(ABC):
@@ -42,10 +45,6 @@ class ListedLoss(ABC):
     def above(self) -> bool:
         r"""Whether the listings bound the loss from above, or from below."""
 
-    def part(self) -> Self:
-        r"""The law itself."""
-        return self
-
     @property
     @abstractmethod
     def hidden(self) -> arb:
@@ -55,7 +54,7 @@ class ListedLoss(ABC):
     def largest(self) -> arb:
         r"""At least every finite loss that is listed."""
         found = self.largest_loss().upper
-        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + 2.0**-60
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -77,21 +76,24 @@ class TabledLoss(ListedLoss):
     Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
 
     >>> from accounting.loss.density import NormalDensity
+    >>> from accounting.loss.real_pair import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
     >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
     0.00017181
     """
 
-    kinds: Kinds
+    kinds: Tables
     above: bool
 
     @property
     def hidden(self) -> arb:
-        r"""That of a tail of unbounded losses."""
-        if not self.above:
-            return arb(0)
-        return arb(sum(_up(chance) * pair.unbounded() for chance, pair in self.kinds) * _UP)
+        r"""A bound of the mass at infinity, from the side of the listings."""
+        rounded = _up if self.above else _down
+        found = sum(
+            rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
+        )
+        return arb(found * _UP + 1e-305 * (found > 0) if self.above else found / _UP)
 
     def largest_loss(self) -> Enclosure:
         r"""Of any kind."""
@@ -105,6 +107,10 @@ class TabledLoss(ListedLoss):
     def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
         r"""With as many cells as the variance asks for."""
         return _factor(self, tilt, _count(self.kinds, float(tilt), variance))
+
+    def listing(self, tilt: float = 1.0, count: int = _LISTED) -> Listing:
+        r"""All atoms, of about ``count`` cells placed for this tilt."""
+        return _listing(self, tilt, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,22 +160,24 @@ class AllocatedLoss(ListedLoss):
 
 
 @lru_cache(maxsize=256)
-def _cumulants(kinds: Kinds, tilt: float) -> tuple[float, float, float]:
+def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
     return cumulants(*_sketches(kinds, tilt))
 
 
-def _sketches(kinds: Kinds, tilt: float) -> tuple[Floats, Floats]:
+def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
     found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
     return logs + tilt * losses, losses
 
 
-def _count(kinds: Kinds, tilt: float, variance: float) -> int:
+def _count(kinds: Tables, tilt: float, variance: float) -> int:
     # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
     most = 0.0
     whole = _cumulants(kinds, tilt)[0]
     for chance, pair in kinds:
+        if pair.fixed:
+            continue
         _, losses, logs = pair.sketch()
         steps = np.abs(np.gradient(losses))
         weights = np.exp(np.minimum(logs + tilt * losses + math.log(chance) - whole, 0.0))
@@ -188,14 +196,15 @@ def _listing(law: TabledLoss, tilt: float, count: int) -> Listing:
 
 
 @lru_cache(maxsize=32)
-def _cells(pair: RealPair, tilt: float, count: int) -> Cells:
+def _cells(pair: LossTable, tilt: float, count: int) -> Cells:
     return pair.cells(pair.edges(tilt, count))
 
 
 @lru_cache(maxsize=64)
 def _factor(law: TabledLoss, tilt: Fraction, count: int) -> DiscreteFactor:
     listing = _listing(law, float(tilt), count)
-    if law.hidden < listing.hidden or law.largest < float(listing.losses[-1]):
+    sign = 1 if law.above else -1
+    if sign * (law.hidden - listing.hidden) < 0 or law.largest < float(listing.losses[-1]):
         raise PrecisionExhausted("a listing reaches beyond its bounds")
     return tilted(listing, tilt)
 

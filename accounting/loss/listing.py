@@ -77,20 +77,21 @@ class Listing:
         return cls(losses, masses, hidden)
 
     @classmethod
-    def below(cls, losses: Floats, masses: Floats, most: Floats) -> Listing:
+    def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
         r"""A law stochastically below one whose masses lie between ``masses`` and ``most``.
 
-        ``losses`` are lower bounds. An outcome whose lower bound is 0 is dropped: it may have any
-        loss. Everything else that is missing to 1 is added to the smallest listed loss.
+        ``losses`` are lower bounds, and ``hidden`` one of the mass at infinity. An outcome whose
+        lower bound is 0 is dropped: it may have any loss. Everything else that is missing to 1 is
+        added to the smallest listed loss.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]
         kept = (masses > 0) & (losses > -np.inf)
         dropped = sum(compensated_sum(most[~kept])) * _UP
         losses, masses = losses[kept], masses[kept].copy()
-        if not len(losses):
+        if not len(losses) and not hidden:
             raise PrecisionExhausted("the lower listing is empty: take more noise")
-        rest = 1 - sum(compensated_sum(masses)) - dropped - 2.0**-51
-        if rest > 0:
+        rest = 1 - sum(compensated_sum(masses)) - dropped - hidden - 2.0**-50
+        if rest > 0 and len(losses):
             masses[0] = (masses[0] + rest) * (1 - 2.0**-52)
-        return cls(losses, masses, 0.0)
+        return cls(losses, masses, hidden)
