@@ -3,7 +3,7 @@ r"""Play combinatorial bandits round by round, many runs together.
 What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
 ``world``, noise from ``rng``. The policy's estimates are made of released sums
 (:mod:`bandits.combinatorial.totals`), and of nothing else; rewards are touched here alone. Proofs:
-docs/proofs/combinatorial.md.
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations

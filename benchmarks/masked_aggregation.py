@@ -91,10 +91,8 @@ def row(users: int, neighbourhood: Neighbourhood | None) -> dict[str, Any]:
         if step < 4:
             state, given = closed
     there = [name for name in names if name not in gone]
-    right = sum(inputs[name] for name in there) % _MODULUS
     assert list(closed.participants) == there
-    assert (closed.sum == right).all()
-    total = sum(clock.seconds.values())
+    assert (closed.sum == sum(inputs[name] for name in there) % _MODULUS).all()
     per_user = {
         name: round(1e3 * clock.seconds[name] / clock.calls[name], 3)
         for name in clock.seconds
@@ -107,7 +105,7 @@ def row(users: int, neighbourhood: Neighbourhood | None) -> dict[str, Any]:
         "threshold": terms.threshold,
         "milliseconds_per_user": {**per_user, "all steps": round(sum(per_user.values()), 3)},
         "server_seconds": round(clock.seconds["server"], 3),
-        "all_roles_seconds": round(total, 2),
+        "all_roles_seconds": round(sum(clock.seconds.values()), 2),
         "bytes_per_user": {"sent": max(sent.values()), "received": max(got.values())},
         "bytes_of_the_plain_vector": _COORDINATES * terms.value_bytes,
     }

@@ -8,7 +8,7 @@ honest users is at most epsilon if these have no negative coefficient, for all x
     U^k f,  G^a f,  and V^(h-k) f within a J + g of its centre,
     f = V (T z^x - z^y) + (T - 1) tau U,  G the part of V off its middle.
 
-That is the theorem of docs/proofs/pure_shuffle.md; how it is checked here, docs/proofs/checker.md.
+That is the theorem of docs/proofs/shuffle.md; how it is checked here, docs/proofs/checker.md.
 Polynomials are lists of integers, units of the last digit kept; products are one multiplication of
 numbers of as many digits as all coefficients have together (``decimal`` does that fast).
 """

@@ -1,7 +1,7 @@
 r"""The one interface of every guarantee: one release or many, derived or claimed.
 
 Each number is a :class:`Bound`. What a guarantee cannot bound raises :class:`NotDerived`, which
-names a route that can. Proofs: docs/proofs/convert.md.
+names a route that can. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

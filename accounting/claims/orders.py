@@ -6,7 +6,7 @@ For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
     delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
 
 Each order gives a true bound, so which orders are tried decides tightness and nothing else: a
-search in floats proposes them, balls evaluate. Proofs: docs/proofs/convert.md.
+search in floats proposes them, balls evaluate. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

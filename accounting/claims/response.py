@@ -2,7 +2,7 @@ r"""Randomised response: the worst pair of any (epsilon, delta) claim.
 
 With probability ``hidden`` the outcome names the world, else randomised response at epsilon
 answers (Kairouz, Oh and Viswanath 2015). So what this pair loses is the least that follows from the
-claim. Proofs: docs/proofs/convert.md.
+claim. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

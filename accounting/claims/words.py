@@ -2,7 +2,7 @@ r"""The four words of privacy: pure, zCDP, Renyi and (epsilon, delta), and what 
 
 A word is a statement about a pair of neighbouring datasets under one scope, and the
 :class:`Guarantee` that follows from it by the standard conversions, rounded up. It does not prove
-itself (see ``claim``). Proofs: docs/proofs/convert.md.
+itself (see ``claim``). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

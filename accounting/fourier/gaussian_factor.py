@@ -7,7 +7,7 @@ Poisson summation gives
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
 
 lobes at the multiples of P. For v < 1/2 they overlap: such noise has few outputs, which are cells.
-Proofs: docs/proofs/losses.md.
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The loss of unsampled Gaussian noise: Normal(m/2, m), and so is a sum of suc
 
 m = D^2/sigma^2 for a shift of l2 length D, in any number of coordinates; over many releases the m
 add. delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), mu = sqrt(m)
-(Balle and Wang 2018, Theorem 8). Proofs: docs/proofs/real_noise.md.
+(Balle and Wang 2018, Theorem 8). Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

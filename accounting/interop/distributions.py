@@ -1,6 +1,6 @@
 r"""Any of our guarantees as a privacy loss distribution of dp-accounting, above the exact one.
 
-Proofs: docs/proofs/interop.md.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ needed. It computes in floats: what leaves for it is rounded so that it promises
 and what its own arithmetic then adds is not ours to bound. What comes from it is read as a
 statement of its caller: the law of a noise gives an exact curve; that code draws noise on the
 reals, which none does exactly, is an assumption, and so are claims, with the event as the reason.
-Proofs: docs/proofs/interop.md.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

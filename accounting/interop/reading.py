@@ -1,4 +1,4 @@
-r"""What an event of dp-accounting says, as a guarantee of ours. Proofs: docs/proofs/interop.md."""
+r"""Events of dp-accounting, read as guarantees. Proofs: docs/proofs/composition.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Poisson, binomial and Polya noise against their shifts, in both directions.
 
-Proofs: docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

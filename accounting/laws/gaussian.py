@@ -4,7 +4,7 @@ The loss of x under the shifts d_i is (2 S + D)/2v with S = sum_i d_i x_i and D 
 rationals on a lattice, and under Q the law of S is moved by D. D_alpha = D/2v +
 sum_i log E[e^((alpha-1) d_i X/v)]/(alpha-1) is at most alpha D/2v, with equality when every
 (alpha-1) d_i is an integer. Proofs: docs/proofs/curve.md and
-docs/proofs/lattice.md.
+docs/proofs/line.md.
 """
 
 from __future__ import annotations

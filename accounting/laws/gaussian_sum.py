@@ -7,7 +7,7 @@ d(2m + d)/2V + log phi(m)/phi(m+d), exactly the first term when n divides d, and
     D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k
 
 with k = alpha - 1. By Poisson summation phi lies within (1 - e, 1 + e) of its mean for
-e = phi(0)/mean - 1. Proofs: docs/proofs/curve_of_laws.md.
+e = phi(0)/mean - 1. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

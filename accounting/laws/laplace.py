@@ -4,7 +4,7 @@ With beta = e^(-1/s), C = (1-beta)/(1+beta) and one shift d: the loss of x is (|
 D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1) with
 g = beta^(2alpha-1). D_alpha/alpha falls in alpha, so the zCDP parameter is the limit at alpha = 1,
 the Kullback-Leibler divergence. Proofs: docs/proofs/curve.md and
-docs/proofs/lattice.md.
+docs/proofs/line.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X,
 of -X under the same shift. Each world shows values that the other never does: in the second
 direction X < d, in the first, for the binomial law, X > n - d. So the largest loss and every Renyi
 divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
-Proofs: docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Polya noise and its differences against their shifts.
 q is the Polya law of shape r and scale s, with q(k+1)/q(k) = beta (k+r)/(k+1), beta = e^(-1/s);
 p(n) = sum_j q(j) q(n+j) the law of a difference. p(n+1)/p(n) is a mean of these ratios, so it falls
 to beta for r > 1, rises to it for r < 1, and the loss at m >= 0 has the limit d/s.
-Proofs: docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Which noise has which pair: the one place that knows every law.
 
 To add a law, write its :class:`accounting.pairs.pair.Pair` in a file of its own and a case here. A
 law without a case still gets a curve from its mass function when it is symmetric and log-concave.
-Proofs: docs/proofs/curve.md and docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ With r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) and Amos' bounds (Math. Comp. 28, 197
     v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0,
 
 the loss grows without bound like d asinh(m/v), every Renyi divergence is finite, and D_alpha/alpha
-falls to 0. Proofs: docs/proofs/curve_of_laws.md.
+falls to 0. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

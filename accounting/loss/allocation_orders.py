@@ -7,7 +7,7 @@ that of nobody is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i independent, u_i ~ Normal
 
 Whole powers above 1 are a coefficient of a power series. Powers -s come from E[e^(-mu W)]:
 E[W^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu W)] dmu, bounded cell by cell, as the logarithm of the
-Laplace transform is convex. Proofs: docs/proofs/allocation.md.
+Laplace transform is convex. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

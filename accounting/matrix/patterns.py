@@ -5,7 +5,7 @@ in a pattern: a quadratic, which plain dynamic programming finds only where no t
 pattern have a product. Here the best pattern is searched by branch and bound, whose bounds are
 dynamic programmes: wherever the search is stopped, both ends are proven. Choquette-Choo, McMahan,
 Rush and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine
-Learning". Proofs: docs/proofs/matrix.md.
+Learning". Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations

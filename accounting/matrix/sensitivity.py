@@ -2,7 +2,7 @@ r"""How far one unit moves C x: the squared l2 sensitivity of a strategy, over a
 
 A unit that takes part in the rounds of a pattern p, each time with a vector of l2 norm at most 1,
 moves C x by at most the root of sum_(i,j in p) |G_ij|, G = C^T C, and by just that where no G_ij is
-negative. Proofs: docs/proofs/matrix.md.
+negative. Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Strategy matrices C of the matrix mechanism: noise z is added to C x, and B(
 Row t of x is what round t adds up; the workload is B C, e.g. prefix sums. Every C here is lower
 triangular, so inputs may depend on what was released before. Denisov, McMahan, Rush, Smith and
 Thakurta, "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive
-Streams" (2022). Proofs: docs/proofs/matrix.md.
+Streams" (2022). Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations

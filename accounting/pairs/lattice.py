@@ -10,7 +10,7 @@ z_j = c + 2 pi i j/N, e_j = e^(-z_j) and g_j = M(z_j) e^(-z_j t)/(1 - e^-b e_j),
 and each sum is too large, by at most the aliases sum_{n != 0} e^(cnN) P(S >= t + nN). Few of the
 frequencies matter. Any c is sound: floats choose it near the saddle, so that every number has the
 size of the answer, at delta = 1e-300 as well. All balls are at the ambient precision.
-Proofs: docs/proofs/lattice.md.
+Proofs: docs/proofs/line.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ m <= -d/2. So
 
 For any set S, delta(epsilon) >= P(S) - e^epsilon Q(S), with equality at the optimal one; so a
 Newton step finds epsilon(delta) and two values of delta prove it. Proofs:
-docs/proofs/curve_of_laws.md.
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the loss L(m) = log P(m)/Q(m). This file says what a curve asks of such a pair; 
 the laws whose loss rises, ``log_convex`` for those whose loss rises and then falls, and ``laws``
 says which law has which. Where P and Q swap under a reflection (the noise is symmetric) one
 direction stands for both; elsewhere ``mirror`` is the other one.
-Proofs: docs/proofs/curve.md and docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

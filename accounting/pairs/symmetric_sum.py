@@ -2,7 +2,7 @@ r"""Renyi divergences of a symmetric law as sums over the integers, with proven 
 
 With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses come as
 a table of logarithms log p(0), ..., log p(R); what lies outside of it is enclosed by the law.
-Proofs: docs/proofs/curve_of_laws.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ by who sends covers. Whatever the others hold is then a shift, so no composition
 another: it suffices that U^t f >= 0, for t covers and more, and V^(h-t) f >= 0, for fewer. With G
 the part of V off 0 and G^b f >= 0 the latter need only be looked at near its centre. Each of the
 three gives the least e^eps that it allows, the largest ratio (A + tau K)/(a + tau K) over all
-outputs, in balls. Proofs: docs/proofs/pure_shuffle.md.
+outputs, in balls. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Random allocation: each unit in uniformly random rounds of an epoch, chosen by itself.
 
 Known as balls and bins: one round of t, or k of t. Not a shuffled data set, in which who is moved
-moves others. Proofs: docs/proofs/allocation.md.
+moves others. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

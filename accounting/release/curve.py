@@ -126,7 +126,7 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release of which D_alpha is at most ``most_renyi(alpha)``, and no pair is known.
 
-    epsilon and delta follow at the best order: upper ends only. Proofs: docs/proofs/convert.md.
+    epsilon and delta follow at the best order: upper ends only. Proofs: docs/proofs/composition.md.
 
     Such parts compose by their orders. Raises as :class:`OneRelease` does.
     """

@@ -5,7 +5,7 @@ h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a 
 curve dominates, also under adaptive composition. So upper ends of h at chosen points, joined by
 straight lines, give a pair with finitely many losses that may stand for (P, Q); the maximum of
 several curves is treated the same way. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect
-the dots" (2022). Proofs: docs/proofs/dots.md.
+the dots" (2022). Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""A group of k units at once: how far they move a query, and what a Poisson sample of them loses.
 
 Without sampling k units move a query by k times as much as one. In a Poisson sample each of them is
-there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/group.md.
+there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""The matrix mechanism: training or streams whose noise is correlated from rou
 B(C x + z) is released, round by round: x_t is what round t adds up, z fresh noise, B C the workload
 (prefix sums, for training with momentum or weight decay those). It costs what one release of
 C x + z costs, and with Gaussian noise that is one Gaussian of the sensitivity of C. Proofs:
-docs/proofs/matrix.md.
+docs/proofs/continual.md.
 """
 
 from __future__ import annotations

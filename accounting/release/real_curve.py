@@ -1,7 +1,7 @@
 r"""The privacy curve of Gaussian or Laplace noise on the reals, assumed to be what code adds.
 
 Nobody draws such noise exactly: every bound of it, and of what it is composed with, carries that as
-an assumption. Proofs: docs/proofs/real_noise.md.
+an assumption. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

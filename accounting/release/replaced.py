@@ -1,7 +1,7 @@
 r"""Poisson samples whose neighbours replace a unit: noise on the reals, one pair for every round.
 
 The worst two units move the sum in opposite directions, and that pair dominates all others, so
-rounds compose exactly. Proofs: docs/proofs/replaced_units.md.
+rounds compose exactly. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ does or does not hold that unit, the sample hides the unit with probability 1 - 
 This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
 when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Composition needs
 pairs of laws (``directions``). Every round draws its sample anew, independently of all before,
-and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/subsampling.md.
+and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

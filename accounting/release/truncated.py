@@ -4,7 +4,7 @@ Whether the other units alone fill a batch is independent of the unit. If they d
 a Poisson sample. If they do, the unit takes the place of a random other one, with a known chance:
 it moves the sum by up to twice as much. Both kinds together, told apart, are above every round:
 "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs:
-docs/proofs/truncated.md.
+docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

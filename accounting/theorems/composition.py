@@ -2,7 +2,7 @@ r"""Advanced composition: many equal rounds of one curve, in closed form.
 
 ``accounting.totals.compose`` composes claims and curves exactly; this bound stands beside it where
 composition theorems are compared (``accounting.budget.returning.routes``). Proofs:
-docs/proofs/convert.md.
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ r"""Conversions between the words of privacy: what one claim says in another wor
 
 Numbers are rational and rounded up. What no theorem gives is refused: nothing leads from Approx
 to ZCdp or Rdp, from Rdp to ZCdp, or from anything to Pure. A claim that was assumed stays assumed,
-for the same reason. Proofs: docs/proofs/convert.md.
+for the same reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A filter holds a budget and one integer counter for each quantity that adds. A c
 iff every counter stays within its limit; then, whenever the releases stop and however the charges
 were chosen, everything released together keeps the budget. Only sums have this property: the loss
 distribution of a list that was chosen on the way is no filter, and no filter here takes one.
-Proofs: docs/proofs/filters.md.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ For pure charges the sum is such a loss. For the others a supermartingale gives 
 
 for each lambda; a geometric grid of lambdas, fixed when the odometer opens, shares one delta
 (Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016).
-Proofs: docs/proofs/filters.md.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A trainer with batches of one shape draws each example with the same chance, and
 random where more than B were drawn. No round cuts with probability 1 - eta; then it is the run
 without a largest size. So delta is off by at most eta (1 + e^epsilon): Chua, Ghazi, Kamath, Kumar,
 Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs. Poisson Subsampling". Proofs:
-docs/proofs/truncated.md.
+docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ r"""A claim that promises a whole curve: delta at every epsilon, not one point.
 
 An audit tests a few points of it, (epsilon_j, delta_j). Each lies on the curve or above, so the
 claim implies each, and whoever refutes one refutes the claim. They are fixed by the claim alone,
-before anything is drawn. Proof: ``docs/proofs/family.md``.
+before anything is drawn. Proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ with the guesses and the stakes lambda fixed before the run. Where the mechanism
 delta)-DP the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha
 (Ville), however often one looks. A run without a guess still pays: betting only on a revealing
 output that delta allows would otherwise always win. Statement and proof:
-``docs/proofs/sequential.md``.
+``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A *view* is what one feature shows of the runs of one pair. Each view is learned
 claimed point is weighed on it. For a number of runs fixed beforehand the tests share the level by
 Holm's method, the most of it has the leader of each pair; watched as they come, they share one
 wealth, the mean of theirs. A view may have a larger part than another. With one view and one point
-both are the plain test. Statement and proof: ``docs/proofs/family.md``.
+both are the plain test. Statement and proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

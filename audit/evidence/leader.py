@@ -3,7 +3,7 @@ r"""The leader of a family: guess as whichever view and expert did best on earli
 Several views of the same runs share a level, and each expert of each view has a small part of it.
 The leader has most of it and no rule of its own: in each block it guesses as the expert, of any of
 the views it follows, whose guesses in earlier blocks speak most against the claim. So its rule is
-fixed before the block, as every rule is. Statement and proof: ``docs/proofs/family.md``.
+fixed before the block, as every rule is. Statement and proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

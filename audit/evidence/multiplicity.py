@@ -1,6 +1,6 @@
 r"""Which of many tests may be believed, so that all of them together err with probability alpha.
 
-Proofs: ``docs/proofs/family.md``.
+Proofs: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ its output guesses some of the coins. Two bounds on how many guesses can be righ
                                delta > 0. Proven
 
 The number of guesses is fixed beforehand; which coins are guessed, and how, may depend on the
-output in any way. Proofs, and what each assumes: ``docs/proofs/one_run.md``.
+output in any way. Proofs, and what each assumes: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def curve_refuted(
     beyond 1 there is no such p. Each step rounds R down and w up, which makes the total smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
-    Proof: ``docs/proofs/one_run.md``.
+    Proof: ``docs/proofs/confidence.md``.
 
     >>> [curve_refuted(100, 20, k, lines_of([(1, 0)]), 0.05) for k in (17, 20)]
     [False, True]

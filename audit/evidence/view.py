@@ -66,7 +66,7 @@ def excess(outcome: Outcome) -> float:
 def shown(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The place of the outcome to report: of those about the point of the surest one, and marked
     as it is, the one with the largest bound; of refuted ones values come before the representation
-    of floats, and time comes last. All bounds hold together (``docs/proofs/family.md``).
+    of floats, and time comes last. All bounds hold together (``docs/proofs/confidence.md``).
     """
     causes = [*CAUSES]
 

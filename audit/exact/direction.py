@@ -1,7 +1,7 @@
 r"""Two places of one noise, one way: P is the law of p + X, Q that of q + X.
 
 ``accounting`` gives the pair of a law under a shift of d = |p - q| and says which of its two
-directions it is; here it is turned the way that is asked for. Proof: docs/proofs/exact_layer.md.
+directions it is; here it is turned the way that is asked for. Proof: docs/proofs/known_laws.md.
 """
 
 from __future__ import annotations

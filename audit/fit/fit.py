@@ -11,7 +11,7 @@ five tests whose weights are fixed beforehand:
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
 p = min p_i / w_i. A value that the law excludes refutes by itself. ``sequential`` looks as the
-draws come, see ``audit.fit.sequential``. Statements and proofs: ``docs/proofs/fit.md``.
+draws come, see ``audit.fit.sequential``. Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""The five tests of a number of draws fixed beforehand, and how they are joined.
 
-Statements and proofs: ``docs/proofs/fit.md``.
+Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The wealth after n draws is a mixture, with weights fixed for ever, of likelihoo
 alternatives to the law: laws tilted along the scores of the cells, draws from an urn that learns
 any shape (Dirichlet), and the same urn for residues. It depends on the counts alone. Where the law
 holds it is a supermartingale that starts at 1, so it ever reaches 1/alpha with probability at most
-alpha (Ville 1939). Statement and proof: ``docs/proofs/fit.md``.
+alpha (Ville 1939). Statement and proof: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations

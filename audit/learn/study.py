@@ -2,7 +2,7 @@ r"""Scores of runs in the order they came: each block is scored by what earlier 
 
 A :class:`Study` learns from the runs it was shown, scores a new block, and only then looks at the
 worlds of that block. So a score is a fixed map of its output, given the past, and the test that
-reads scores keeps its level whatever is learned (``docs/proofs/learned.md``).
+reads scores keeps its level whatever is learned (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""The server's view of a short combinatorial run, for an audit: the rounds the
 Two base arms, both in the one super arm, and four rounds, so that a tree closes a block on each of
 its three levels. The user of the first round holds outcomes 1 and 0, or 0 and 1: all that is sent
 moves at once, which is the worst pair, and noise that both arms share would cancel in their
-difference. All others hold 0. Proofs: docs/proofs/combinatorial.md.
+difference. All others hold 0. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""How far above its estimate the mean of a base arm may be: exact from the noi
 
 ``exact``: the outcomes by Hoeffding's inequality, at failure T^-2, and the noise of the released
 sum by Chernoff's with the moment generating function of its very law, at failure T^-2, and T^-3 for
-a tree, as many draws as are in the sum. Proofs: docs/proofs/combinatorial.md.
+a tree, as many draws as are in the sum. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

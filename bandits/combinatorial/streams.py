@@ -4,7 +4,7 @@ A user sends the outcomes, 0 or 1, of the base arms that it is asked for. ``loca
 discrete Laplace noise, before it leaves the user. ``central``: a trusted server adds them up, a
 running sum for each base arm (``dpcore.continual``), and all that it does depends on these sums.
 The promise is that of all noised numbers together, derived from their noise; Chen et al. (2020)
-state it for Laplace noise on the reals. Proofs: docs/proofs/combinatorial.md.
+state it for Laplace noise on the reals. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Running sums of many runs and base arms at once, as ``dpcore.continual`` mak
 A table has a row for each run and a column for each base arm; cells are numbered row by row. What
 is released of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes. The
 tests hold the tables against ``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` with the same
-draws. Proofs: docs/proofs/combinatorial.md.
+draws. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ few actions are enough for it. Actions that do not span are worked in their span
 
 The value that a design states is an upper bound of the true one: an approximate inverse A of V is
 checked by the residual R = I - A V, whatever the way it was found, with the rounding errors of all
-sums added (Higham 2002, section 3.1). Proofs: docs/proofs/linear.md.
+sums added (Higham 2002, section 3.1). Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

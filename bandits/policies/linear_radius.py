@@ -2,7 +2,7 @@ r"""Which actions of a linear bandit a phase may drop, and how sure that is.
 
 With c = C v, C = T X V^+, the estimate of <theta*, v> is sum_x c_x y(x): a fixed combination of the
 released averages y(x), so that its error is a sum of independent parts whose tails are known.
-Proofs: docs/proofs/linear.md.
+Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ certainly gives (epsilon, delta) to a client all of whose s averages move by g a
 ``"pure"`` discrete Laplace noise of scale s g/epsilon, which gives pure epsilon to that client.
 
 LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); for one action a client Appendix C: eq.
-55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/linear.md.
+55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -34,6 +34,17 @@ _LAST: Final = _ALPHAS[-1]
 _COVERS: Final = {"ball": {"1/2": 64, "1/4": 311, "1/8": 1912}, "box": {"1/4": 64, "1/8": 512}}
 _NOISE: Final[dict[Calibrated, str]] = {"exact": "Gaussian, or none", "pure": "Laplace"}
 _Found = dict[str, Outcome]
+_NOTE = (
+    "`lzj/clients`: 1000 actions in R^20, rewards "
+    "-1 or 1, users all alike (sigma = 0), (1, 1e-6) or, with *Laplace* noise (Remark "
+    "C.9), 1-DP. `-pe` has a client a round, `-dpe` 2^(alpha l) clients in phase l, who "
+    "see all its rounds and send averages; *users* is the most that a run may need. "
+    "`lzj/fig2` is the world of the figure, (10, 0.25) or 10-DP. `lzj/ball`, `lzj/box`: "
+    "the unit ball of R^3 and the largest box in it, played by a cover of that many "
+    "*actions* (Remark 3.1), with the users and promises of the figure; regret is against "
+    "the best point of the whole set. *best lost* counts the runs that dropped the best "
+    "action that is played. Means with standard errors."
+)
 
 
 def linear_remarks(player: Player) -> Section:
@@ -61,17 +72,7 @@ def linear_remarks(player: Player) -> Section:
     return Section(
         name="remarks",
         title="Linear bandits: one client a round, covers, pure epsilon (LZJ, Section 8)",
-        note=(
-            f"T = {power(horizon)}, certified widths. `lzj/clients`: 1000 actions in R^20, rewards "
-            "-1 or 1, users all alike (sigma = 0), (1, 1e-6) or, with *Laplace* noise (Remark "
-            "C.9), 1-DP. `-pe` has a client a round, `-dpe` 2^(alpha l) clients in phase l, who "
-            "see all its rounds and send averages; *users* is the most that a run may need. "
-            "`lzj/fig2` is the world of the figure, (10, 0.25) or 10-DP. `lzj/ball`, `lzj/box`: "
-            "the unit ball of R^3 and the largest box in it, played by a cover of that many "
-            "*actions* (Remark 3.1), with the users and promises of the figure; regret is against "
-            "the best point of the whole set. *best lost* counts the runs that dropped the best "
-            "action that is played. Means with standard errors."
-        ),
+        note=f"T = {power(horizon)}, certified widths. {_NOTE}",
         rows=tuple(rows),
         checks=tuple(_checks(alone, shared, pure, gauss, covers)),
         pictures=(

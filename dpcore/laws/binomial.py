@@ -1,7 +1,7 @@
 r"""The binomial law: P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), the heads of n coins.
 
 The noise of the shuffle model: each user adds a few coins and the analyzer subtracts their mean.
-Proofs: docs/proofs/binomial.md.
+Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

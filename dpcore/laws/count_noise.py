@@ -3,7 +3,7 @@ r"""What noise on 0, 1, 2, ... shares: rational ratios of successive masses, whi
 Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
 P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow
 from one of them by exact steps, and far tails are sums below a geometric series. Nearer the
-middle a tail is a contour sum. Proofs: docs/proofs/poisson.md.
+middle a tail is a contour sum. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The discrete Gaussian law: P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = s
 
 Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (arXiv
 2004.00010v5). Under a query that moves by at most Delta it satisfies ZCdp(Delta^2/2v). The sum
-of two draws is not a discrete Gaussian. Proofs: docs/proofs/discrete_gaussian.md.
+of two draws is not a discrete Gaussian. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ v = ``sigma_squared``, the moment function M of one draw has M(z + 1/v) = M(z) e
 
     P(X = k + n) = P(X = k) e^(-(k + n/2)/v):
 
-the masses at |k| <= n/2 give all others. Proofs: docs/proofs/discrete_gaussian_sum.md.
+the masses at |k| <= n/2 give all others. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The discrete Laplace law: P(X = k) = tanh(1/(2s)) e^(-|k|/s).
 
 Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009),
 call it the two-sided geometric. Under a query that moves by at most Delta it is Pure(Delta/s)
-exactly. Proofs: docs/proofs/discrete_laplace.md.
+exactly. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class DiscreteLaplace(SymmetricNoise):
                 return -magnitude if negative else magnitude
 
     def build_batch(self) -> Batch:
-        r"""Independent digits, each by certified inversion (docs/proofs/discrete_laplace.md)."""
+        r"""Independent digits, each by certified inversion (docs/proofs/laws.md)."""
         return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:

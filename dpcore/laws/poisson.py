@@ -1,7 +1,7 @@
 r"""The Poisson law: P(X = k) = e^(-l) l^k/k!, k >= 0.
 
 Sums of Poisson draws are Poisson: it divides into any number of shares. The difference of two is
-Skellam. Proofs: docs/proofs/poisson.md.
+Skellam. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The Skellam law: P(X = k) = e^(-v) I_|k|(v), the difference of two Poisson(v
 
 Skellam (1946); as privacy noise, Agarwal, Kairouz and Liu, "The Skellam Mechanism for
 Differentially Private Federated Learning" (arXiv 2110.04995). Closed under sums, so shares of it
-add up to it exactly. Proofs: docs/proofs/skellam.md.
+add up to it exactly. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

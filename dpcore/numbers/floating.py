@@ -2,7 +2,7 @@ r"""float64 with a stated error: e^(-x), log(1+x), and exact products of integer
 
 numpy promises nothing about the last bits of its exp, so the exponential here is built from
 tables rounded once from balls and a Taylor polynomial in +, - and *, which IEEE 754 does round
-correctly. The bound is derived in docs/proofs/floating.md:
+correctly. The bound is derived in docs/proofs/numbers.md:
 
     |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)           for 0 <= x <= 700,
     |log1p(x) - log(1 + x)| <= 2^-48 |log(1 + x)|   for 2^-1000 - 1 <= x <= 2^1000.

@@ -3,7 +3,7 @@ r"""Reals in [0, 1] as integers: fixed point with exact randomised rounding.
 With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
 expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
 is line 3 of Algorithm 2 of Chowdhury and Zhou (arXiv 2206.05772), without its floats. Proofs:
-docs/proofs/encoding.md.
+docs/proofs/protocol.md.
 """
 
 from __future__ import annotations

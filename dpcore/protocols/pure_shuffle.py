@@ -7,7 +7,7 @@ range of messages. Covers are so rare that the noise of the sum is the discrete 
 bound the loss at the outputs that this noise leaves open. After the noise of Goryczka and Xiong
 (2017) and the pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and
 of Ghazi, Kumar and Manurangsi (2023); the guarantee of the parameters is
-``accounting.protocols.pure_shuffle.purity``. Proofs: docs/proofs/pure_shuffle.md.
+``accounting.protocols.pure_shuffle.purity``. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

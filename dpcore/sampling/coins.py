@@ -2,7 +2,7 @@ r"""Exact coins from fair bits: integer arithmetic only, readable next to the pa
 
 The reference samplers share these. Each is Canonne, Kamath and Steinke, "The Discrete Gaussian
 for Differential Privacy" (arXiv 2004.00010v5), Algorithm 1 and the first loop of Algorithm 2.
-Proofs: docs/proofs/exact.md; tests unroll every coin against its law.
+Proofs: docs/proofs/rng.md; tests unroll every coin against its law.
 """
 
 from __future__ import annotations

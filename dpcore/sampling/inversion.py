@@ -7,7 +7,7 @@ Only the top 64 bits u of V are drawn at first. With thresholds c_k = floor(2^64
 
 so u decides X unless it equals a threshold (probability about table size / 2^64). Then further
 bits of V are drawn and F(k) is enclosed more tightly until the comparison is decided. No tail is
-cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/inversion.md.
+cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Discrete Laplace draws in batches, digit by digit, each digit from an exact table.
 
-Proof: docs/proofs/discrete_laplace.md, claim 3.
+Proof: docs/proofs/laws.md, claim 3.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class GaussianByRejection:
 
     Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3: keep y with probability
     e^(-g), g = (|y| - v/t)^2 / (2v). About 76% are kept; v = ``variance``, ``proposal`` draws
-    the discrete Laplace. The float margin is derived in docs/proofs/rejection.md.
+    the discrete Laplace. The float margin is derived in docs/proofs/samplers.md.
     """
 
     __slots__ = ("_centre", "_proposal", "_rate", "_scale", "_variance")

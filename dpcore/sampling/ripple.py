@@ -3,7 +3,7 @@ r"""Large sums of discrete Gaussians in batches: a discrete Gaussian, and a ripp
 With V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period n and is greatest at 0 (Poisson
 summation over the lattice of integer vectors with sum 0). So a discrete Gaussian of parameter V is
 drawn and kept with probability f(k)/f(0), which is at least 1 - 2S for a ripple S that is computed
-beforehand and tiny unless v is small. Proofs: docs/proofs/discrete_gaussian_sum.md.
+beforehand and tiny unless v is small. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ step is drawn by certified inversion, a place on it uniformly, and kept with pro
 height. On most steps the mass hardly varies: a word below its least ratio is kept at once, about
 98 in 100. For the others floats compute the ratio, and where their certified error could matter
 balls and further bits decide. What lies beyond the last steps is drawn by inversion. So the law
-is exact. Proofs: docs/proofs/stirling.md.
+is exact. Proofs: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Tables of a symmetric law, of floats and for drawing, from its masses at 0, 1, 2, ...
 
 For laws of moderate width whose masses come as balls, one after the other. Proofs:
-docs/proofs/skellam.md and docs/proofs/discrete_gaussian_sum.md.
+docs/proofs/laws.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 r"""Proof pages, bound to the code they prove.
 
-A page under docs/proofs/ opens with a block that names code objects, each with a hash of its
-normalised source: the syntax tree without docstrings and comments. Editing the code turns the
-test red until someone has read the proof again and run
+A page under docs/proofs/ opens with a block that names functions and classes, each with a hash of
+its normalised source, the syntax tree without docstrings and comments, and of what it leans on in
+its module. Editing that code turns the test red until someone has read the proof again and run
 
     python -m tests.house.proofs --update docs/proofs/rng.md
 
-An object is ``package.module:Class.method``, ``package.module:CONSTANT`` or a whole module. The
-source is read, never imported, so a hash depends on the text of one definition and nothing else.
+An object is ``package.module:function``, ``package.module:Class.method``, a whole class or a
+constant. Its functions and constants of the same module are followed by their names; other
+definitions of the module may change freely. The source is read, never imported.
 """
 
 from __future__ import annotations
@@ -23,186 +24,30 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = "docs/proofs"
 
-# Modules whose claims rest on an argument, not on a test: each needs a page that names it.
+# The functions that every bound and every sample rests on: no change may unbind one.
 NEED_A_PROOF = (
-    "dpcore.sampling.rng",
-    "dpcore.sampling.coins",
-    "dpcore.numbers.enclosure",
-    "dpcore.sampling.inversion",
-    "dpcore.sampling.reservoir",
-    "dpcore.sampling.rejection",
-    "dpcore.analysis.theta",
-    "dpcore.analysis.coin_sums",
-    "dpcore.numbers.floating",
-    "dpcore.laws.discrete_laplace",
-    "dpcore.laws.discrete_gaussian",
-    "dpcore.laws.discrete_gaussian_sum",
-    "dpcore.sampling.ripple",
-    "dpcore.laws.skellam",
-    "dpcore.sampling.tables",
-    "dpcore.laws.count_noise",
-    "dpcore.laws.poisson",
-    "dpcore.laws.binomial",
-    "dpcore.sampling.stirling",
-    "dpcore.laws.polya",
-    "dpcore.laws.polya_difference",
-    "dpcore.analysis.polya_integral",
-    "dpcore.analysis.integration",
-    "dpcore.laws.polya_jumps",
-    "dpcore.analysis.runs",
-    "dpcore.protocols.encoding",
-    "dpcore.protocols.sums",
-    "dpcore.laws.sums",
-    "dpcore.protocols.shuffled_bits",
-    "dpcore.protocols.pure_shuffle",
-    "dpcore.sampling.permutation",
-    "dpcore.protocols.aggregation",
-    "dpcore.protocols.run",
-    "dpcore.protocols.sizing",
-    "dpcore.continual.stream",
-    "dpcore.continual.blocks",
-    "dpcore.continual.square_root",
-    "dpcore.masked.shamir",
-    "dpcore.masked.masks",
-    "dpcore.masked.keys",
-    "dpcore.masked.messages",
-    "dpcore.masked.neighbourhood",
-    "dpcore.masked.sizing",
-    "dpcore.masked.round",
-    "dpcore.masked.user",
-    "dpcore.masked.server",
-    "dpcore.masked.device",
-    "dpcore.masked.aggregation",
-    "accounting.release.curve",
-    "accounting.pairs.monotone",
-    "accounting.laws.skellam",
-    "accounting.laws.gaussian_sum",
-    "accounting.pairs.symmetric_sum",
-    "accounting.laws.one_sided",
-    "accounting.laws.polya",
-    "accounting.pairs.log_convex",
-    "accounting.protocols.box",
-    "accounting.protocols.shuffled_bits",
-    "accounting.protocols.pure_shuffle",
-    "accounting.theorems.real_gaussian",
-    "accounting.pairs.lattice",
-    "accounting.pairs.losses",
-    "accounting.pairs.listing",
-    "accounting.laws.counts",
-    "accounting.fourier.gaussian_factor",
-    "accounting.fourier.integral",
-    "accounting.fourier.inverse",
-    "accounting.fourier.finite_sum",
-    "accounting.fourier.discs",
-    "accounting.fourier.factor",
-    "accounting.release.dominating",
-    "accounting.release.sampled_pair",
-    "accounting.release.subsampling",
-    "accounting.release.real_curve",
-    "accounting.fourier.normal_loss",
-    "accounting.pairs.enclose",
-    "accounting.fourier.discrete_factor",
-    "accounting.fourier.transform",
-    "accounting.loss.allocation",
-    "accounting.loss.cells",
-    "accounting.loss.density",
-    "accounting.loss.listing",
-    "accounting.loss.normal_tail",
-    "accounting.loss.real_pair",
-    "accounting.loss.renyi",
-    "accounting.fourier.real_loss",
-    "accounting.release.replaced",
-    "accounting.totals.rounds",
-    "accounting.totals.total",
-    "accounting.totals.enumeration",
-    "accounting.totals.compose",
-    "accounting.budget.calibrate",
-    "accounting.budget.promise",
-    "accounting.budget.most",
-    "accounting.budget.returning",
-    "accounting.theorems.convert",
-    "accounting.claims.guarantee",
-    "accounting.claims.orders",
-    "accounting.claims.response",
-    "accounting.claims.words",
-    "accounting.theorems.composition",
-    "accounting.theorems.filter",
-    "accounting.theorems.odometer",
-    "accounting.interop.distributions",
-    "accounting.interop.reading",
-    "bandits.papers.statement",
-    "accounting.certificates.stated",
-    "accounting.checker.laws.masses",
-    "accounting.checker.laws.losses",
-    "accounting.checker.sums.direct",
-    "accounting.checker.sums.lattice",
-    "accounting.checker.sums.tilt",
-    "accounting.checker.sums.integral",
-    "accounting.checker.sums.totals",
-    "accounting.checker.rounds",
-    "accounting.checker.verdict",
-    "accounting.release.binned",
-    "accounting.ledger.book",
-    "accounting.ledger.charging",
-    "accounting.ledger.check",
-    "accounting.ledger.copies",
-    "accounting.ledger.database.forks",
-    "accounting.ledger.history",
-    "accounting.ledger.ledger",
-    "accounting.ledger.names",
-    "accounting.ledger.database.place",
-    "accounting.ledger.request",
-    "accounting.ledger.database.store",
-    "accounting.ledger.tables",
-    "accounting.ledger.turns",
-    "audit.fit.fit",
-    "audit.fit.cells",
-    "audit.fit.fixed",
-    "audit.fit.sequential",
-    "audit.replay.tape",
-    "audit.replay.session",
-    "audit.replay.doors",
-    "audit.replay.replay",
-    "audit.replay.evidence",
-    "audit.exact.divergence",
-    "audit.exact.direction",
-    "audit.evidence.fixed",
-    "audit.evidence.anytime",
-    "audit.claims.curve_claim",
-    "audit.evidence.family",
-    "audit.evidence.multiplicity",
-    "audit.evidence.one_run",
-    "bandits.radius.certified",
-    "dpcore.analysis.laplace_sums",
-    "bandits.radius.radius",
-    "bandits.policies.setting",
-    "bandits.worlds.environment",
-    "bandits.policies.shuffle_elimination",
-    "bandits.play",
-    "bandits.privatizers.protocols",
-    "bandits.privatizers.protocols",
-    "bandits.privatizers.promise",
-    "bandits.privatizers.visits",
-    "bandits.policies.returning",
-    "bandits.privatizers.returning",
-    "bandits.certificates.certificate",
-    "bandits.certificates.form",
-    "bandits.certificates.recheck",
-    "accounting.checker.worst",
-    "bandits.audited.target",
-    "bandits.audited.server_view",
-    "bandits.audited.devices",
-    "bandits.audited.linear_view",
-    "bandits.policies.linear_design",
-    "bandits.policies.linear_radius",
-    "bandits.policies.phased_elimination",
-    "bandits.privatizers.averages",
-    "bandits.privatizers.averages",
+    "dpcore.sampling.rng:Rng",
+    "dpcore.sampling.coins:bernoulli_exp",
+    "dpcore.sampling.inversion:InversionTable.fill",
+    "dpcore.sampling.inversion:table_of_masses",
+    "dpcore.sampling.rejection:GaussianByRejection._fill",
+    "dpcore.sampling.stirling:Centred._fill",
+    "dpcore.numbers.enclosure:narrow",
+    "dpcore.numbers.floating:exp_neg",
+    "dpcore.analysis.coin_sums:upper_tail",
+    "dpcore.protocols.encoding:FixedPoint",
+    "dpcore.masked.server:finish",
+    "accounting.loss.listing:Listing.above",
+    "accounting.loss.listing:Listing.below",
+    "accounting.totals.compose:Composition.epsilon",
+    "accounting.ledger.charging:charged",
+    "audit.evidence.fixed:Evidence",
+    "bandits.radius.certified:certified_width",
 )
 
 _HASH_LENGTH = 16
 _BLOCK = re.compile(r"\A---\nproves:\n(?P<lines>(?:  - .*\n)+)---\n")
-_LINE = re.compile(r"  - (?P<name>[\w.]+(?::[\w.]+)?)(?: (?P<hash>[0-9a-f]+))?\n")
+_LINE = re.compile(r"  - (?P<name>[\w.]+:[\w.]+)(?: (?P<hash>[0-9a-f]+))?\n")
 _HAS_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -233,7 +78,7 @@ def bindings(page: Path) -> list[Bound]:
 
 
 def code_hash(name: str, root: Path = ROOT) -> str:
-    r"""The hash of the object's normalised source.
+    r"""The hash of an object and of what it leans on in its module.
 
     >>> len(code_hash("tests.house.proofs:code_hash"))
     16
@@ -247,14 +92,73 @@ def code_hash(name: str, root: Path = ROOT) -> str:
     source = next((p for p in (stem.with_suffix(".py"), stem / "__init__.py") if p.is_file()), None)
     if source is None:
         raise ProofError(f"{module}: no such module")
-    scope: list[ast.AST] = [ast.parse(source.read_text(encoding="utf-8"))]
-    for part in path.split(".") if path else []:
-        scope = [node for outer in scope for node in _body(outer) if part in _defines(node)]
-        if not scope:
-            raise ProofError(f"{module} defines no {path}")
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    found = _leaned_on(path, tree)
+    if not found[path]:
+        raise ProofError(f"{module} defines no {path}")
     # Overloads and a property with its setter are several definitions of one name: all are hashed.
-    normal = "\n".join(_normal(node) for node in scope)
+    nodes = found.pop(path) + [node for name in sorted(found) for node in found[name]]
+    normal = "\n".join(map(_normal, nodes))
     return hashlib.sha256(normal.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
+    """The definitions of a name and of all that it leans on in its module.
+
+    Functions, constants and private classes are followed by their names, and ``self.name`` to the
+    class and to its bases in the module. Public classes are not: a page that needs one names it.
+    """
+    found: dict[str, list[ast.AST]] = {}
+    waiting = [path]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = definitions = _definitions(name, tree)
+        owner = name.rpartition(".")[0]
+        for used in {used for node in definitions for used in _names(node)}:
+            public = used[:1].isupper() and not used.isupper()
+            if used.startswith("self."):
+                waiting += _members(owner, used.removeprefix("self."), tree) if owner else []
+            elif not public and _definitions(used, tree):
+                waiting.append(used)
+    return found
+
+
+def _definitions(path: str, tree: ast.Module) -> list[ast.AST]:
+    scope: list[ast.AST] = [tree]
+    for part in path.split("."):
+        scope = [node for outer in scope for node in _body(outer) if part in _defines(node)]
+    return scope
+
+
+def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
+    """Where a class, or the first of its bases in the module, defines a name."""
+    for node in _definitions(owner, tree):
+        if isinstance(node, ast.ClassDef):
+            if any(name in _defines(inner) for inner in node.body):
+                return [f"{owner}.{name}"]
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            return [found for base in bases for found in _members(base, name, tree)][:1]
+    return []
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names that a definition uses, outside of annotations; members of itself as self.name."""
+    found = set()
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name(id=name):
+                found.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                found.add(f"self.{name}")
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns"):
+                inner = value if isinstance(value, list) else [value]
+                waiting += [item for item in inner if isinstance(item, ast.AST)]
+    return found
 
 
 def _body(node: ast.AST) -> list[ast.stmt]:
@@ -318,14 +222,14 @@ def complaints(page: Path, root: Path = ROOT) -> list[str]:
 
 
 def unproven(root: Path = ROOT, needed: tuple[str, ...] = NEED_A_PROOF) -> list[str]:
-    """The modules on the list that no page names."""
+    """The objects on the list that no page binds."""
     named: set[str] = set()
     for page in pages(root):
         try:
-            named |= {line.name.partition(":")[0] for line in bindings(page)}
+            named |= {line.name for line in bindings(page)}
         except ProofError:
             continue  # `complaints` says so
-    return [module for module in needed if module not in named]
+    return [name for name in needed if name not in named]
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -361,7 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     found = [complaint for page in pages() for complaint in complaints(page)]
-    found += [f"{module}: no page proves it" for module in unproven()]
+    found += [f"{name}: no page proves it" for name in unproven()]
     print("\n".join(found) if found else "every page binds the code as it is")
     return 1 if found else 0
 

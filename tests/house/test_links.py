@@ -17,6 +17,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
+_NOT_CODE = re.compile(r"""r?"{3}(?s:.*?)"{3}|#.*""")
 _NAMED_TEST = re.compile(r"(?:tests/)?(?:\w+/)*\btest_\w+(?:\.py)?\b(?!/)")
 PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples")
 
@@ -64,6 +65,24 @@ def dangling_tests(proof: str) -> list[str]:
     return [name for name in _NAMED_TEST.findall(proof) if named_tests()[name] != 1]
 
 
+@cache
+def words_of_the_code() -> frozenset[str]:
+    """Every name in code outside of comments and docstrings, and every part of a path."""
+    found = set[str]()
+    for folder in (*PACKAGES, "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            found.update((path.stem, *path.relative_to(ROOT).parts))
+            found.update(re.findall(r"\w+", _NOT_CODE.sub("", path.read_text(encoding="utf-8"))))
+    return frozenset(found)
+
+
+def absent_names(proof: str) -> list[str]:
+    """The names that a proof sets as code and that no code has; short ones are formulas."""
+    spans = _INLINE.findall(_FENCE.sub("", proof))
+    named = (name for span in spans for name in re.findall(r"[A-Za-z_]\w\w\w+", span))
+    return [name for name in named if name not in words_of_the_code()]
+
+
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead_links(page) == []
@@ -81,6 +100,16 @@ def test_every_page_that_the_code_names_is_there() -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_test_that_a_proof_names_is_there(page: Path) -> None:
     assert dangling_tests(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_name_that_a_proof_sets_as_code_is_there(page: Path) -> None:
+    assert absent_names(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_name_that_no_code_has_is_noticed() -> None:
+    absent = "_nowhere" * 2
+    assert absent_names(f"`absent_names(page)` and `b_j`, but not `{absent}()`") == [absent]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,19 @@ CODE = '''
 from typing import overload
 
 LIMIT = 2**62
+UNUSED = 1
 
-class Law:
+def bounded(value: UNUSED) -> int:
+    return min(value, LIMIT)
+
+class Base:
+    def size(self, rng):
+        return bounded(rng.size())
+
+    def other(self):
+        return 0
+
+class Law(Base):
     """A law."""
 
     half: int = 1
@@ -61,7 +72,7 @@ def test_every_page_binds_the_code_as_it_is(page: Path) -> None:
     assert proofs.complaints(page) == []
 
 
-def test_every_module_on_the_list_has_a_page() -> None:
+def test_every_object_on_the_list_has_a_page() -> None:
     assert proofs.unproven() == []
 
 
@@ -75,8 +86,34 @@ def test_words_about_the_code_may_change(tree: Path) -> None:
     edit(tree, '"""Draw."""', '"""Draw one, exactly."""')
     edit(tree, "# the sign, then the size", "# sign first")
     edit(tree, "sign = rng.flip()", "sign = ( rng.flip() )")
-    edit(tree, "        return 1\n", "        return 2\n")  # another object of the module
     assert complaints(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        return 1\n", "        return 2\n"),
+        ("UNUSED = 1", "UNUSED = 2"),
+        ("        return 0\n", "        return self\n"),
+        ("half: int = 1", "half: int = 2"),
+    ],
+)
+def test_other_objects_of_the_module_may_change(tree: Path, old: str, new: str) -> None:
+    edit(tree, old, new)
+    assert complaints(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rng.size()", "rng.other()"),
+        ("min(value", "max(value"),
+        ("2**62", "2**63"),
+    ],
+)
+def test_what_a_bound_object_leans_on_is_noticed(tree: Path, old: str, new: str) -> None:
+    edit(tree, old, new)
+    assert ["was read with" in line for line in complaints(tree)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +136,6 @@ def test_mutated_code_is_noticed(tree: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("law", "return 1", "return 2"),
         ("law:LIMIT", "2**62", "2**63"),
         ("law:Law", "half: int = 1", "half: int = 2"),
         ("law:Law.half", "half: int = 1", "half: int = None"),
@@ -121,6 +157,7 @@ def test_every_kind_of_object_can_be_named(tree: Path, name: str, old: str, new:
         ("law:Law.sample", "was read with None"),
         ("law:Law.sample 0123456789abcdef", "was read with 0123456789abcdef"),
         ("law, sample", "not 'package.module:object hash'"),
+        ("law 0123456789abcdef", "not 'package.module:object hash'"),
     ],
 )
 def test_a_page_that_names_nothing_or_another_hash_is_refused(
@@ -140,11 +177,11 @@ def test_a_page_without_a_block_is_refused(tree: Path, text: str) -> None:
     assert "must open with" in found
 
 
-def test_a_module_that_no_page_names_is_noticed(tree: Path) -> None:
-    assert proofs.unproven(tree, needed=("law",)) == []
-    assert proofs.unproven(tree, needed=("law", "lore")) == ["lore"]
+def test_an_object_that_no_page_names_is_noticed(tree: Path) -> None:
+    assert proofs.unproven(tree, needed=("law:Law.sample",)) == []
+    assert proofs.unproven(tree, needed=("law:Law.sample", "law:bounded")) == ["law:bounded"]
     edit(tree, "law:Law.sample", "lore:Law.sample", file="docs/proofs/law.md")
-    assert proofs.unproven(tree, needed=("law",)) == ["law"]
+    assert proofs.unproven(tree, needed=("law:Law.sample",)) == ["law:Law.sample"]
 
 
 def test_the_tool_answers_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -15,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 CODE = (*PACKAGES, "tests", "benchmarks", "examples")
 MOST_LINES = 700  # read from top to bottom; most files have 100 to 600
+LONGEST_FUNCTION = 60  # lines without the docstring; most have less than 30
+LONG_FUNCTIONS = {
+    "audit/sample.py:run_baselines",  # one loop over the parts of a report
+    "audit/evidence/family.py:weigh_views",  # one loop over views, with its levels
+    "accounting/ledger/tables.py:of",  # declarations of columns, one a line
+}
 BANNED = {"utils", "util", "misc", "helpers", "helper", "common", "manager"}
 
 # A path of somebody's machine. The class in front keeps fractions and relative paths out.
@@ -46,6 +53,18 @@ def machine_paths(text: str) -> list[str]:
 
 def outgrown(source: str) -> bool:
     return len(source.splitlines()) > MOST_LINES
+
+
+def long_functions(source: str) -> list[str]:
+    found, waiting = [], [ast.parse(source).body]
+    while waiting:
+        for node in waiting.pop():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[ast.get_docstring(node) is not None :]
+                if body and (body[-1].end_lineno or 0) - body[0].lineno >= LONGEST_FUNCTION:
+                    found.append(node.name)
+            waiting.append(getattr(node, "body", []))
+    return found
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:
@@ -95,6 +114,19 @@ def test_no_file_outgrows_its_idea() -> None:
     assert [p.name for p in files if outgrown(p.read_text(encoding="utf-8"))] == []
     assert outgrown("x\n" * (MOST_LINES + 1))
     assert not outgrown("x\n" * MOST_LINES)
+
+
+def test_no_function_outgrows_a_screen() -> None:
+    named = ((path, path.read_text(encoding="utf-8")) for path in python_files(*CODE))
+    found = {
+        f"{path.relative_to(ROOT)}:{name}"
+        for path, source in named
+        for name in long_functions(source)
+    }
+    assert found == LONG_FUNCTIONS
+    most = "    x()\n" * LONGEST_FUNCTION
+    assert long_functions(f'def kept():\n    """Docs."""\n{most}') == []
+    assert long_functions(f"class Law:\n  def grown():\n{most}    return\n") == ["grown"]
 
 
 def untested(root: Path) -> list[str]:
