@@ -10,12 +10,12 @@ from typing import Any
 
 import mpmath
 import pytest
+from accounting.pairs.losses import Losses
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
 from accounting.interop.distributions import at_least, nodes
 from accounting.interop.events import MissingExtra, accountant, from_dp_event, to_dp_event, to_pld
 from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.pairs.losses import Losses
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose

@@ -17,6 +17,8 @@ from typing import Any
 
 import mpmath
 import pytest
+from accounting.pairs.listing import nothing
+from accounting.pairs.losses import Losses
 from flint import arb
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
@@ -27,8 +29,6 @@ from accounting.fourier.integral import Line
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.registry import pair_of
-from accounting.pairs.listing import nothing
-from accounting.pairs.losses import Losses
 from accounting.release import sampled_pair
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals import enumeration
