@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
 from typing import Any, Final, overload
 
 import numpy as np
@@ -18,11 +17,13 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import integer, rational_in, text
+from dpcore.numbers.parameter import Choice, Exact, Of, check_fields, integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
 
+A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
+A_SCOPE: Final = "must be a Scope"
 _ROOM: Final = (1 << 63) - (1 << 62)
 
 
@@ -50,17 +51,11 @@ class Scope:
     {'unit': 'user', 'relation': 'replace'}
     """
 
-    unit: Unit = Unit.CONTRIBUTION
-    relation: Relation = Relation.REPLACE
+    unit: Choice[Unit] = Choice(Unit, Unit.CONTRIBUTION)
+    relation: Choice[Relation] = Choice(Relation, Relation.REPLACE)
 
     def __post_init__(self) -> None:
-        for argument, kind in (("unit", Unit), ("relation", Relation)):
-            value = getattr(self, argument)
-            try:
-                object.__setattr__(self, argument, kind(value))
-            except ValueError:
-                choices = ", ".join(repr(member.value) for member in kind)
-                raise InvalidParameter(argument, value, f"must be one of {choices}") from None
+        check_fields(self)
 
     def __repr__(self) -> str:
         return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
@@ -184,16 +179,13 @@ class Mechanism:
     Raises :class:`InvalidParameter` for a noise, sensitivity or scope of another type.
     """
 
-    noise: Noise
+    noise: Of[Noise] = Of(Noise, A_NOISE)
     sensitivity: Sensitivity | int
-    scope: Scope = Scope()
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noise, Noise):
-            raise InvalidParameter("noise", self.noise, "must be a Noise, e.g. DiscreteLaplace")
+        check_fields(self)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
-        if not isinstance(self.scope, Scope):
-            raise InvalidParameter("scope", self.scope, "must be a Scope")
 
     @overload
     def release(self, value: int, *, rng: Rng = ...) -> int: ...
@@ -269,19 +261,17 @@ class Release:
     Fraction(1, 1)
     """
 
-    mechanism: Mechanism
+    mechanism: Of[Mechanism] = Of(Mechanism, "must be a Mechanism")
     batch: str
     participants: tuple[str, ...] = ()
-    honest: Fraction = Fraction(1)
+    honest: Exact = Exact(1, within="(0, 1]")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mechanism, Mechanism):
-            raise InvalidParameter("mechanism", self.mechanism, "must be a Mechanism")
+        check_fields(self)
         batch = text("batch", self.batch, "must be a non-empty name")
         if not batch:
             raise InvalidParameter("batch", self.batch, "must be a non-empty name")
         object.__setattr__(self, "batch", batch)
-        object.__setattr__(self, "honest", rational_in("honest", self.honest, "(0, 1]"))
         people = self.participants
         if not isinstance(people, (tuple, list)):
             raise InvalidParameter("participants", people, "must be a tuple of names")

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, ClassVar, Final, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
@@ -23,15 +23,14 @@ from flint import arb
 from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.forks import HERE
 from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import integer, write_rational
+from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["FLOAT_ERROR", "Additive", "Divisible", "Noise", "batch_of"]
+__all__ = ["FLOAT_ERROR", "Additive", "Covered", "Divisible", "Noise", "batch_of"]
 
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
@@ -40,6 +39,43 @@ _LARGEST_DRAW: Final = 1 << 62
 _FINEST: Final = 1 << 20
 _TELLING: Final = 1 << 14
 _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    r"""Where float64 functions are offered: ``least`` <= ``quantity`` of the law <= ``most``.
+
+    The ends are written as powers. Where the quantity is no parameter, ``argument`` is the one that
+    an error names, and ``written`` how it writes the quantity.
+
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+    >>> Covered("scale", "1e-6", "2^46").check(DiscreteLaplace(scale=2**47))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: scale = 140737488355328: the float functions cover 1e-6 <= ...
+    """
+
+    quantity: str
+    least: str
+    most: str
+    argument: str = ""
+    written: str = ""
+
+    def check(self, law: object) -> None:
+        r"""Raise :class:`InvalidParameter` for a law outside of the range."""
+        if not _power(self.least) <= getattr(law, self.quantity) <= _power(self.most):
+            argument = self.argument or self.quantity
+            covered = f"{self.least} <= {self.written or self.quantity} <= {self.most}"
+            reason = (
+                f"the float functions cover {covered}; use enclose_pmf, enclose_cdf and enclose_sf"
+            )
+            raise InvalidParameter(argument, getattr(law, argument), reason)
+
+
+@cache
+def _power(text: str) -> Fraction:
+    base, _, exponent = text.partition("^")
+    return Fraction(base) ** int(exponent or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -55,6 +91,9 @@ class Noise(ABC):
     r"""The parameters for which the float64 functions are offered."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     # -- what a law provides ------------------------------------------------------------------
 

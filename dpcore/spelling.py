@@ -222,7 +222,7 @@ def _law(
 
 
 def _made(law: type[Any], given: Mapping[str, str]) -> Any:
-    whole = {f.name for f in fields(law) if f.type == "int"}
+    whole = {f.name for f in fields(law) if f.type in ("int", "Whole")}
     return law(
         **{key: whole_number(key, each) if key in whole else each for key, each in given.items()}
     )

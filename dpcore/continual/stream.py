@@ -10,16 +10,16 @@ are chosen after earlier releases. Proofs: docs/proofs/continual.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, NoReturn, final
 
 from dpcore.errors import DpcoreError, InvalidParameter, Unrepresentable
 from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
-from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.mechanism import A_NOISE, A_SCOPE, Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, integer, make_integers, rational
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer, rational
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["MOST_ITEMS", "ContinualSum", "RunningSum", "Total", "variance"]
@@ -60,26 +60,22 @@ class ContinualSum(ABC):
     name: ClassVar[str]
     most: ClassVar[int] = MOST_ITEMS
 
-    horizon: int
-    noise: Noise
+    horizon: Whole = Whole()
+    noise: Of[Noise] = Of(Noise, A_NOISE)
     low: Exact = Exact(0)
     high: Exact = Exact(1)
-    unit: Exact = Exact(1)
-    scope: Scope = field(default=Scope())
+    unit: Exact = Exact(1, zero="items are multiples of it")
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
-        make_integers(self, "horizon", at_most=self.most)
-        for name in ("low", "high", "unit"):
-            object.__setattr__(self, name, rational(name, getattr(self, name)))
-        if self.unit <= 0:
-            raise InvalidParameter("unit", self.unit, "must be > 0: items are multiples of it")
+        check_fields(self)
+        integer("horizon", self.horizon, at_most=self.most)
         for name in ("low", "high"):
             end = getattr(self, name)
             if (end / self.unit).denominator != 1:
                 raise InvalidParameter(name, end, f"must be a multiple of the unit {self.unit}")
         if self.low >= self.high:
             raise InvalidParameter("high", self.high, f"must be > low = {self.low}")
-        Mechanism(noise=self.noise, sensitivity=1, scope=self.scope)  # refuses other types
         if not self.noise.symmetric:
             raise InvalidParameter("noise", self.noise, "must be symmetric: totals would be biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:

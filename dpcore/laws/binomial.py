@@ -17,9 +17,9 @@ from flint import acb, arb
 
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
-from dpcore.numbers.covered import Covered
+from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, make_integers, rational_in
+from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -59,14 +59,8 @@ class Binomial(CountNoise):
         Covered("variance", "1e-9", "2^60", argument="probability", written="trials p (1-p)"),
     )
 
-    trials: int
-    probability: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_integers(self, "trials")
-        reason = "a sure coin adds no noise"
-        exact = rational_in("probability", self.probability, "(0, 1)", reason)
-        object.__setattr__(self, "probability", exact)
+    trials: Whole = Whole()
+    probability: Exact = Exact(within="(0, 1)", reason="a sure coin adds no noise")
 
     @property
     def mean(self) -> Fraction:

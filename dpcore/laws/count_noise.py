@@ -21,8 +21,7 @@ import numpy as np
 from flint import arb, ctx
 
 from dpcore.analysis import coin_sums as contour
-from dpcore.analysis.pointwise import pointwise
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow, nearest, precision

@@ -17,15 +17,14 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import theta
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import batch_of
+from dpcore.noise import Covered, batch_of
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
 from dpcore.sampling.rejection import GaussianByRejection
@@ -65,10 +64,7 @@ class DiscreteGaussian(SymmetricNoise):
     name: ClassVar[str] = "discrete-gaussian"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("sigma_squared", "1e-12", "2^92"),)
 
-    sigma_squared: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, sigma_squared="variance 0 adds no noise")
+    sigma_squared: Exact = Exact(zero="variance 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:

@@ -21,17 +21,15 @@ from flint import arb
 
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
-from dpcore.analysis.pointwise import pointwise
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, batch_of
+from dpcore.noise import Additive, Covered, batch_of
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_integers, positive_rational
+from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -78,16 +76,14 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         Covered("_whole", "0", "2^60", argument="sigma_squared", written="count sigma_squared"),
     )
 
-    count: int
-    sigma_squared: Exact = Exact()
+    count: Whole = Whole()
+    sigma_squared: Exact = Exact(zero="variance 0 adds no noise")
 
     def __post_init__(self) -> None:
-        make_integers(self, "count")
-        exact = positive_rational("sigma_squared", self.sigma_squared, "variance 0 adds no noise")
-        if exact < _LEAST_VARIANCE:
+        check_fields(self)
+        if self.sigma_squared < _LEAST_VARIANCE:
             reason = "must be >= 1e-6: below, a draw is 0 but for a chance of 1e-217000"
             raise InvalidParameter("sigma_squared", self.sigma_squared, reason)
-        object.__setattr__(self, "sigma_squared", exact)
 
     @property
     def _whole(self) -> Fraction:

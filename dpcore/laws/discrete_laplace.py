@@ -16,12 +16,11 @@ from flint import arb
 
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Noise
+from dpcore.noise import Covered, Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, integer
 from dpcore.sampling.coins import geometric_exp
 from dpcore.sampling.inversion import (
     Batch,
@@ -53,10 +52,7 @@ class DiscreteLaplace(SymmetricNoise):
     name: ClassVar[str] = "discrete-laplace"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("scale", "1e-6", "2^46"),)
 
-    scale: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, scale="scale 0 adds no noise")
+    scale: Exact = Exact(zero="scale 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:

@@ -14,9 +14,9 @@ from typing import ClassVar, Final
 from flint import acb, arb
 
 from dpcore.laws.count_noise import CountNoise, table_of_counts
-from dpcore.numbers.covered import Covered
+from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -50,10 +50,7 @@ class Poisson(CountNoise):
     adds: ClassVar[str] = "mean"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("mean", "1e-9", "2^60"),)
 
-    mean: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, mean="mean 0 adds no noise")
+    mean: Exact = Exact(zero="mean 0 adds no noise")
 
     @property
     def variance(self) -> Fraction:

@@ -18,17 +18,15 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.pointwise import pointwise
+from dpcore.analysis.law_floats import by_runs, closer, pointwise
 from dpcore.analysis.polya_integral import Branch
-from dpcore.analysis.runs import by_runs, closer
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
-from dpcore.noise import Additive
+from dpcore.noise import Additive, Covered
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli, geometric_exp
 from dpcore.sampling.inversion import (
     FIXED_BITS,
@@ -43,7 +41,7 @@ from dpcore.sampling.inversion import (
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
-__all__ = ["COVERED", "NO_NOISE", "Polya", "is_near", "one_minus_beta"]
+__all__ = ["COVERED", "Polya", "is_near", "one_minus_beta"]
 
 _MOST_WHOLE: Final = 1 << 12
 _MOST_GEOMETRICS: Final = 1 << 17
@@ -54,9 +52,6 @@ _NEAR_SCALE: Final = 1 << 12
 _NEAR_SCALES: Final = 16
 _LEFT_BITS: Final = 72
 _RIGHT_BITS: Final = 40
-
-NO_NOISE: Final = {"shape": "shape 0 adds no noise", "scale": "scale 0 adds no noise"}
-"""Why the parameters of Polya laws are > 0."""
 
 COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
 """Where the float64 functions of Polya laws are offered."""
@@ -86,11 +81,8 @@ class Polya(Additive):
     adds: ClassVar[str] = "shape"
     floats: ClassVar[tuple[Covered, ...]] = COVERED
 
-    shape: Exact = Exact()
-    scale: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, **NO_NOISE)
+    shape: Exact = Exact(zero="shape 0 adds no noise")
+    scale: Exact = Exact(zero="scale 0 adds no noise")
 
     @property
     def _branch(self) -> Branch:

@@ -15,17 +15,15 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.pointwise import pointwise
+from dpcore.analysis.law_floats import by_runs, closer, pointwise
 from dpcore.analysis.polya_integral import Branch
-from dpcore.analysis.runs import by_runs, closer
-from dpcore.laws.polya import COVERED, NO_NOISE, Polya, is_near, one_minus_beta
+from dpcore.laws.polya import COVERED, Polya, is_near, one_minus_beta
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, batch_of
+from dpcore.noise import Additive, Covered, batch_of
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.rng import Rng
 
@@ -54,11 +52,8 @@ class PolyaDifference(Additive, SymmetricNoise):
     adds: ClassVar[str] = "shape"
     floats: ClassVar[tuple[Covered, ...]] = COVERED
 
-    shape: Exact = Exact()
-    scale: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, **NO_NOISE)
+    shape: Exact = Exact(zero="shape 0 adds no noise")
+    scale: Exact = Exact(zero="scale 0 adds no noise")
 
     @property
     def _one(self) -> Polya:

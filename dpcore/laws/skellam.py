@@ -18,16 +18,14 @@ import numpy as np
 from flint import acb, arb
 
 from dpcore.analysis import coin_sums as contour
-from dpcore.analysis.pointwise import pointwise
-from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive
+from dpcore.noise import Additive, Covered
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_positive
+from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, in_blocks
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
@@ -61,10 +59,7 @@ class Skellam(Additive, SymmetricNoise):
     adds: ClassVar[str] = "variance"
     floats: ClassVar[tuple[Covered, ...]] = (Covered("variance", "1e-9", "2^60"),)
 
-    variance: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, variance="variance 0 adds no noise")
+    variance: Exact = Exact(zero="variance 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:

@@ -17,24 +17,10 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import integer
 
-__all__ = ["LARGEST_MODULUS", "add", "checked_modulus", "mask", "subtract"]
+__all__ = ["LARGEST_MODULUS", "add", "mask", "subtract"]
 
-LARGEST_MODULUS: Final = 1 << 62
+LARGEST_MODULUS: Final = 1 << 62  # two residues add up within int64
 _KEY_BYTES: Final = 32
-
-
-def checked_modulus(modulus: int) -> int:
-    r"""``modulus`` as an int in [2, 2^62]: two residues then add up within int64.
-
-    >>> checked_modulus(1)
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: modulus = 1: must be >= 2
-    """
-    modulus = integer("modulus", modulus, at_least=2)
-    if modulus > LARGEST_MODULUS:
-        raise InvalidParameter("modulus", modulus, "must be <= 2^62: sums must fit in int64")
-    return modulus
 
 
 def mask(key: bytes, *, count: int, modulus: int) -> Integers:
@@ -45,7 +31,7 @@ def mask(key: bytes, *, count: int, modulus: int) -> Integers:
     >>> mask(bytes(32), count=3, modulus=1000).tolist()
     [916, 757, 139]
     """
-    modulus = checked_modulus(modulus)
+    modulus = integer("modulus", modulus, at_least=2, at_most=LARGEST_MODULUS)
     count = integer("count", count, at_least=0)
     if len(key) != _KEY_BYTES:
         raise InvalidParameter("key", "(not shown)", "must have 32 bytes")

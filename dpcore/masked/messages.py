@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar, get_args
 
 import numpy as np
 
@@ -146,15 +146,7 @@ Body = (
     | UnmaskRequest
     | UnmaskReply
 )
-TYPES: Final[tuple[type[Body], ...]] = (
-    KeyAdvertisement,
-    KeyList,
-    SealedShares,
-    ShareDelivery,
-    MaskedInput,
-    UnmaskRequest,
-    UnmaskReply,
-)
+TYPES: Final[tuple[type[Body], ...]] = get_args(Body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import Whole, check_fields
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import Rng
 
@@ -36,12 +36,12 @@ class Neighbourhood:
     dpcore.errors.InvalidParameter: threshold = 6: must be <= 5: so many hold shares of a user
     """
 
-    neighbours: int
-    threshold: int
+    neighbours: Whole = Whole(at_least=2)
+    threshold: Whole = Whole(at_least=2)
 
     def __post_init__(self) -> None:
-        count = integer("neighbours", self.neighbours, at_least=2)
-        threshold = integer("threshold", self.threshold, at_least=2)
+        check_fields(self)
+        count, threshold = self.neighbours, self.threshold
         if count % 2 or count > MOST_NEIGHBOURS:
             reason = f"must be even and <= {MOST_NEIGHBOURS}: half of them on either side"
             raise InvalidParameter("neighbours", self.neighbours, reason)
@@ -51,8 +51,6 @@ class Neighbourhood:
         if threshold > count + 1:
             reason = f"must be <= {count + 1}: so many hold shares of a user"
             raise InvalidParameter("threshold", self.threshold, reason)
-        object.__setattr__(self, "neighbours", count)
-        object.__setattr__(self, "threshold", threshold)
 
 
 def neighbours_of(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.masks import checked_modulus
+from dpcore.masked.masks import LARGEST_MODULUS
 from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import Whole, check_fields
 
 __all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]
 
@@ -31,10 +31,10 @@ class Round:
     """
 
     identifier: bytes
-    users: int
-    dropouts: int
-    coordinates: int
-    modulus: int
+    users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
+    dropouts: Whole = Whole(at_least=0)
+    coordinates: Whole = Whole(at_most=(1 << 32) - 1)
+    modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
     neighbourhood: Neighbourhood | None = None
     context: bytes = field(init=False, repr=False, compare=False)
     r"""SHA-256 of the round and its parameters: the salt of every derived key."""
@@ -42,28 +42,17 @@ class Round:
     def __post_init__(self) -> None:
         if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
             raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
-        exact = {
-            "users": integer("users", self.users, at_least=2),
-            "dropouts": integer("dropouts", self.dropouts, at_least=0),
-            "coordinates": integer("coordinates", self.coordinates, at_least=1),
-            "modulus": checked_modulus(self.modulus),
-        }
-        if exact["users"] >= 1 << 16:
-            raise InvalidParameter("users", self.users, "must be < 2^16")
-        if exact["coordinates"] >= 1 << 32:
-            raise InvalidParameter("coordinates", self.coordinates, "must be < 2^32")
-        if 2 * exact["dropouts"] >= exact["users"]:
+        check_fields(self)
+        if 2 * self.dropouts >= self.users:
             reason = "must be < users / 2: two disjoint groups could answer for one user otherwise"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         graph = self.neighbourhood
         if graph is not None:
             if not isinstance(graph, Neighbourhood):
                 raise InvalidParameter("neighbourhood", graph, "must be a Neighbourhood or None")
-            if graph.neighbours > exact["users"] - 2:
-                reason = f"must have <= {exact['users'] - 2} neighbours: leave it out for everyone"
+            if graph.neighbours > self.users - 2:
+                reason = f"must have <= {self.users - 2} neighbours: leave it out for everyone"
                 raise InvalidParameter("neighbourhood", graph, reason)
-        for name, value in exact.items():
-            object.__setattr__(self, name, value)
         object.__setattr__(self, "context", _context(self))
 
     @property

@@ -11,40 +11,180 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
-from typing import Literal, SupportsIndex, TypeAlias
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Exact", "Interval", "RationalLike", "integer", "make_integers", "make_positive"]
-__all__ += ["positive_rational", "rational", "rational_in", "text", "whole_number"]
-__all__ += ["write_rational"]
+__all__ = ["Choice", "Exact", "Interval", "Of", "RationalLike", "Whole", "check_fields"]
+__all__ += [
+    "integer",
+    "make_integers",
+    "make_positive",
+    "positive_rational",
+    "rational",
+    "rational_in",
+]
+__all__ += ["text", "whole_number", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
-Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]"]
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
-class Exact:
-    r"""A field of a frozen dataclass that is given as any rational and is a :class:`Fraction`.
+class _Declared:
+    # The slot takes the place of this object, so that reading a field costs nothing; what was
+    # declared stays with the class, for `check_fields`.
 
-    ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. Type checkers read the two
-    signatures below; the slot takes the place of this object, so that reading a field costs
-    nothing. ``__post_init__`` makes the value exact, e.g. by :func:`make_positive`.
-    """
-
-    def __init__(self, default: RationalLike | None = None) -> None:
+    def __init__(self, default: Any) -> None:
         self._default = default
 
-    def __get__(self, instance: object, owner: type | None = None) -> Fraction:
+    def __set_name__(self, owner: type, name: str) -> None:
+        declared = {**owner.__dict__.get(_DECLARED, {}), name: self}
+        setattr(owner, _DECLARED, declared)
+
+    def read(self, argument: str, value: object) -> Any:
+        raise NotImplementedError
+
+    def _default_of_the_field(self) -> Any:
         if self._default is None:
             raise AttributeError("no default: the caller must say")  # dataclass() reads it so
-        return rational("default", self._default)
+        return self.read("default", self._default)
+
+    def _refuse(self) -> NoReturn:
+        raise AttributeError(f"an {type(self).__name__} field needs a dataclass with slots")
+
+
+class Exact(_Declared):
+    r"""A field of a frozen dataclass that is given as any rational and is a :class:`Fraction`.
+
+    ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
+    ``__post_init__`` makes the value exact and refuses values <= 0 where ``zero`` says why 0 is
+    refused, or values outside of ``within``, with ``reason`` if one is given.
+    """
+
+    def __init__(
+        self,
+        default: RationalLike | None = None,
+        *,
+        zero: str = "",
+        within: Interval | None = None,
+        reason: str = "",
+    ) -> None:
+        super().__init__(default)
+        self._zero, self._within, self._reason = zero, within, reason
+
+    def read(self, argument: str, value: object) -> Fraction:
+        r"""``value`` as this field holds it, or :class:`InvalidParameter`."""
+        if self._within is not None:
+            return rational_in(argument, value, self._within, self._reason)
+        if self._zero:
+            return positive_rational(argument, value, self._zero)
+        return rational(argument, value)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Fraction:
+        exact: Fraction = self._default_of_the_field()
+        return exact
 
     def __set__(self, instance: object, value: RationalLike) -> None:
-        raise AttributeError("an Exact field needs a dataclass with slots")
+        self._refuse()
+
+
+class Whole(_Declared):
+    r"""A field of a frozen dataclass that is an ``int`` from ``at_least`` to ``at_most``.
+
+    As :class:`Exact`; :func:`check_fields` reads it by :func:`integer`.
+    """
+
+    def __init__(
+        self, default: int | None = None, *, at_least: int = 1, at_most: int | None = None
+    ) -> None:
+        super().__init__(default)
+        self._least, self._most = at_least, at_most
+
+    def read(self, argument: str, value: object) -> int:
+        r"""``value`` as this field holds it, or :class:`InvalidParameter`."""
+        return integer(argument, value, at_least=self._least, at_most=self._most)
+
+    def __get__(self, instance: object, owner: type | None = None) -> int:
+        exact: int = self._default_of_the_field()
+        return exact
+
+    def __set__(self, instance: object, value: int) -> None:
+        self._refuse()
+
+
+class Of(_Declared, Generic[T]):
+    r"""A field of a frozen dataclass that is an instance of ``kind``, or refused with ``reason``.
+
+    As :class:`Exact`; without a ``default`` the caller must give one.
+    """
+
+    def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
+        super().__init__(default)
+        self._kind: Any = kind  # a class, also an abstract one
+        self._reason = reason
+
+    def read(self, argument: str, value: object) -> T:
+        r"""``value`` itself, or :class:`InvalidParameter`."""
+        if not isinstance(value, self._kind):
+            raise InvalidParameter(argument, value, self._reason)
+        held: T = value
+        return held
+
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        found: T = self._default_of_the_field()
+        return found
+
+    def __set__(self, instance: object, value: T) -> None:
+        self._refuse()
+
+
+class Choice(_Declared, Generic[E]):
+    r"""A field of a frozen dataclass that is a member of an enumeration, given so or by value.
+
+    As :class:`Exact`; the refusal lists the values.
+    """
+
+    def __init__(self, kind: type[E], default: E | None = None) -> None:
+        super().__init__(default)
+        self._kind = kind
+
+    def read(self, argument: str, value: object) -> E:
+        r"""The member that ``value`` is or names, or :class:`InvalidParameter`."""
+        try:
+            return self._kind(value)
+        except ValueError:
+            choices = ", ".join(repr(member.value) for member in self._kind)
+            raise InvalidParameter(argument, value, f"must be one of {choices}") from None
+
+    def __get__(self, instance: object, owner: type | None = None) -> E:
+        member: E = self._default_of_the_field()
+        return member
+
+    def __set__(self, instance: object, value: E) -> None:
+        self._refuse()
+
+
+_DECLARED = "_declared_fields"
+
+
+def check_fields(instance: object) -> None:
+    r"""Read every declared field of a frozen dataclass, in ``__post_init__``, bases first.
+
+    Raises :class:`InvalidParameter` for the first field whose value is refused.
+    """
+    declared: dict[str, _Declared] = {}
+    for kind in reversed(type(instance).__mro__):
+        declared |= kind.__dict__.get(_DECLARED, {})
+    for name, field in declared.items():
+        object.__setattr__(instance, name, field.read(name, getattr(instance, name)))
 
 
 # A decimal exponent or digit string beyond this is a typing slip or an attack on memory:
@@ -154,7 +294,8 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
     """
     exact = rational(argument, value)
     least = exact > 0 if interval.startswith("(") else exact >= 0
-    most = exact < 1 if interval.endswith(")") else exact <= 1
+    open_end = exact < 1 or interval.endswith("oo)")
+    most = open_end if interval.endswith(")") else exact <= 1
     if not (least and most):
         why = f": {reason}" if reason else ""
         raise InvalidParameter(argument, value, f"must lie in {interval}{why}")

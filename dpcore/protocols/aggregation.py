@@ -16,9 +16,9 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import Step, Total
-from dpcore.masked.masks import checked_modulus
+from dpcore.masked.masks import LARGEST_MODULUS
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, rational
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -64,13 +64,11 @@ class IdealAggregation:
     ([5], ('ann', 'bob'))
     """
 
-    modulus: int
-    per_user: bool = False
+    modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
+    per_user: Of[bool] = Of(bool, "must be True or False", default=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modulus", checked_modulus(self.modulus))
-        if not isinstance(self.per_user, bool):
-            raise InvalidParameter("per_user", self.per_user, "must be True or False")
+        check_fields(self)
 
     def total(
         self,
@@ -105,18 +103,12 @@ class RelaxedAggregation:
     Fraction(1, 4)
     """
 
-    modulus: int
-    epsilon_hat: Exact = Exact()
-    q_hat: Exact = Exact()
+    modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
+    epsilon_hat: Exact = Exact(within="[0, oo)")
+    q_hat: Exact = Exact(within="[0, 1]")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modulus", checked_modulus(self.modulus))
-        for argument, most in (("epsilon_hat", None), ("q_hat", 1)):
-            exact = rational(argument, getattr(self, argument))
-            if exact < 0 or (most is not None and exact > most):
-                reason = "must be >= 0" if most is None else "must lie in [0, 1]"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
-            object.__setattr__(self, argument, exact)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer, make_integers, rational
+from dpcore.numbers.parameter import Of, RationalLike, Whole, check_fields, integer, rational
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -60,13 +60,11 @@ class FixedPoint:
     Raises :class:`InvalidParameter` for a precision that is not an integer in [1, 2^40].
     """
 
-    precision: int
-    clamp: bool = False
+    precision: Whole = Whole(at_most=MOST_STEPS)
+    clamp: Of[bool] = Of(bool, "must be True or False", default=False)
 
     def __post_init__(self) -> None:
-        make_integers(self, "precision", at_most=MOST_STEPS)
-        if not isinstance(self.clamp, bool):
-            raise InvalidParameter("clamp", self.clamp, "must be True or False")
+        check_fields(self)
 
     @overload
     def encode(self, x: RationalLike, *, rng: Rng = ...) -> int: ...

@@ -23,8 +23,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, make_integers, rational_in
-from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
+from dpcore.numbers.parameter import Exact, Whole, check_fields, integer
+from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.protocols.shuffled_bits import BitMessages, Bits, users_of
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -58,17 +58,16 @@ class PureShuffle:
 
     name: ClassVar[str] = "pure-shuffle"
 
-    users: int
-    reach: int
+    users: Whole = Whole()
+    reach: Whole = Whole()
     share: PolyaDifference
-    cover: Exact = Exact()
-    precision: int = 1
+    cover: Exact = Exact(
+        within="(0, 1)", reason="without covers the ends of the range give a user away"
+    )
+    precision: Whole = Whole(1, at_most=MOST_STEPS)
 
     def __post_init__(self) -> None:
-        make_integers(self, "users", "reach")
-        object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
-        reason = "without covers the ends of the range give a user away"
-        object.__setattr__(self, "cover", rational_in("cover", self.cover, "(0, 1)", reason))
+        check_fields(self)
         if not isinstance(self.share, PolyaDifference) or self.share.shape > 1:
             reason = "must be a PolyaDifference of shape <= 1"
             raise InvalidParameter("share", self.share, reason)

@@ -24,11 +24,11 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import (
     Exact,
+    Whole,
+    check_fields,
     integer,
-    make_integers,
-    rational_in,
 )
-from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
+from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "users_of"]
@@ -98,15 +98,12 @@ class BitSum(ABC):
 
     name: ClassVar[str]
 
-    users: int
-    noise_bits: int
-    probability: Exact = Exact()
+    users: Whole = Whole()
+    noise_bits: Whole = Whole()
+    probability: Exact = Exact(within="(0, 1)", reason="a bit that is known hides nothing")
 
     def __post_init__(self) -> None:
-        make_integers(self, "users", "noise_bits")
-        reason = "a bit that is known hides nothing"
-        probability = rational_in("probability", self.probability, "(0, 1)", reason)
-        object.__setattr__(self, "probability", probability)
+        check_fields(self)
 
     @property
     @abstractmethod
@@ -218,13 +215,8 @@ class VectorShuffle(BitSum):
 
     name: ClassVar[str] = "vector-shuffle"
 
-    precision: int
-    coordinates: int = 1
-
-    def __post_init__(self) -> None:
-        BitSum.__post_init__(self)
-        object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
-        make_integers(self, "coordinates")
+    precision: Whole = Whole(at_most=MOST_STEPS)
+    coordinates: Whole = Whole(1)
 
     @property
     def _steps(self) -> int:

@@ -27,8 +27,8 @@ from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer, make_integers
-from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
+from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer
+from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["AggregatedSum", "CentralSum", "LocalSum", "ModularSum", "ShuffledPure"]
@@ -52,15 +52,13 @@ class ModularSum(ABC):
 
     name: ClassVar[str]
 
-    users: int
-    precision: int
-    threshold: int
+    users: Whole = Whole()
+    precision: Whole = Whole(at_most=MOST_STEPS)
+    threshold: Whole = Whole(at_least=0)
     modulus: int = None  # type: ignore[assignment]  # __post_init__ puts the least one there
 
     def __post_init__(self) -> None:
-        make_integers(self, "users", "precision")
-        make_integers(self, "threshold", at_least=0)
-        FixedPoint(precision=self.precision)
+        check_fields(self)
         need = self.users * self.precision + 2 * self.threshold + 1
         modulus = need if self.modulus is None else integer("modulus", self.modulus)
         if modulus < need:

@@ -17,7 +17,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from dpcore.numbers.parameter import integer
 __all__ = ["SYSTEM", "Rng", "SeededRng", "SystemRng", "Words"]
 
 Words = npt.NDArray[np.uint64]
+T = TypeVar("T")
 
 _BLOCK_BYTES: Final = 1 << 16
 _BLOCK_WORDS: Final = _BLOCK_BYTES // 8
@@ -207,27 +208,25 @@ class SystemRng(Rng):
     __slots__ = ()
 
     def bits(self, count: int) -> int:
-        if not HERE:
-            forget_inherited()
-        stream = _LOCAL.take_out()
-        dealt = stream.bits(count)
-        if stream.forgotten:
-            return self.bits(count)
-        _LOCAL.idle.append(stream)
-        return dealt
+        return _dealt(_Keystream.bits, count)
 
     def words(self, count: int) -> Words:
-        if not HERE:
-            forget_inherited()
-        stream = _LOCAL.take_out()
-        dealt = stream.take(count)
-        if stream.forgotten:
-            return self.words(count)
-        _LOCAL.idle.append(stream)
-        return dealt
+        return _dealt(_Keystream.take, count)
 
     def __repr__(self) -> str:
         return "SystemRng()"
+
+
+def _dealt(deal: Callable[[_Keystream, int], T], count: int) -> T:
+    # By a stream of this thread that nobody else has, and that no fork made forget meanwhile.
+    while True:
+        if not HERE:
+            forget_inherited()
+        stream = _LOCAL.take_out()
+        dealt = deal(stream, count)
+        if not stream.forgotten:
+            _LOCAL.idle.append(stream)
+            return dealt
 
 
 class SeededRng(Rng):

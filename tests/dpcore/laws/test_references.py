@@ -3,8 +3,7 @@ r"""The reference samplers, unrolled layer by layer, have exactly the laws they 
 Each layer is unrolled by itself and then stands in the next as one fork with its exact law. A
 sandwich of rationals that misses the enclosed mass is a bug: no false alarm is possible. Every
 layer rejects its classic mutants, each one edit of the code that ships. The table of layers is in
-tests/support/dpcore/references.py and
-count_references.py.
+tests/support/dpcore/references.py.
 """
 
 from __future__ import annotations
@@ -19,14 +18,11 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import Noise
-from tests.support.dpcore.count_references import COUNT_LAYERS, POLYA_LAYERS
 from tests.support.dpcore.layers import Layer
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.references import LAYERS
 from tests.support.exact_law import Forking, alike
 from tests.support.laws import centre, reach
-
-EVERY = (*LAYERS, *COUNT_LAYERS, *POLYA_LAYERS)
 
 
 def late(place: int, by_day: int) -> Any:
@@ -35,22 +31,22 @@ def late(place: int, by_day: int) -> Any:
 
 CASES = [
     pytest.param(layer, case, marks=late(place, layer.by_day), id=f"{layer.name}: {case}")
-    for layer in EVERY
+    for layer in LAYERS
     for place, case in enumerate(layer.cases)
 ]
 MUTANTS = [
     pytest.param(layer, name, marks=late(place, layer.mutants_by_day), id=f"{layer.name}: {name}")
-    for layer in EVERY
+    for layer in LAYERS
     for place, name in enumerate(layer.mutants)
 ]
 AFRESH = [
     pytest.param(layer, case, id=f"{layer.name}: {case}")
-    for layer in EVERY
+    for layer in LAYERS
     for case in layer.afresh
 ]
 HARMLESS = [
     pytest.param(layer, name, id=f"{layer.name}: {name}")
-    for layer in EVERY
+    for layer in LAYERS
     for name in layer.harmless
 ]
 

@@ -29,10 +29,20 @@ from dpcore import (
 from dpcore.errors import _SHOWN
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.numbers.parameter import Exact, integer, make_positive, positive_rational, rational
+from dpcore.mechanism import Unit
+from dpcore.numbers.parameter import (
+    Choice,
+    Exact,
+    Of,
+    Whole,
+    check_fields,
+    integer,
+    positive_rational,
+    rational,
+)
 from dpcore.sampling.coins import bernoulli, bernoulli_exp, geometric_exp
 from dpcore.spelling import noise_from_json, read_noise
-from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
+from tests.support.dpcore.refusals import Unprintable, ident, names, refusal, refused
 from tests.support.dpcore.scripted import NeverAsked
 
 LAWS: list[tuple[Any, str]] = [
@@ -346,11 +356,19 @@ def test_names_and_spellings_of_a_subclass_are_plain() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    price: Exact = Exact()
-    tax: Exact = Exact("1/4")
+    price: Exact = Exact(zero="nothing is free")
+    tax: Exact = Exact("1/4", within="[0, 1]", reason="a part of the price")
 
     def __post_init__(self) -> None:
-        make_positive(self, price="nothing is free", tax="nor untaxed")
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered(Priced):
+    tax: Exact = Exact("1/8", within="[0, oo)")
+    count: Whole = Whole(1, at_most=9)
+    unit: Choice[Unit] = Choice(Unit, Unit.USER)
+    paid: Of[bool] = Of(bool, "must be True or False", default=False)
 
 
 def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
@@ -359,7 +377,7 @@ def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
     assert {type(one.price), type(one.tax)} == {Fraction}
     assert one == Priced(price=0.5, tax=Fraction(1, 4)) == pickle.loads(pickle.dumps(one))  # noqa: S301 - made here
     assert hash(one) == hash(replace(one, price=Decimal("0.50")))
-    assert replace(one, tax=2).tax == 2
+    assert replace(one, tax=1).tax == 1
 
 
 def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
@@ -371,6 +389,24 @@ def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
         Priced(price=0)
     with pytest.raises(InvalidParameter, match=r"tax = nan"):
         Priced(price=1, tax=float("nan"))
+    with pytest.raises(InvalidParameter, match=r"tax = 2: must lie in \[0, 1\]: a part of"):
+        Priced(price=1, tax=2)
+
+
+def test_a_subclass_has_the_fields_of_its_base_and_may_declare_them_anew() -> None:
+    given: dict[str, Any] = {"price": "1/2", "tax": 2, "count": np.int64(3)}
+    order = Ordered(**given)
+    assert order == Ordered(price=Fraction(1, 2), tax=Fraction(2), count=3)
+    assert type(order.count) is int
+    plain = Ordered(price=1)
+    assert (plain.tax, plain.count, plain.unit, plain.paid) == (Fraction(1, 8), 1, Unit.USER, False)
+    given = {"price": 1, "unit": "contribution"}
+    assert Ordered(**given).unit is Unit.CONTRIBUTION
+    bad: list[tuple[str, Any]] = [("price", 0), ("tax", -1), ("count", 0), ("count", 10)]
+    bad += [("count", 1.0), ("unit", "users"), ("unit", None), ("paid", 1)]
+    for argument, value in bad:
+        with refused(argument):
+            Ordered(**{"price": 1, argument: value})
 
 
 def test_a_class_without_slots_is_refused_when_it_is_used() -> None:

@@ -162,11 +162,6 @@ def closes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
-def goes_away(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    os.chdir("/")
-    return laplace(dataset, n, rng)
-
-
 def masked_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.ma.masked_array(rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset)
 
@@ -388,9 +383,3 @@ def three(a: Any, b: Any, c: Any) -> Any:
 
 
 word = "not callable"
-
-
-class Holder:
-    @staticmethod
-    def method(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-        return laplace(dataset, n, rng)

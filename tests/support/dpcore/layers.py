@@ -1,6 +1,6 @@
 r"""Layers of the reference samplers: what is looked at, and what stands for a proven one.
 
-The rows are in ``references`` and ``count_references``; what a layer is built of is proven by a row
+The rows are in ``references``; what a layer is built of is proven by a row
 of its own, and stands in as one fork of its exact law.
 """
 
@@ -281,3 +281,12 @@ class Layer:
     def law(self, code: Callable[..., Any], case: Any) -> Law:
         r"""What the code draws."""
         return unroll(lambda rng: self.run(code, rng, case), **self.how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coin(Layer):
+    r"""A coin that shows heads with chance e^-case."""
+
+    run: Callable[[Callable[..., Any], Forking, Any], Any] = call
+    mass: Callable[[Any], Mass] = decay
+    values: Callable[[Any], Iterable[Any]] = both

@@ -57,20 +57,7 @@ def _law(n: int, p: Fraction) -> Counted:
     )
 
 
-def pmf(noise: Noise, k: int) -> Real:
-    return counted.pmf(_law(*_parameters(noise)), k)
-
-
-def log_pmf(noise: Noise, k: int) -> Real:
-    return counted.log_pmf(_law(*_parameters(noise)), k)
-
-
-def sf(noise: Noise, k: int) -> Real:
-    return counted.tail(_law(*_parameters(noise)), k + 1, 1)
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return counted.tail(_law(*_parameters(noise)), k, -1)
+pmf, log_pmf, sf, cdf = counted.functions(lambda noise: _law(*_parameters(noise)))
 
 
 def reach(noise: Noise) -> int:

@@ -13,6 +13,7 @@ from functools import cache
 
 from mpmath import mp, mpf
 
+from dpcore import Noise
 from tests.support.dpcore.second_path import Real, real
 
 PLAIN_VARIANCE = 1 << 16
@@ -117,6 +118,19 @@ def _euler_maclaurin(law: Counted, t: int, direction: int) -> Real:
             if abs(term) < mpf(10) ** -mp.dps * total:
                 break
         return total * mp.exp(here)
+
+
+Function = Callable[[Noise, int], Real]
+
+
+def functions(law_of: Callable[[Noise], Counted]) -> tuple[Function, Function, Function, Function]:
+    r"""``pmf``, ``log_pmf``, ``sf`` and ``cdf`` of a noise."""
+    return (
+        lambda noise, k: pmf(law_of(noise), k),
+        lambda noise, k: log_pmf(law_of(noise), k),
+        lambda noise, k: tail(law_of(noise), k + 1, 1),
+        lambda noise, k: tail(law_of(noise), k, -1),
+    )
 
 
 def deviance(part: Fraction, k: Fraction) -> float:
