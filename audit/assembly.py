@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from audit.claims.verdicts import INTERRUPTED, cause_of
 from audit.errors import TargetFailed
+from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
-from audit.outputs.features.feature import Feature, read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.search.neighbours import doubts

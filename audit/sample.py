@@ -26,10 +26,11 @@ from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unmeasured
 from audit.evidence.event import Witness
-from audit.evidence.family import weigh_family, weigh_views
+from audit.evidence.family import weigh, weigh_views
 from audit.evidence.verdict import Weighed, versions
 from audit.outputs.form import oddities
 from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
@@ -237,6 +238,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         with drawn.reading():
             for i, form in enumerate(drawn.forms):
                 found = oddities(drawn.outputs(i), drawn.worlds(i), form)
+                found += added_up(form.values(drawn.outputs(i)[:1]))
                 notes += [_place(plan, i) + sentence for sentence in found]
     except TargetFailed as failed:
         error = error or failed
@@ -281,7 +283,7 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
             drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
         )
     models = [view.models for view in drawn.views]
-    return weigh_family(drawn.process, alpha, allow_constant=accept, models=models)
+    return weigh(drawn.process, alpha, allow_constant=accept, models=models)
 
 
 def run_baselines(
@@ -297,10 +299,8 @@ def run_baselines(
     'dkw'
     """
     from audit.evidence.baselines.compare import compare
-    from audit.evidence.family import view_seeds
-    from audit.evidence.fixed import LED, WEIGHTS
-    from audit.evidence.leader import LEADER, PART
-    from audit.evidence.trace import trace_anytime, trace_fixed, trace_leader
+    from audit.evidence.family import LEADER
+    from audit.evidence.trace import trace
     from audit.outputs.reading import read
     from audit.report.histogram import histogram
     from audit.report.tradeoff import tradeoff_band
@@ -310,13 +310,13 @@ def run_baselines(
     every = drawn.views
     place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
     witness, named = report.witness, [(each.pair, each.feature) for each in every]
-    if led := feature == LEADER:  # what it followed is shown
+    test = (place, feature)
+    if feature == LEADER:  # what it followed is shown
         followed = witness.feature if isinstance(witness, Witness) else None
         feature = followed or next(name for pair, name in named if pair == place)
     which = named.index((place, feature))
     view, views = every[which], len(named)
     part = view.weight / sum((each.weight for each in every), Fraction(0))
-    point = plan.claim.points[0] if shown is None else shown.claim
     found = compare(
         baselines,
         view.outputs,
@@ -328,16 +328,13 @@ def run_baselines(
     doubts = []
     if plan.sequential:  # a number of runs that depends on the runs is not what they are for
         doubts.append("for a number of runs fixed beforehand")
-    if learned := view.models is not None:  # a score depends on earlier runs, outputs must not
+    if view.models is not None:  # a score depends on earlier runs, outputs must not
         doubts.append("of learned scores, for which it has no proof")
     if doubts:
         found = tuple(replace(b, valid=False, says="; ".join((b.says, *doubts))) for b in found)
     report = replace(report, baselines=found)
     if not figures:
         return report
-    coins = view_seeds(coins_of(plan), views)
-    deltas = len({each.exact[1] for each in plan.claim.points})
-    level = rational("alpha", report.alpha) * part / (1 if plan.sequential else deltas)
     event = witness.where if isinstance(witness, Witness) else None
     band = tradeoff_band(
         view.outputs,
@@ -346,23 +343,6 @@ def run_baselines(
         alpha=rational("alpha", report.alpha) / views,
         claim=plan.claim.points,
     )
-    if led:
-        trace = trace_leader(
-            every, plan.claim, point, report.alpha, seed=coins_of(plan), pair=place
-        )
-    elif plan.sequential:
-        trace = trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
-    else:
-        beside = any((row.pair, row.feature) == (place, LEADER) for row in report.outcomes)
-        trace = trace_fixed(
-            view.first or view.outputs,
-            view.worlds,
-            point,
-            level * (1 - PART) if beside else level,
-            seed=coins[which],
-            isotonic=learned,
-            weights=LED if beside else WEIGHTS,
-        )
     return replace(
         report,
         tradeoff_band=None if band is None else replace(band, pair=place, feature=feature),
@@ -375,7 +355,15 @@ def run_baselines(
             pair=place,
             feature=feature,
         ),
-        trace=trace,
+        trace=trace(
+            every,
+            plan.claim,
+            report.alpha,
+            seed=coins_of(plan),
+            watched=plan.sequential,
+            test=test,
+            point=plan.claim.points[0] if shown is None else shown.claim,
+        ),
         curve=_curve(plan.claim),
     )
 

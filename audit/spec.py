@@ -22,7 +22,7 @@ from dpcore.numbers.parameter import RationalLike, rational, rational_in, whole_
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim
-    from audit.outputs.features.feature import Feature
+    from audit.features.feature import Feature
 
 __all__ = [
     "FLOATS",

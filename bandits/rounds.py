@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final, cast
 
 import numpy as np
 
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
-from bandits.combinatorial.decisions import Bools
-from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.decisions import Bools, Unions
+from bandits.combinatorial.problem import LargestSum, Problem
 from bandits.combinatorial.totals import Totals, totals_of
 from bandits.play import Run, checked_checkpoints
 from bandits.policies.registry import Algorithm
@@ -32,7 +33,7 @@ __all__ = ["Coins", "Game", "cucb_of", "play_together"]
 
 _BLOCK: Final = 512
 _TIE: Final = 1e-9
-_LEAST_WINDOW: Final = 8
+_MANY_ROUNDS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,13 @@ def play_together(
     if len(coins) != len(worlds):
         raise InvalidParameter("coins", len(coins), f"must be one for each of {len(worlds)} worlds")
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
-    game = Game(policy, worlds, coins)
+    # Fewer rounds are played before numba is imported.
+    many = policy.privatizer.horizon * len(worlds) >= _MANY_ROUNDS
+    game = Game(policy, worlds, coins, compiled=many)
     score = _Score(policy, worlds, at)
     for start in range(0, policy.privatizer.horizon, _BLOCK):
         score.add(game.play(min(_BLOCK, policy.privatizer.horizon - start)))
-    return tuple(_run(policy, game, score, i, each) for i, each in enumerate(coins))
+    return _runs(policy, game, score)
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
@@ -120,10 +123,18 @@ class Game:
     r"""The runs side by side: a row of each table is a run; ``sums`` are what was released.
 
     It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
-    it is made of.
+    it is made of. With ``compiled`` a loop plays the rounds where it can
+    (:mod:`bandits.combinatorial.compiled`), and the result is the same.
     """
 
-    def __init__(self, policy: Cucb, worlds: Sequence[BitWorld], coins: Sequence[Coins]) -> None:
+    def __init__(
+        self,
+        policy: Cucb,
+        worlds: Sequence[BitWorld],
+        coins: Sequence[Coins],
+        *,
+        compiled: bool = False,
+    ) -> None:
         m = policy.problem.arms
         self.policy, self.worlds, self.coins = policy, worlds, coins
         self.sums: Totals = totals_of(policy.privatizer, m, [each.rng for each in coins])
@@ -134,66 +145,44 @@ class Game:
         self.waiting = True
         self.sent = np.zeros(len(worlds), dtype=np.int64)
         self.last = np.zeros((len(worlds), m), dtype=np.bool_)
-        self.window = _BLOCK
+        self.compiled = compiled and _compiles(policy)
 
     def play(self, rounds: int) -> Bools:
         r"""The super arms of the next rounds, of shape (rounds, runs, arms)."""
-        m, problem = self.policy.problem.arms, self.policy.problem
-        sent = self.policy.privatizer.sent
-        outcomes = np.empty((rounds, len(self.worlds), m), dtype=np.int64)
-        ties, luck = np.empty(outcomes.shape), np.empty(outcomes.shape[:2])
-        noise = np.zeros((rounds, len(self.worlds), sent), dtype=np.int64)
+        m, sent = self.policy.problem.arms, self.policy.privatizer.sent
+        outcomes = np.empty((len(self.worlds), rounds, m), dtype=np.bool_)
+        public = np.empty((len(self.worlds), rounds, m + 1))
+        noise = np.zeros((len(self.worlds), rounds, sent), dtype=np.int64)
         for i, (world, each) in enumerate(zip(self.worlds, self.coins, strict=True)):
-            outcomes[:, i] = world.outcomes(rounds, each.world)
-            each.world.random(out=(own := np.empty((rounds, m + 1))))
-            ties[:, i], luck[:, i] = own[:, :m] * _TIE, own[:, m]
+            outcomes[i] = world.outcomes(rounds, each.world)
+            each.world.random(out=public[i])
             if self.sums.each:
-                noise[:, i] = self.policy.privatizer.draw((rounds, sent), each.rng)
+                noise[i] = self.policy.privatizer.draw((rounds, sent), each.rng)
         played: Bools = np.empty(outcomes.shape, dtype=np.bool_)
-        if self.sums.rare and not self.policy.least and not self.waiting:
-            self._ahead(played, outcomes, ties, luck)
-            return played
-        for t in range(rounds):
-            values = self.bounds + ties[t]
-            chosen = problem.choose(values, luck[t])
-            if self.waiting:
-                chosen = self._first(chosen, ties[t])
-            played[t] = self.last = chosen
-            self._send(chosen, outcomes[t], ties[t], noise[t])
-        return played
+        done = 0
+        while done < rounds and (self.waiting or not self.compiled):
+            ties = public[:, done, :m] * _TIE
+            chosen = self.policy.problem.choose(self.bounds + ties, public[:, done, m])
+            chosen = self._first(chosen, ties) if self.waiting else chosen
+            played[:, done] = chosen
+            self._send(chosen, outcomes[:, done], ties, noise[:, done])
+            done += 1
+        if done < rounds:
+            rest = (played[:, done:], outcomes[:, done:], public[:, done:], noise[:, done:])
+            self._loop(*rest)
+        self.last = played[:, -1]
+        return played.swapaxes(0, 1)
 
-    def _ahead(self, played: Bools, outcomes: Integers, ties: Floats, luck: Floats) -> None:
-        # Bounds stay until something of a run is released: its rounds up to there are played at
-        # once. ``at`` is the next round of each run.
-        sums, (rounds, count, m) = self.sums, played.shape
-        taken, exact = (each.reshape(count, m) for each in (sums.taken, sums.exact))
-        at = np.zeros(count, dtype=np.int64)
-        while len(runs := np.flatnonzero(at < rounds)):
-            rows, i = np.arange(len(runs)), runs[:, None]
-            t = at[i] + np.arange(min(self.window, rounds - int(at[runs].min())))
-            kept = t < rounds
-            t = np.minimum(t, rounds - 1)
-            values = self.bounds[i] + ties[t, i]
-            found = self.policy.problem.choose(values.reshape(-1, m), luck[t, i].ravel())
-            chosen = found.reshape(values.shape) & kept[:, :, None]
-            more = np.cumsum(chosen, axis=1, dtype=np.int16)
-            due = chosen & (more == np.minimum(sums.left(taken[i]), 2 * _BLOCK).astype(np.int16))
-            ends = due.any(axis=2)
-            kept &= np.cumsum(ends, axis=1) == ends  # nothing was released before
-            chosen &= kept[:, :, None]
-            done = kept.sum(axis=1)
-            played[t[kept], np.broadcast_to(i, t.shape)[kept]] = chosen[kept]
-            new = more[rows, done - 1]
-            taken[runs] += new
-            exact[runs] += (chosen & (outcomes[t, i] > 0)).sum(axis=1)
-            self.sent[runs] += new.sum(axis=1)
-            cells = (i * m + np.arange(m))[due[rows, done - 1]]
-            if len(cells):
-                sums.release(cells)
-                self._bound(cells)
-            at[runs] += done
-            self.window = min(max(_LEAST_WINDOW, 2 * int(done.mean())), _BLOCK)
-        self.last = played[-1]
+    def _loop(self, played: Bools, outcomes: Bools, public: Floats, noise: Integers) -> None:
+        # numba is an extra, and slow to import.
+        from bandits.combinatorial.compiled import loop_of, play_rounds
+
+        whole, found = np.ascontiguousarray, np.ascontiguousarray(played)
+        loop, state = loop_of(self.policy, _TIE), (self.bounds, self.sent)
+        coins = (whole(public), whole(outcomes), whole(noise))
+        play_rounds(loop, self.sums.tables(), state, *coins, found)
+        if found is not played:
+            played[:] = found
 
     def _first(self, chosen: Bools, ties: Floats) -> Bools:
         # While sums are missing: the super arm with most of those base arms.
@@ -202,7 +191,7 @@ class Game:
         self.fresh[~missing] = False  # what no super arm has is never played
         return np.where(missing[:, None], found, chosen)
 
-    def _send(self, chosen: Bools, outcomes: Integers, ties: Floats, noise: Integers) -> None:
+    def _send(self, chosen: Bools, outcomes: Bools, ties: Floats, noise: Integers) -> None:
         sums, m = self.sums, chosen.shape[1]
         if self.policy.least:
             taken = np.where(chosen, sums.taken.reshape(chosen.shape) + ties, np.inf)
@@ -232,6 +221,12 @@ class Game:
             self.waiting = bool(self.fresh.any())
 
 
+def _compiles(policy: Cucb) -> bool:
+    oracle = policy.problem.oracle
+    sums = type(oracle) is LargestSum and not oracle.offset
+    return sums and isinstance(policy.problem.decisions, Unions) and find_spec("numba") is not None
+
+
 class _Score:
     # Regret at the checkpoints, and how often each base arm was played.
 
@@ -254,30 +249,34 @@ class _Score:
                 break
             self.regret.append(each[checkpoint - self.rounds - 1])
         self.spent = each[-1]
-        self.pulls += played.sum(axis=0)
+        # A byte for each boolean and few rounds: sums of shorts are quick.
+        self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
         self.rounds += len(played)
 
 
-def _run(policy: Cucb, game: Game, score: _Score, i: int, coins: Coins) -> Run:
+def _runs(policy: Cucb, game: Game, score: _Score) -> tuple[Run, ...]:
     privatizer, mechanism = policy.privatizer, policy.privatizer.mechanism
-    numbers, bits = int(game.sent[i]), privatizer.bits
     # Local: a release for each user. Central: all are in one, over the whole run.
     count = privatizer.horizon if privatizer.trust == "local" else 1
     batch = f"{policy.name}/{'one of the rounds' if count > 1 else 'all rounds'}"
     records = () if mechanism is None else (Release(mechanism=mechanism, batch=batch),) * count
-    return Run(
-        policy=policy.name,
-        horizon=privatizer.horizon,
-        checkpoints=score.checkpoints,
-        regret=tuple(float(each[i]) for each in score.regret),
-        pulls=tuple(score.pulls[i].tolist()),
-        active=tuple(np.flatnonzero(game.last[i]).tolist()),
-        batches=privatizer.horizon,
-        releases=records,
-        bits_per_user=privatizer.sent * bits,
-        mean_bits_per_user=numbers * bits / privatizer.horizon,
-        guarantee=policy.promise(),
-        simulated=type(coins.rng) is not SystemRng,
-        numbers=numbers,
-        bits_sent=numbers * bits,
+    promise, bits = policy.promise(), privatizer.bits
+    return tuple(
+        Run(
+            policy=policy.name,
+            horizon=privatizer.horizon,
+            checkpoints=score.checkpoints,
+            regret=tuple(float(each[i]) for each in score.regret),
+            pulls=tuple(score.pulls[i].tolist()),
+            active=tuple(np.flatnonzero(game.last[i]).tolist()),
+            batches=privatizer.horizon,
+            releases=records,
+            bits_per_user=privatizer.sent * bits,
+            mean_bits_per_user=numbers * bits / privatizer.horizon,
+            guarantee=promise,
+            simulated=type(coins.rng) is not SystemRng,
+            numbers=numbers,
+            bits_sent=numbers * bits,
+        )
+        for i, (coins, numbers) in enumerate(zip(game.coins, game.sent.tolist(), strict=True))
     )

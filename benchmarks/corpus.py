@@ -30,7 +30,8 @@ from audit.claims.curve_claim import read_claim
 from audit.corpus.entry import ROLES, Entry, Role, entries, find
 from audit.corpus.environment import Environment, cache_folder
 from audit.corpus.installed import Worker
-from audit.corpus.judge import Result, judge
+from audit.corpus.judge import judge
+from audit.corpus.report import Answer
 from audit.errors import TargetFailed
 from benchmarks.auditing.harness import ALPHA
 from benchmarks.auditing.peers import PEERS, Peer, Question
@@ -98,7 +99,7 @@ def by_peer(
     return str(told["version"]), says
 
 
-def by_dpcore(result: Result, role: Role) -> dict[str, Any]:
+def by_dpcore(result: Answer, role: Role) -> dict[str, Any]:
     r"""What ``dpcore audit corpus`` says of one side: found, missed, a false alarm or silent."""
     return {
         "says": _SAYS[role][result.verdict == "refuted"] if result.error is None else result.error,
@@ -172,8 +173,8 @@ def main() -> None:
         chosen, cache=options.cache, keep=True, alpha=str(ALPHA), seed=_SEED, jobs=options.jobs
     )
     rows: list[dict[str, Any]] = [{"name": entry.name, "runs": entry.runs} for entry in chosen]
-    for row, judged in zip(rows, audits, strict=True):
-        for role, result in zip(judged.entry.sides, judged.results, strict=True):
+    for row, judged in zip(rows, audits.rows, strict=True):
+        for role, result in zip(judged.entry.sides, judged.results.values(), strict=True):
             row[role] = {"dpcore": by_dpcore(result, role)}
     sides = [
         (entry, role, row[role])

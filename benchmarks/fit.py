@@ -24,6 +24,7 @@ from dpcore.noise import Noise
 from dpcore.spelling import read_noise
 
 _FIGURES = ((10**4, "1/20", 1000), (10**5, "1/50", 400), (10**6, "1/200", 200))
+_ALPHA = "0.05"
 _SCALES = (1, 10, 1000)
 _CORRECT = (
     "discrete-laplace:scale=1",
@@ -47,14 +48,15 @@ def detected(family: str, scale: int, off: str, draws: int, seed: int, *, sequen
     sign = 1 if seed % 2 else -1
     wrong = law(family, scale * (1 + sign * Fraction(off)))
     right = law(family, Fraction(scale))
-    report = fit(wrong, right, runs=draws, seed=seed, sequential=sequential)
+    report = fit(wrong, right, runs=draws, alpha=_ALPHA, seed=seed, sequential=sequential)
     return report.verdict == "refuted"
 
 
 def alarmed(spelling: str, draws: int, seed: int, *, sequential: bool) -> bool:
     r"""Whether one fit of a correct sampler is refuted."""
     noise = read_noise(spelling)
-    return fit(noise, noise, runs=draws, seed=seed, sequential=sequential).verdict == "refuted"
+    report = fit(noise, noise, runs=draws, alpha=_ALPHA, seed=seed, sequential=sequential)
+    return report.verdict == "refuted"
 
 
 def counted(one: Callable[[int], bool], repeats: int, pool: ProcessPoolExecutor) -> int:
@@ -104,7 +106,7 @@ def seconds() -> list[dict[str, Any]]:
     for spelling in ("discrete-laplace:scale=10", "discrete-gaussian:sigma_squared=10000"):
         noise = read_noise(spelling)
         for form, sequential in (("fixed", False), ("sequential", True)):
-            work = partial(fit, noise, noise, runs=10**6, sequential=sequential)
+            work = partial(fit, noise, noise, runs=10**6, alpha=_ALPHA, sequential=sequential)
             took = best_seconds(work, repeats=3)
             rows.append({"law": spelling, "form": form, "draws": 10**6, "seconds": round(took, 3)})
     return rows
@@ -119,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     share = Fraction(1, 10) if options.quick else Fraction(1)
     with ProcessPoolExecutor(options.jobs) as pool:
         found = {"power": power(pool, share), "false_alarms": alarms(pool, share)}
-    write("fit", {"alpha": 0.05, **found, "seconds": seconds()})
+    write("fit", {"alpha": float(_ALPHA), **found, "seconds": seconds()})
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from functools import cache
 from itertools import count
 from typing import Any, Final
 
-from accounting.budget.free_law import read_free_law
-from accounting.budget.promise import Promise, honest_part, log, one_round
+from accounting.budget.promise import Promise, honest_part, log, one_round, read_free_law
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.mechanism.real_noise import RealNoise

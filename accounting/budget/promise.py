@@ -1,5 +1,8 @@
 r"""A promise (epsilon, delta) over many rounds, and how far noise of some size is from keeping it.
 
+A :class:`FreeLaw` is a law with its size left open. Searches start from the curve of real Gaussian
+noise in floats (:func:`log_mu`): totals of many losses are nearly Gaussian. Those numbers are
+proposals; no reported bound depends on them.
 Proofs: docs/proofs/composition.md.
 """
 
@@ -10,12 +13,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, cast
 
-from accounting.budget.free_law import FreeLaw
-from accounting.budget.gaussian_guess import log_mu
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.mechanism.description import EVERYONE, Description, Poisson
-from accounting.mechanism.real_noise import RealNoise
+from accounting.mechanism.real_noise import REAL_LAWS, RealNoise
 from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
@@ -25,9 +26,137 @@ from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.enclosure import End
-from dpcore.spelling import write_noise
+from dpcore.spec import pairs_of, read_keys, split_name
+from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names, write_noise
 
-__all__ = ["Promise", "honest_part", "log", "one_round"]
+__all__ = [
+    "FreeLaw",
+    "Promise",
+    "honest_part",
+    "log",
+    "log_delta",
+    "log_mu",
+    "one_round",
+    "read_free_law",
+]
+
+_FREE: Final = {
+    "discrete-laplace": "scale",
+    "discrete-gaussian": "sigma_squared",
+    "discrete-gaussian-sum": "sigma_squared",
+    "skellam": "variance",
+    "polya": "scale",
+    "polya-difference": "scale",
+    "poisson": "mean",
+    "binomial": "trials",
+    "gaussian": "sigma",
+    "laplace": "scale",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeLaw:
+    r"""``law`` with the parameters ``fixed``; ``free`` names the one that is open.
+
+    >>> read_free_law("polya-difference:shape=0.9").at(Fraction(20))
+    PolyaDifference(shape='9/10', scale=20)
+    """
+
+    law: str
+    free: str
+    fixed: tuple[tuple[str, str], ...]
+
+    @property
+    def whole(self) -> bool:
+        r"""Whether the open parameter counts something."""
+        return self.free == "trials"
+
+    @property
+    def power(self) -> int:
+        r"""The variance grows like this power of the open parameter."""
+        return 2 if self.free in ("scale", "sigma") else 1
+
+    @property
+    def real(self) -> bool:
+        r"""Whether the law is one on the reals."""
+        return self.law in REAL_LAWS
+
+    def at(self, value: Fraction) -> Noise | RealNoise:
+        r"""The noise with that parameter.
+
+        Raises :class:`InvalidParameter` as the law does.
+        """
+        data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
+        return noise_from_json(data, REAL_LAWS)
+
+
+def read_free_law(text: str) -> FreeLaw:
+    r"""A law's name, with its other parameters where it has some.
+
+    >>> read_free_law("binomial:probability=1/2").free
+    'trials'
+
+    Raises :class:`InvalidParameter` for an unknown law, a parameter that is missing, unknown or
+    given twice, and for the size itself, which is what is looked for.
+    """
+    if not isinstance(text, str):
+        raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
+    law, rest = split_name(text)
+    if law not in _FREE:
+        near = law_meant(law)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
+    free = _FREE[law]
+    if any(key == free for key, _ in pairs_of(rest)):
+        raise InvalidParameter(
+            "noise", text, f"leave out {free}: it is the number that calibrate finds"
+        )
+    names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
+    wanted = [name for name in names if name != free]
+    given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
+    return FreeLaw(law=law, free=free, fixed=tuple(given.items()))
+
+
+_SHORT: Final = 1e-6
+_FAR: Final = 1e4
+_FARTHEST: Final = 75.0
+_HALVINGS: Final = 60
+
+
+def log_delta(mu: float, epsilon: float) -> float:
+    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018).
+
+    >>> round(math.exp(log_delta(1.0, 1.0)), 6)
+    0.126937
+    """
+    from scipy.special import log_ndtr  # here, not above: importing accounting stays fast
+
+    place = epsilon / mu
+    first = float(log_ndtr(mu / 2 - place))
+    if mu > _SHORT:
+        ratio = epsilon + float(log_ndtr(-mu / 2 - place)) - first
+    else:
+        # The logarithm of a ratio of Mills' ratios at two near places: its slope times mu.
+        density = -place * place / 2 - math.log(2 * math.pi) / 2
+        ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
+    return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
+
+
+def log_mu(epsilon: float, logarithm: float) -> float:
+    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise is a smaller mu.
+
+    >>> round(math.exp(log_mu(1.0, log_delta(1.0, 1.0))), 9)
+    1.0
+    """
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if log_delta(math.exp(middle), epsilon) < logarithm:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
 
 _STEP: Final = Fraction(1, 1000)
 _FINE_STEP: Final = Fraction(1, 10**6)
@@ -60,7 +189,7 @@ def one_round(
 class Promise:
     r"""(epsilon, delta) over so many rounds of one law, each on a sample of this rate.
 
-    >>> from accounting.budget.free_law import read_free_law
+    >>> from accounting.budget.promise import read_free_law
     >>> promise = Promise(
     ...     family=read_free_law("gaussian"),
     ...     sensitivity=Sensitivity(1),

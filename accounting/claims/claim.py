@@ -7,16 +7,35 @@ mechanism, theorems turn one into another, and what comes from neither enters on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import Guarantee
-from accounting.claims.words import Approx, Pure, Rdp, ZCdp, points_of
+from accounting.claims.guarantee import (
+    Guarantee,
+    at_least_zero,
+    line_error,
+    order_above_one,
+    probability,
+)
+from accounting.claims.orders import (
+    approx_from_renyi,
+    delta_at_order,
+    delta_from_renyi,
+    epsilon_at_order,
+    randomised_response_renyi,
+    response_delta,
+    response_epsilon,
+    rounded_up,
+)
+from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import Exact, RationalLike, rational
 from dpcore.spec import read_keys
 
 __all__ = [
@@ -33,6 +52,292 @@ __all__ = [
     "said",
     "scope_from_json",
 ]
+
+_WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"
+_ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
+_DERIVE: Final = "derive it from the mechanism: guarantee(mechanism)"
+
+
+def _amount(argument: str, value: object) -> Fraction:
+    exact = rational(argument, value)
+    if exact < 0:
+        raise InvalidParameter(argument, value, "must be >= 0: a privacy loss is never negative")
+    return exact
+
+
+def _exact(value: str | dict[str, str]) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_exact(at)}: {_exact(each)}' for at, each in value.items())}}}"
+    return repr(value) if "/" in value else value
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Stated(Guarantee):
+    # What follows from a claim, from above: no lower end is known, nothing says who keeps it.
+
+    word: ClassVar[str]
+    theorem: ClassVar[str]
+    numbers: ClassVar[tuple[str, ...]] = ()
+
+    scope: Scope = field(default=Scope(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, Scope):
+            raise InvalidParameter("scope", self.scope, "must be a Scope")
+        for name in self.numbers:
+            argument = name.removeprefix("stated_")
+            exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))
+            object.__setattr__(self, name, exact)
+
+    @abstractmethod
+    def _epsilon(self, delta: Fraction) -> End:
+        r"""The least epsilon that follows at ``delta``, rounded up."""
+
+    @abstractmethod
+    def _delta(self, epsilon: Fraction) -> End:
+        r"""The least delta that follows at ``epsilon``, rounded up."""
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        del relative  # a formula
+        at = probability("delta", delta)
+        return self._upper(self._epsilon(at), f"an epsilon from {self!r} at delta = {at}")
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        del relative
+        at = at_least_zero("epsilon", epsilon)
+        found = self._upper(self._delta(at), f"a delta from {self!r} at epsilon = {at}")
+        return replace(found, upper=min(found.upper, Fraction(1)))
+
+    def parameters(self) -> dict[str, Any]:
+        r"""The numbers stated, as text."""
+        return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self.numbers}
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The claim as text; :func:`claim_from_json` reads it back."""
+        return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
+
+    def __repr__(self) -> str:
+        shown = [_exact(each) for each in self.parameters().values()]
+        shown += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _upper(self, found: End, wanted: str) -> Bound:
+        if not isinstance(found, Fraction):
+            raise NotDerived(wanted, f"no theorem gives a finite number; raise delta, or {_DERIVE}")
+        return Bound(upper=found, method=self.word, theorem=self.theorem)
+
+
+class _Response(_Stated):
+    # A claim whose worst pair is randomised response, beside an output that discloses.
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = _WORST
+
+    @property
+    @abstractmethod
+    def _point(self) -> tuple[Fraction, Fraction]:
+        r"""epsilon and delta."""
+
+    def _epsilon(self, delta: Fraction) -> Fraction:
+        return response_epsilon(*self._point, delta)
+
+    def _delta(self, epsilon: Fraction) -> Fraction:
+        return response_delta(*self._point, epsilon)
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
+        del relative
+        at = probability("alpha", alpha)
+        least = line_error(*self._point, at)
+        return Bound(
+            lower=least, upper=1 - at, method=self.word, theorem=self.theorem, safe="lower"
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pure(_Response):
+    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) for every event S and all neighbours D, D'.
+
+    >>> Pure("1/10"), Pure(1).stated_epsilon, Pure(1).delta("1/2")
+    (Pure('1/10'), Fraction(1, 1), Bound(at most 0.287..., 'pure'))
+
+    Raises :class:`InvalidParameter` for an epsilon that is not a rational >= 0.
+    """
+
+    word: ClassVar[str] = "pure"
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon",)
+
+    stated_epsilon: Exact = Exact()
+
+    @property
+    def _point(self) -> tuple[Fraction, Fraction]:
+        return self.stated_epsilon, Fraction(0)
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""D_alpha of randomised response, rounded up."""
+        del relative
+        at = order_above_one(order)
+        found = rounded_up(randomised_response_renyi(self.stated_epsilon, at).upper)
+        return self._upper(found, f"a Renyi bound of order {at} from {self!r}")
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""min(epsilon^2/2, epsilon)."""
+        del relative
+        epsilon = self.stated_epsilon
+        rho = min(epsilon**2 / 2, epsilon)
+        return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ZCdp(_Stated):
+    r"""D_alpha(M(D) || M(D')) <= rho alpha for every order alpha > 1 (Bun and Steinke 2016).
+
+    >>> ZCdp("1/800")
+    ZCdp('1/800')
+
+    Raises :class:`InvalidParameter` for a rho that is not a rational >= 0.
+    """
+
+    word: ClassVar[str] = "zcdp"
+    theorem: ClassVar[str] = _ORDERS
+    numbers: ClassVar[tuple[str, ...]] = ("rho",)
+
+    rho: Exact = Exact()
+
+    def _epsilon(self, delta: Fraction) -> End:
+        rho = self.rho
+        return approx_from_renyi(lambda a: rho * a, delta).upper if rho else Fraction(0)
+
+    def _delta(self, epsilon: Fraction) -> End:
+        rho = self.rho
+        found = delta_from_renyi(lambda a: rho * a, epsilon).upper if rho else Fraction(0)
+        return rounded_up(found)
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""rho alpha: the definition."""
+        del relative
+        at = order_above_one(order)
+        return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""rho, as it is stated."""
+        del relative
+        return Bound(upper=self.rho, method=self.word, theorem="the definition")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Approx(_Response):
+    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every event S, epsilon >= 0.
+
+    >>> Approx(1, "1e-6"), Approx(1, "1e-6").stated_delta
+    (Approx(1, '1/1000000'), Fraction(1, 1000000))
+
+    Raises :class:`InvalidParameter` for an epsilon below 0 or a delta outside [0, 1].
+    """
+
+    word: ClassVar[str] = "approx"
+    numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon", "stated_delta")
+
+    stated_epsilon: Exact = Exact()
+    stated_delta: Exact = Exact()
+
+    @property
+    def _point(self) -> tuple[Fraction, Fraction]:
+        return self.stated_epsilon, self.stated_delta
+
+
+# Any key: a mapping is invariant in it, and {2: ..., "3/2": ...} mixes types.
+RdpPoints: TypeAlias = (
+    Mapping[Any, RationalLike | Enclosure] | Iterable[tuple[RationalLike, RationalLike | Enclosure]]
+)
+
+
+def _pairs(points: RdpPoints) -> list[tuple[RationalLike, RationalLike | Enclosure]]:
+    given = points.items() if isinstance(points, Mapping) else points
+    try:
+        return [(order, epsilon) for order, epsilon in given]
+    except (TypeError, ValueError):
+        raise InvalidParameter("points", points, "must map orders to epsilons") from None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rdp(_Stated):
+    r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each of the orders listed, alpha > 1.
+
+    ``points`` maps an order to its epsilon: exact, or an :class:`Enclosure`, of which the upper
+    end is promised. Kept as pairs (order, epsilon) in rising order (Mironov 2017).
+
+    >>> Rdp({2: "1/400", "3/2": "3/1600"})
+    Rdp({'3/2': '3/1600', 2: '1/400'})
+
+    Raises :class:`InvalidParameter` for no points, an order that is not a rational > 1 or is
+    given twice, and an epsilon that is not a rational >= 0.
+    """
+
+    word: ClassVar[str] = "rdp"
+    theorem: ClassVar[str] = _ORDERS
+
+    points: RdpPoints
+
+    def __post_init__(self) -> None:
+        exact: dict[Fraction, Fraction] = {}
+        for order, epsilon in _pairs(self.points):
+            at = order_above_one(order)
+            if at in exact:
+                raise InvalidParameter("order", order, "is given twice")
+            promised = epsilon.upper if isinstance(epsilon, Enclosure) else epsilon
+            exact[at] = _amount("epsilon", promised)
+        if not exact:
+            raise InvalidParameter("points", self.points, "must hold at least one order")
+        object.__setattr__(self, "points", tuple(sorted(exact.items())))
+        _Stated.__post_init__(self)
+
+    def _epsilon(self, delta: Fraction) -> End:
+        return min(epsilon_at_order(epsilon, a, delta) for a, epsilon in points_of(self))
+
+    def _delta(self, epsilon: Fraction) -> End:
+        return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""Up to the largest order stated; in between (alpha - 1) D_alpha is below its chord."""
+        del relative
+        found = _between(points_of(self), order_above_one(order))
+        return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
+
+    def parameters(self) -> dict[str, Any]:
+        r"""The points, as text."""
+        return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
+
+
+def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
+    r"""The points (order, epsilon) of an Rdp claim, in rising order.
+
+    >>> points_of(Rdp({2: "1/400"}))
+    ((Fraction(2, 1), Fraction(1, 400)),)
+    """
+    # The claim has checked and sorted them when it was made.
+    return cast("tuple[tuple[Fraction, Fraction], ...]", claim.points)
+
+
+def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> Fraction:
+    # K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, and D_alpha rises.
+    above = [(a, epsilon) for a, epsilon in points if a >= order]
+    if not above:
+        raise NotDerived(
+            f"a Renyi bound of order {order} from orders up to {points[-1][0]}",
+            "ask for an order within those of the claim",
+        )
+    high, at_high = above[0]
+    least = min(epsilon for _, epsilon in above)
+    below = [(a, epsilon) for a, epsilon in points if a < order]
+    if not below:
+        return least
+    low, at_low = below[-1]
+    chord = ((high - order) * (low - 1) * at_low + (order - low) * (high - 1) * at_high) / (
+        high - low
+    )
+    return min(least, chord / (order - 1))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,21 +371,21 @@ class Assumed(Guarantee):
         return self.guarantee.scope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        return self._told(self.guarantee.epsilon(delta, relative))
+        return self._with_reason(self.guarantee.epsilon(delta, relative))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        return self._told(self.guarantee.delta(epsilon, relative))
+        return self._with_reason(self.guarantee.delta(epsilon, relative))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        return self._told(self.guarantee.renyi(order, relative))
+        return self._with_reason(self.guarantee.renyi(order, relative))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        return self._told(self.guarantee.zcdp(relative))
+        return self._with_reason(self.guarantee.zcdp(relative))
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        return self._told(self.guarantee.tradeoff(alpha, relative))
+        return self._with_reason(self.guarantee.tradeoff(alpha, relative))
 
-    def _told(self, found: Bound) -> Bound:
+    def _with_reason(self, found: Bound) -> Bound:
         return replace(found, assumptions=(f"{self.guarantee!r}: {self.reason}",))
 
     def to_json(self) -> dict[str, Any]:

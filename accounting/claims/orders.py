@@ -1,4 +1,4 @@
-r"""From Renyi divergences to (epsilon, delta), by the least over real orders.
+r"""What a claim gives at an epsilon or a delta: from Renyi divergences, the least over real orders.
 
 For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
 
@@ -6,7 +6,11 @@ For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
     delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
 
 Each order gives a true bound, so which orders are tried decides tightness and nothing else: a
-search in floats proposes them, balls evaluate. Proofs: docs/proofs/composition.md.
+search in floats proposes them, balls evaluate.
+
+Also the loss of randomised response, the worst pair of any (epsilon, delta) claim: with probability
+``hidden`` the outcome reveals the dataset, otherwise randomised response at epsilon answers
+(Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from typing import Final, TypeAlias, overload
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, golden, probability
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from accounting.claims.guarantee import at_least_zero, golden, order_above_one, probability
+from accounting.errors import NotDerived
+from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, rational_in
 
 __all__ = [
@@ -29,6 +34,9 @@ __all__ = [
     "delta_at_order",
     "delta_from_renyi",
     "epsilon_at_order",
+    "randomised_response_renyi",
+    "response_delta",
+    "response_epsilon",
     "rho_within",
     "rounded_up",
 ]
@@ -180,3 +188,59 @@ def _least(value: Callable[[Fraction], End]) -> End:
 def _order(place: float) -> Fraction:
     whole = math.floor(place)
     return 1 + Fraction(2 ** (place - whole)) * Fraction(2) ** whole
+
+
+def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
+    r"""The least epsilon of the pair at ``delta``, rounded up.
+
+    >>> float(response_epsilon(Fraction(1), Fraction(0), Fraction(1, 10)))
+    0.8529...
+
+    Raises :class:`NotDerived` for a delta below ``hidden``.
+    """
+    # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
+    if delta < hidden:
+        raise NotDerived(
+            f"an epsilon at delta = {delta} from a claim at delta = {hidden}",
+            "no theorem lowers the delta of an Approx claim; ask at its delta or above",
+        )
+    if delta == 1:
+        return Fraction(0)
+    if delta == hidden:
+        return epsilon
+    share = (delta - hidden) / (1 - hidden)
+    with precision(_BITS):
+        left = (1 - ball(share) * (1 + ball(-epsilon).exp())).upper()
+        found = ball(epsilon) + left.log() if left > 0 else ball(0)
+        upper = rounded_up(Enclosure.of(found).upper)
+    return min(epsilon, max(Fraction(0), Fraction(upper)))
+
+
+def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
+    r"""The least delta of the pair at epsilon = ``at``, rounded up.
+
+    >>> response_delta(Fraction(1), Fraction(1, 10), Fraction(2))
+    Fraction(1, 10)
+    """
+    if at >= epsilon:
+        return hidden
+    with precision(_BITS):
+        share = -ball(at - epsilon).expm1() / (1 + ball(-epsilon).exp())
+        found = Enclosure.of(ball(hidden) + ball(1 - hidden) * share).upper
+    return min(Fraction(1), Fraction(rounded_up(found)))
+
+
+def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:
+    r"""D_alpha of randomised response at epsilon: the largest of any epsilon-DP pair.
+
+    >>> randomised_response_renyi(1, 2).upper_float
+    0.7353...
+    """
+    e, alpha = at_least_zero("epsilon", epsilon), order_above_one(order)
+    if e == 0:
+        return Enclosure.exactly(0)
+    far, near = -(2 * alpha - 1) * e, -e
+    return narrow(
+        lambda: ball(e) + (ball(far).exp().log1p() - ball(near).exp().log1p()) / ball(alpha - 1),
+        _BITS // 2,
+    )

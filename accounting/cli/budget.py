@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from accounting.cli.calibrate import calibrate
 from accounting.cli.continual import continual, matrix
-from accounting.cli.options import between, counts, exact, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
@@ -18,11 +17,15 @@ from accounting.cli.releases import (
     CertificateFile,
     Delta,
     Releases,
+    between,
+    counts,
     document,
+    exact,
+    format_part,
     lines,
     lines_of,
     show_answer,
-    told,
+    whole,
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
@@ -155,7 +158,7 @@ def curve(
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))
     if plot is not None:
-        title = " + ".join(told(source, count) for source, count in total.parts)
+        title = " + ".join(format_part(source, count) for source, count in total.parts)
         draw(plot, [(float(at), bound) for at, bound in found], title=title)
     if as_json:
         rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.cli.options import between, computed_by, exact, whole
 from accounting.cli.releases import (
     SCHEMA,
     Delta,
@@ -13,8 +12,12 @@ from accounting.cli.releases import (
     Neighbours,
     Releases,
     assumed,
+    between,
+    computed_by,
+    exact,
     lines,
     rate_of,
+    whole,
 )
 from dpcore.command.options import AsJson, named, option, share, with_fields
 from dpcore.command.patience import patiently
@@ -118,7 +121,7 @@ def _noise(wanted: Wanted) -> _Answer:
 
 
 def _most(wanted: Wanted) -> _Answer:
-    from accounting.budget.most import largest_rate, most_rounds
+    from accounting.budget.largest import largest_rate, most_rounds
 
     if wanted.rounds == wanted.poisson:
         reason = "must be a rate: --rounds is looked for"

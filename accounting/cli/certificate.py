@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.options import whole
-from accounting.cli.releases import Releases
+from accounting.cli.releases import Releases, whole
 from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.progress import progress_bar

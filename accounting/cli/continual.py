@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flint import arb
 
-from accounting.cli.options import between, computed_by, exact
 from accounting.cli.releases import (
     NEIGHBOURS,
     SCHEMA,
     CertificateFile,
     assumed,
+    between,
+    computed_by,
     document,
+    exact,
     lines,
     write_certificate,
 )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import whole
-from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities
+from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities, whole
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.table import fact
@@ -259,7 +258,11 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         checked = {} if damages is None else {"damages": damages}
         show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found, **checked})
         return
-    said = {"budget": _told(book.budget), "neighbours": book.budget.scope.relation.value, **found}
+    said = {
+        "budget": _claim_text(book.budget),
+        "neighbours": book.budget.scope.relation.value,
+        **found,
+    }
     lines = [_line(name, str(value)) for name, value in said.items()]
     show(lines + ([] if damages is None else _history(damages)))
 
@@ -277,13 +280,13 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
         show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
-    lines.append(_line("spent", _told(spent)))
+    lines.append(_line("spent", _claim_text(spent)))
     lines += [_line("left", f"{name}={value}") for name, value in left.items()]
     lines += [_line(each.made[:10], each.batch) for each in history]
     show(lines + _history([]))
 
 
-def _told(word: Word | Assumed) -> str:
+def _claim_text(word: Word | Assumed) -> str:
     # As --budget reads it.
     from accounting.claims.claim import Assumed
 

@@ -84,7 +84,7 @@ class Training:
 
 def over_epochs(run: TrainingRun, sampling: Sampling, delta: Fraction) -> Training:
     r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
-    from accounting.interop.peers import accountants_of_dp_accounting
+    from accounting.interop.distributions import accountants_of_dp_accounting
     from accounting.totals.compose import compose
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})

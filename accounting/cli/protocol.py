@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from accounting.cli.options import whole
+from accounting.cli.releases import whole
 from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar

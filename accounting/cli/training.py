@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from accounting.budget.training import Sampling, TrainingRun
-from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import (
     NEIGHBOURS,
     WIDTH,
     CertificateFile,
     Group,
+    between,
     document,
+    exact,
     lines,
     lines_of,
     show_answer,
+    whole,
     write_certificate,
 )
 from accounting.errors import NotDerived

@@ -18,9 +18,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.fourier.factor import LossPart
+from accounting.fourier.factor import Factor, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
+from accounting.fourier.real_loss import ListedLoss
 from accounting.fourier.saddle import (
     MOST_TILT,
     Saddle,
@@ -45,6 +46,8 @@ _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5  # more would blur what is looked for
 _MOST_ERROR: Final = 0.25  # of a sum, relatively: a looser one says nothing about the next
 _SAME: Final = 0.05  # tilts so near each other, relatively, count as one
+_CERTAIN: Final = 1e-9  # of the width that is asked for
+_STEP: Final = 0.1  # the least step in log tau that tells how the width falls
 _SURE: Final = 0.9  # ends nearer than this place the next sum by themselves
 _FROM_AFAR: Final = 0.01  # the error allowed in delta where epsilon may be 0
 _MOST_GAIN: Final = 64.0  # a larger step towards a fine sum may make it too long
@@ -53,6 +56,11 @@ _FEW: Final = 64  # rounds: the moment of more of them falls fast
 _FINEST: Final = Fraction(1, 10**12)  # the least relative width that is tried for
 _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon counts as this
 _NO_MASS: Final = Fraction(1, 10**300)  # a delta below counts as this
+_SPARED: Final = 0.25  # of the width: what rare losses that are counted as infinite may add
+_LEAST_SPARE: Final = 1e-306  # of less mass floats hold too little
+_CUTS: Final = 4  # of a delta that is not known beforehand
+_SEEN: Final = 0.01  # the width to which such a delta is looked for
+_LESS: Final = 2.0**-8  # so much below the guess a delta needs another cut
 _FAR: Final = Fraction(10**9)  # an epsilon beyond is looked for here: floats place the sum
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
@@ -96,27 +104,42 @@ class Line:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
         with precision(_BITS):
-            parts, (saddle, _) = self.parts, self._tilted(partial(saddle_at_epsilon, near))
-            hidden = _hidden(parts)
-            known, certain = Enclosure.of(hidden), Fraction(1)
-            if hidden >= 1 or _largest(parts) <= ball(exact):
-                return _within(known, Fraction(0), certain)
+            if not self._side:
+                return self._delta(exact, wanted, 1.0)
+            guess = 1.0
+            for _ in range(_CUTS):
+                rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[0]
+                guess = min(math.exp(rest.log_delta), guess)
+            for _ in range(_CUTS):
+                before = guess
+                found = self._cut(guess, wanted)._delta(exact, max(wanted, _SEEN), guess)
+                guess = min(float(found.upper), guess)
+                if not guess < _LESS * before:
+                    break
+            return self._cut(guess, wanted)._delta(exact, wanted, guess)
 
-            saddle = calm(parts, saddle)
+    def _delta(self, exact: Fraction, wanted: float, most: float) -> Enclosure:
+        # Floats place the sums for a delta of about `most` or less.
+        parts, near = self.parts, float(min(exact, _FAR))
+        saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
+        hidden = _hidden(parts)
+        known, certain = Enclosure.of(hidden), Fraction(1)
+        if hidden >= 1 or _largest(parts) <= ball(exact):
+            return _within(known, Fraction(0), certain)
 
-            def evaluate(total: LineSum) -> Enclosure:
-                low, high = total.bounds(exact)
-                return Enclosure.of((hidden + low).union(hidden + high))
+        saddle = calm(parts, saddle.less(most))
 
-            def aim(found: Enclosure) -> tuple[Saddle, float]:
-                # What is hidden is known: beside it the rest may be off by more.
-                rest = saddle.less(float(found.upper - known.lower))
-                return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+        def evaluate(total: LineSum) -> Enclosure:
+            low, high = total.bounds(exact)
+            return Enclosure.of((hidden + low).union(hidden + high))
 
-            best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
-            return _refined(
-                parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side
-            )
+        def aim(found: Enclosure) -> tuple[Saddle, float]:
+            # What is hidden is known: beside it the rest may be off by more.
+            rest = saddle.less(float(found.upper - known.lower))
+            return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+
+        best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
+        return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
@@ -125,7 +148,9 @@ class Line:
             raise InvalidParameter("delta", delta, "must be < 1: it is a probability")
         wanted = _width(relative)
         with precision(_BITS):
-            parts, (saddle, reach) = self.parts, self._tilted(partial(_saddle_at_delta, exact))
+            line = self._cut(float(exact), wanted)
+            parts = line.parts
+            saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
             goal = ball(exact) - _hidden(parts)
             if goal < 0:
                 return Enclosure.infinite()
@@ -157,7 +182,10 @@ class Line:
                         at = replace(at, tilt=saddle.tilt)
                     at = calm(parts, replace(at, log_delta=saddle.log_delta))
                 looked.append(at.epsilon)
-                return at, max(near_to * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
+                steep = max(
+                    at.tilt, -tried[-1].logarithm(at.epsilon, upper=True)[1] if tried else 0
+                )
+                return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 
             # Of few rounds a fine sum far from epsilon is too long: a coarse one locates it.
             found, few = first, sum(count for _, count in parts) < _FEW
@@ -166,6 +194,18 @@ class Line:
                     parts, evaluate, aim, found, partial(_excess, near_to, _NO_LOSS), self._side
                 )
             return found
+
+    def _cut(self, delta: float, wanted: float) -> Line:
+        # Without losses too rare for this delta to tell.
+        rounds = sum(count for _, count in self.parts)
+        spare = _SPARED * delta * wanted / rounds
+        if not self._side or spare < _LEAST_SPARE:
+            return self
+        spare = 2.0 ** math.floor(math.log2(spare))
+        laws = (
+            (each.cut(spare) if isinstance(each, ListedLoss) else each, k) for each, k in self.parts
+        )
+        return Line(parts=tuple(laws))
 
     @property
     def _side(self) -> int:
@@ -195,7 +235,7 @@ def _refined(
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
     saddle, error = aim(best)
     tau = _smoothing(saddle, error)
-    reached, patience = _MOST_SMOOTHING, 1.0
+    reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
     for attempt in range(_ATTEMPTS):
         total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
         if total is None:
@@ -206,6 +246,11 @@ def _refined(
         reached, found = tau, evaluate(total)
         before, best = best, _joined(best, found, side)
         over = min(excess(best), _MOST_GAIN)
+        here = math.log(tau), math.log(max(excess(found), _CERTAIN))
+        if attempt and here[0] < last[0] - _STEP:
+            # The width falls like tau^2, but only like tau at a loss of positive probability.
+            power = min(max((last[1] - here[1]) / (last[0] - here[0]), 1.0), 2.0)
+        last = here
         if over <= 1:
             break
         placed, (saddle, error) = saddle.tilt, aim(best)
@@ -214,8 +259,7 @@ def _refined(
         if best == before and attempt < _ATTEMPTS - _LAST:
             tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
             continue
-        # The width falls like tau^2, but only like tau at a loss of positive probability.
-        tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
+        tau *= 0.7 * over ** (-1 / power)
         patience *= min(0.125, 0.5 / over)
     return best
 
@@ -235,9 +279,15 @@ def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | N
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
     # A listing may add as much to the variance as the smoothing does.
     share = smoothing * smoothing / len(parts)
-    factors = [(part.factor(Fraction(saddle.tilt), share / count), count) for part, count in parts]
+    factors = [(_factor(part, saddle, share / count), count) for part, count in parts]
     chosen = window(factors, saddle, error, smoothing)
     return None if chosen is None else line_sum(factors, chosen)
+
+
+def _factor(part: LossPart, saddle: Saddle, variance: float) -> Factor:
+    if isinstance(part, ListedLoss):
+        return part.factor(Fraction(saddle.tilt), variance, saddle.focus)
+    return part.factor(Fraction(saddle.tilt), variance)
 
 
 def _hidden(parts: _Parts) -> arb:

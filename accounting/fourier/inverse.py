@@ -33,6 +33,8 @@ def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
     most = round_down(largest)
     start = min(max(total.window.epsilon, 0.0), most)
     high = _proposed(total, goal, (start, most), upper=True)
+    if high * total.window.tilt <= _NUDGE:
+        high = 0.0
     # The lower bound dips at every atom: its last crossing is looked for, from above.
     low = _proposed(total, goal, (high, most), upper=False)
     scale = 1 / total.window.tilt

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from flint import arb
@@ -21,7 +21,7 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.table import LossTable, Tables
+from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
@@ -45,6 +45,10 @@ class ListedLoss(ABC):
     def above(self) -> bool:
         r"""Whether the listings bound the loss from above, or from below."""
 
+    @abstractmethod
+    def cut(self, spare: float) -> Self:
+        r"""The same, where losses of the P-mass ``spare`` may be counted as infinite."""
+
     @property
     @abstractmethod
     def hidden(self) -> arb:
@@ -65,15 +69,21 @@ class ListedLoss(ABC):
         r"""About K, K' and K'' at c = ``tilt``."""
 
     @abstractmethod
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most."""
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most.
+
+        ``focus`` says which losses count; all at the tilt without one.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(ListedLoss):
     r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
 
-    Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
+    Its total is an upper bound of theirs if ``above``, and a lower one otherwise. A tail of
+    unbounded losses, of the P-mass ``spare`` or about 0, is one cell.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_pair import RealPair
@@ -85,13 +95,19 @@ class TabledLoss(ListedLoss):
 
     kinds: Tables
     above: bool
+    spare: float = 0.0
+
+    def cut(self, spare: float) -> TabledLoss:
+        r"""With such a tail."""
+        return replace(self, spare=spare)
 
     @property
     def hidden(self) -> arb:
         r"""A bound of the mass at infinity, from the side of the listings."""
         rounded = _up if self.above else _down
         found = sum(
-            rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
+            rounded(chance) * pair.infinite(above=self.above, spare=self.spare)
+            for chance, pair in self.kinds
         )
         return arb(found * _UP + 1e-305 * (found > 0) if self.above else found / _UP)
 
@@ -102,15 +118,18 @@ class TabledLoss(ListedLoss):
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Of what is sketched."""
-        return _cumulants(self.kinds, tilt)
+        return _cumulants(self.kinds, self.spare, tilt)
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
         r"""With as many cells as the variance asks for."""
-        return _factor(self, tilt, _count(self.kinds, float(tilt), variance))
+        at = focus or Focus(float(tilt))
+        return _factor(self, tilt, at, _count(self, at, variance))
 
-    def listing(self, tilt: float = 1.0, count: int = _LISTED) -> Listing:
-        r"""All atoms, of about ``count`` cells placed for this tilt."""
-        return _listing(self, tilt, count)
+    def listing(self) -> Listing:
+        r"""All atoms, of about 4096 cells placed for a tilt of 1."""
+        return _listing(self, Focus(1.0), _LISTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +142,11 @@ class AllocatedLoss(ListedLoss):
     density: Density
     rounds: int
     side: Side
+
+    def cut(self, spare: float) -> AllocatedLoss:
+        r"""The same listing for every tail."""
+        del spare
+        return self
 
     @property
     def above(self) -> bool:
@@ -153,56 +177,60 @@ class AllocatedLoss(ListedLoss):
         listing = self.listing
         return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
         r"""The same listing for every variance."""
-        del variance
+        del variance, focus
         return tilted(self.listing, tilt)
 
 
 @lru_cache(maxsize=256)
-def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
-    return cumulants(*_sketches(kinds, tilt))
+def _cumulants(kinds: Tables, spare: float, tilt: float) -> tuple[float, float, float]:
+    return cumulants(*_sketches(kinds, spare, tilt))
 
 
-def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
-    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
+def _sketches(kinds: Tables, spare: float, tilt: float) -> tuple[Floats, Floats]:
+    found = [(math.log(chance), *pair.sketch(spare)[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
     return logs + tilt * losses, losses
 
 
-def _count(kinds: Tables, tilt: float, variance: float) -> int:
+def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
-    most = 0.0
-    whole = _cumulants(kinds, tilt)[0]
-    for chance, pair in kinds:
+    most, whole = 0.0, 0.0
+    for chance, pair in law.kinds:
         if pair.fixed:
             continue
-        _, losses, logs = pair.sketch()
+        _, losses, logs = pair.sketch(law.spare)
+        weights = float(chance) * np.exp(np.minimum(logs + focus.growth(losses), 600.0))
         steps = np.abs(np.gradient(losses))
-        weights = np.exp(np.minimum(logs + tilt * losses + math.log(chance) - whole, 0.0))
         most += float(np.cbrt(weights * steps * steps).sum()) ** 3
-    count = math.sqrt(most / (4.8 * variance)) if variance > 0 else _MOST
+        whole += float(weights.sum())
+    if not whole:
+        return _FEWEST
+    count = math.sqrt(most / (4.8 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
     return max(1 << math.ceil(math.log2(max(count, 1.0))), _FEWEST)
 
 
-def _listing(law: TabledLoss, tilt: float, count: int) -> Listing:
-    tables = [(chance, _cells(pair, tilt, count)) for chance, pair in law.kinds]
+def _listing(law: TabledLoss, focus: Focus, count: int) -> Listing:
+    tables = [(chance, _cells(pair, focus, count, law.spare)) for chance, pair in law.kinds]
     if law.above:
         return listed_above(*((_up(chance), cells) for chance, cells in tables))
     return listed_below(*((_down(chance), cells) for chance, cells in tables))
 
 
 @lru_cache(maxsize=32)
-def _cells(pair: LossTable, tilt: float, count: int) -> Cells:
-    return pair.cells(pair.edges(tilt, count))
+def _cells(pair: LossTable, focus: Focus, count: int, spare: float) -> Cells:
+    return pair.cells(pair.edges(focus, count, spare))
 
 
 @lru_cache(maxsize=64)
-def _factor(law: TabledLoss, tilt: Fraction, count: int) -> DiscreteFactor:
-    listing = _listing(law, float(tilt), count)
+def _factor(law: TabledLoss, tilt: Fraction, focus: Focus, count: int) -> DiscreteFactor:
+    listing = _listing(law, focus, count)
     sign = 1 if law.above else -1
     if sign * (law.hidden - listing.hidden) < 0 or law.largest < float(listing.losses[-1]):
         raise PrecisionExhausted("a listing reaches beyond its bounds")

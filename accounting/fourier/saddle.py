@@ -16,6 +16,7 @@ import numpy as np
 
 from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.finite_sum import Window
+from accounting.loss.table import Focus
 
 __all__ = [
     "LEAST_TILT",
@@ -35,8 +36,19 @@ _CLOSE: Final = 1.00001
 """How closely a tilt is found: where a rare large loss takes over, epsilon rises steeply in it."""
 
 _CALMINGS: Final = 60
-_CALM: Final = 16384.0
-"""The most that c times the period may be: the number of frequencies grows with it."""
+_CALM: Final = 1.25
+"""The number of frequencies grows with the period, which is at least need/c."""
+
+_LONG: Final = 16384.0
+"""The most that c times the period may be, whatever cancels."""
+
+_USUAL: Final = 12.0
+"""Nats below delta at which aliases are small enough for a usual width."""
+
+_CANCELLED: Final = 15.0
+"""Nats by which the terms of a sum may exceed it: each round adds about 1e-13 to their error."""
+
+_TAIL: Final = 4.0  # about: delta is 4/epsilon times smaller than the mass of losses beyond epsilon
 
 # Only speed and width rest on these: what the window leaves out is bounded, wherever it is.
 _CALMER: Final = 0.8  # the step down to a calmer tilt
@@ -59,6 +71,16 @@ class Saddle:
     tilt: float
     epsilon: float
     log_delta: float
+
+    @property
+    def focus(self) -> Focus:
+        r"""Where losses count: below epsilon, at a tilt as high as the curve is low there."""
+        if not self.epsilon > 0:
+            return Focus(self.tilt)
+        mantissa, exponent = math.frexp(self.epsilon)
+        until = math.ldexp(round(mantissa * 16) / 16, exponent)
+        rare = -self.log_delta - math.log1p(_TAIL / until)
+        return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
         r"""The same, where the curve is known to be at most ``delta`` there."""
@@ -90,25 +112,32 @@ def saddle_at_delta(
 
 
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
-    r"""A tilt at most that of the saddle at which the moment beyond c does not drown the sum.
+    r"""A tilt at most that of the saddle at which the period is short.
 
-    The bound of the aliases needs E[e^(c'L)] at some c' > c, which a rare tail of large losses may
-    rule long before it rules E[e^(cL)].
+    The saddle weighs one rare large loss and the sum of all small ones. A lower tilt leaves out the
+    large losses, whose aliases make the period long, until the terms of the sum cancel: they grow
+    beyond the sum, and so do their errors.
     """
-    c = saddle.tilt
-    for _ in range(_CALMINGS):
+    start, lowest, calmed = saddle.tilt, math.inf, saddle
+    cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
+    for step in range(_CALMINGS):
+        c = float(np.float32(start * _CALMER**step))
         factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
-        at, need = replace(saddle, tilt=c, epsilon=max(saddle.epsilon, 0.0)), -saddle.log_delta
-        long = c * _period(factors, at, need)[0] - need > _CALM + 2 * need
-        if not (long or _inflated(parts, factors, c)):
+        log = sum(k * float(f.log_scale) for f, k in factors)
+        # Chernoff's bound at this tilt.
+        near = max(saddle.epsilon, 0.0)
+        bound = min(max((log - saddle.log_delta) / c, 0.0), saddle.epsilon)
+        placed, need = replace(saddle, tilt=c, epsilon=near), _USUAL - saddle.log_delta
+        period, inflated = _period(factors, placed, need)[0], _inflated(parts, factors, c)
+        if lowest < math.inf and (period > lowest or log - c * near > cancelled):
             break
-        c = float(np.float32(c * _CALMER))
-    if c == saddle.tilt:
-        return saddle
-    # Chernoff's bound at this tilt.
-    log = sum(k * float(f.log_scale) for f, k in factors)
-    near = (log - saddle.log_delta) / c
-    return replace(saddle, tilt=c, epsilon=min(max(near, 0.0), saddle.epsilon))
+        calmed = replace(saddle, tilt=c, epsilon=bound) if step else saddle
+        if inflated or c * period > _LONG + 2 * need:
+            continue
+        if c * period <= _CALM * need:
+            break
+        lowest = period
+    return calmed
 
 
 def _inflated(

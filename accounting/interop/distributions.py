@@ -1,11 +1,14 @@
 r"""Any of our guarantees as a privacy loss distribution of dp-accounting, above the exact one.
 
+Also the library itself, imported when it is needed, and what its own accountants print.
+
 Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from importlib import import_module
@@ -27,7 +30,15 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational
 
-__all__ = ["MissingExtra", "assumes", "at_least", "library", "nodes", "to_pld"]
+__all__ = [
+    "MissingExtra",
+    "accountants_of_dp_accounting",
+    "assumes",
+    "at_least",
+    "library",
+    "nodes",
+    "to_pld",
+]
 
 _BITS: Final = 128
 _SPARE: Final = 64
@@ -204,3 +215,26 @@ def _padded(mass: arb) -> float:
     # 2^20 float additions lose less than 2^-32 of a sum of non-negative terms.
     upper = max(Fraction(Enclosure.of(mass).upper), Fraction(0))
     return round_up(upper * (1 + _PADDING))
+
+
+def accountants_of_dp_accounting(
+    sigma: Fraction, rate: Fraction, rounds: Sequence[int], delta: Fraction
+) -> dict[str, tuple[float, ...]]:
+    r"""Epsilon of sampled Gaussian noise after each of so many ``rounds``, add-remove, by tool.
+
+    Those of its RDP accountant and of its PLD accountant at the default grid, as they come.
+
+    Raises :class:`InvalidParameter` naming the extra where dp-accounting is missing.
+    """
+    dp = library("dp_accounting")
+    event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))
+    kinds = {
+        "RDP of dp-accounting": library("dp_accounting.rdp").RdpAccountant,
+        "PLD of dp-accounting": library("dp_accounting.pld").PLDAccountant,
+    }
+    return {
+        tool: tuple(
+            float(made().compose(event, count).get_epsilon(float(delta))) for count in rounds
+        )
+        for tool, made in kinds.items()
+    }

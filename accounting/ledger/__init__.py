@@ -7,10 +7,10 @@ from accounting.ledger.errors import (
     BudgetExhausted,
     LedgerDamaged,
     LedgerUnavailable,
+    Receipt,
 )
 from accounting.ledger.history import Charge
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Request
 
 __all__ = [

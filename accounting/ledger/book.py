@@ -1,25 +1,32 @@
-r"""The rows of a ledger: read and written inside a transaction that the caller opened."""
+r"""The rows of a ledger, read and written inside a transaction that the caller opened.
+
+:func:`charged` is one transaction of charges: several requests, each all or nobody, and each by
+itself. Proofs: docs/proofs/ledger.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from json import loads
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 from sqlalchemy import Connection, Table, exists, func, insert, select, update
 
 from accounting.ledger.database.place import HOMELESS
-from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
-from accounting.ledger.history import Account, Charge, canonical, genesis
-from accounting.ledger.tables import FORMAT, Tables, put, those
+from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
+from accounting.ledger.history import Account, Charge, canonical, genesis, names_digest
+from accounting.ledger.names import without
+from accounting.ledger.request import Asked
+from accounting.ledger.tables import FORMAT, Tables, put, run, those
 from accounting.theorems.filter import Filter, Price, filter_from_json
-from dpcore.errors import DpcoreError
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import round_down
 
-__all__ = ["Book", "Entry", "Head"]
+__all__ = ["Book", "Charged", "Entry", "Head", "charged"]
 
 _OLD: Final = (
     "is of format 1, which an earlier version made, without the check that each row now carries: "
@@ -35,11 +42,23 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    r"""A charge, who pays it, and who was left out of it."""
+    r"""A charge with its digest, who pays it, and who was left out of it."""
 
     charge: Charge
+    digest: str
     paying: tuple[str, ...]
     left_out: tuple[str, ...]
+
+    def receipt(self, *, repeated: bool) -> Receipt:
+        r"""The receipt for this charge."""
+        return Receipt(
+            batch=self.charge.batch,
+            number=self.charge.number,
+            digest=self.digest,
+            paid=self.charge.paid,
+            left_out=self.left_out,
+            repeated=repeated,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +67,8 @@ class Book:
 
     filter: Filter
     text: str
+    start: str
+    """What the first charge is chained to."""
     tables: Tables
     identity: str
     untouched: Account
@@ -56,9 +77,11 @@ class Book:
     @classmethod
     def of(cls, filter: Filter, identity: str | None = None) -> Self:  # noqa: A002 - the word of this package
         r"""The book of a ledger that does not exist yet, or of the one with this identity."""
+        text = canonical(filter.to_json())
         return cls(
             filter=filter,
-            text=canonical(filter.to_json()),
+            text=text,
+            start=genesis(text),
             tables=Tables.of(filter.limits),
             identity=uuid4().hex if identity is None else identity,
             untouched=Account((0,) * len(filter.limits)),
@@ -90,7 +113,7 @@ class Book:
         r"""Make the tables and the one row of ``ledger``."""
         self.tables.metadata.create_all(connection, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
-        row |= {"head": genesis(self.text), "identity": self.identity}
+        row |= {"head": self.start, "identity": self.identity}
         connection.execute(insert(self.tables.ledger), row)
 
     def _must_be_home(self, connection: Connection) -> None:
@@ -107,27 +130,30 @@ class Book:
         is chained to the filter.
         """
         asked = self.tables.locked if lock else self.tables.whole
-        kept = connection.execute(asked).mappings().one()
-        if (kept["filter"], kept["format"]) != (self.text, FORMAT):
+        rows = run(connection, asked)
+        if len(rows) != 1:
+            raise LedgerDamaged("ledger", "the row of its ledger is gone, or is not the only one")
+        ((form, text, charges, head, identity),) = rows
+        if (text, form) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
             raise LedgerDamaged(
                 "ledger",
                 "its filter was edited, or it was made anew, since it was opened: open it again",
             )
         self._must_be_home(connection)
-        if kept["identity"] != self.identity:
+        if identity != self.identity:
             raise LedgerUnavailable(
                 "ledger", "was adopted or made anew since it was opened: open it again"
             )
-        start = genesis(self.text)
-        found = Head(0, start)
-        for row in connection.execute(self.tables.edges).mappings():
+        found = Head(0, self.start)
+        for cells in run(connection, self.tables.edges):
+            row = self._row(cells)
             charge = Charge.of(row, self.tables.owed)
-            found = Head(charge.number, charge.digest)
-            if charge.number == 1 and charge.previous != start:
+            found = Head(charge.number, row["digest"])
+            if charge.number == 1 and charge.previous != self.start:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
-        if found != Head(kept["charges"], kept["head"]):
+        if found != Head(charges, head):
             raise LedgerDamaged(
                 "ledger", f"charge {found.charges} is not what it says was last: run check"
             )
@@ -136,11 +162,15 @@ class Book:
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
         r"""The charges of those of ``batches`` that were charged; of who paid, only the digest."""
         made = {}
-        for row in [*those(connection, self.tables.charges, "batch", batches)]:
-            charge = Charge.of(row._mapping, self.tables.owed)
+        for cells in [*those(connection, self.tables.charges, "batch", batches)]:
+            row = self._row(cells)
+            charge = Charge.of(row, self.tables.owed)
             spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
-            made[charge.batch] = Entry(charge, (), spared)
+            made[charge.batch] = Entry(charge, row["digest"], (), spared)
         return made
+
+    def _row(self, cells: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.tables.charges.columns.keys(), cells, strict=True))
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
         r"""Who paid a charge, or who was left out of it, in order."""
@@ -161,8 +191,7 @@ class Book:
     ) -> tuple[dict[str, Account], frozenset[str]]:
         r"""The accounts of those of ``names`` who have one, and whose mark does not fit it."""
         found, damaged = {}, []
-        for row in those(connection, self.tables.users, "name", names):
-            cells: tuple[Any, ...] = tuple(row)
+        for cells in those(connection, self.tables.users, "name", names):
             name, *totals, assumed, _ = cells
             account = Account(tuple(totals), assumed)
             # SQLite keeps a value of any type in any column.
@@ -231,14 +260,14 @@ class Book:
     ) -> None:
         r"""Add charges to the history, and what they cost to the counters of who pays."""
         tables = self.tables
-        put(connection, tables.charges, [charge.row() for charge, _, _ in entries])
-        paid = [(charge.number, name) for charge, paying, _ in entries for name in paying]
+        put(connection, tables.charges, [each.charge.row(each.digest) for each in entries])
+        paid = [(each.charge.number, name) for each in entries for name in each.paying]
         put(connection, tables.paid, paid)
-        spared = [(charge.number, name) for charge, _, left_out in entries for name in left_out]
+        spared = [(each.charge.number, name) for each in entries for name in each.left_out]
         put(connection, tables.spared, spared)
         self._add_up(connection, {name for _, name in paid}, accounts)
-        last = entries[-1].charge
-        connection.execute(tables.moved, {"number": last.number, "digest": last.digest})
+        last = entries[-1]
+        run(connection, tables.moved, number=last.charge.number, digest=last.digest)
 
     def _add_up(
         self, connection: Connection, paying: Iterable[str], accounts: dict[str, Account]
@@ -258,3 +287,82 @@ def _short(value: Fraction) -> str:
     # Rounded down: this much is left.
     text = str(value)
     return text if len(text) <= 12 else str(round_down(value))
+
+
+Charged: TypeAlias = Receipt | DpcoreError
+"""What becomes of one request: it is in the ledger, or why it is not."""
+
+_NAMED: Final = 3
+
+
+def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> list[Charged]:
+    r"""Charge the requests one after the other, as if each had a transaction of its own.
+
+    What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
+    with the ledger is raised, and nobody was charged.
+    """
+    head = book.head(connection, lock=True)
+    made = book.found(connection, [request.batch for request in requests])
+    everyone = sorted({name for request in requests for name in request.names})
+    accounts, damaged = book.accounts(connection, everyone)
+    outcomes: list[Charged] = []
+    entries: list[Entry] = []
+    for request in requests:
+        if request.batch in made:
+            outcomes.append(_again(made[request.batch], request))
+            continue
+        wrong = damaged.intersection(request.names) if damaged else ()
+        if wrong:
+            outcomes.append(book.mismatch(min(wrong)))
+            continue
+        poor = book.poor(accounts, request.names, request.price)
+        if poor and not request.skip_exhausted:
+            left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
+            outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left))
+            continue
+        paying = without(request.names, poor)
+        charge = _charge(head, request, paying, poor)
+        head = Head(charge.number, charge.digest)
+        made[request.batch] = entry = Entry(charge, head.digest, paying, poor)
+        entries.append(entry)
+        book.pay(accounts, paying, request.price)
+        outcomes.append(entry.receipt(repeated=False))
+    if entries:
+        book.write(connection, entries, accounts)
+    return outcomes
+
+
+def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[str, ...]) -> Charge:
+    return Charge(
+        number=head.charges + 1,
+        batch=request.batch,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        guarantee=request.record,
+        amounts=request.price.amounts,
+        assumed=bool(request.price.assumptions),
+        paid=len(paying),
+        spared=len(spared),
+        paid_digest=names_digest(paying),
+        spared_digest=names_digest(spared),
+        previous=head.digest,
+    )
+
+
+def _again(entry: Entry, request: Asked) -> Charged:
+    # A batch that was charged before: the same charge, or another one of that name.
+    made, spared = entry.charge, entry.left_out
+    paying = without(request.names, spared)
+    if request.price.amounts != made.amounts:
+        otherwise = "at another price"
+    elif request.record != made.guarantee:
+        otherwise = "for another guarantee"
+    elif (
+        len(paying) + len(spared) != len(request.names) or names_digest(paying) != made.paid_digest
+    ):
+        otherwise = "for other users"
+    elif spared and not request.skip_exhausted:
+        return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
+    else:
+        return entry.receipt(repeated=True)
+    reason = f"was charged before, {otherwise}: a new release needs a new name"
+    return InvalidParameter("batch", made.batch, reason)

@@ -61,7 +61,7 @@ def _findings(
         for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
             if said != "ok":
                 yield "file", str(said)
-    head = connection.execute(book.tables.whole).mappings().one()
+    head = connection.execute(select(book.tables.ledger)).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
         yield "ledger", f"is not of format {FORMAT}: no other is known"
     for column, expected in (("filter", book.text), ("identity", book.identity)):

@@ -1,20 +1,39 @@
-r"""The refusals of a ledger, each as one line that states the reason and what to do.
+r"""The outcomes of a charge: its receipt, or a refusal in one line with the reason and what to do.
 
 ``exit_code`` is the exit code of a command that ends with the error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from dpcore.errors import DpcoreError
 
-if TYPE_CHECKING:
-    from accounting.ledger.receipt import Receipt
-
-__all__ = ["AlreadyCharged", "BudgetExhausted", "LedgerDamaged", "LedgerUnavailable"]
+__all__ = ["AlreadyCharged", "BudgetExhausted", "LedgerDamaged", "LedgerUnavailable", "Receipt"]
 
 _NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    r"""A charge that is in the ledger and stays there.
+
+    ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
+    ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
+
+    ``repeated`` says that the charge was there before it was asked for: of all who ask for one
+    batch, however many at once, at most one is told False. Whoever draws the noise anew at each
+    start must not release on a repeated receipt. It is no part of what is acknowledged: receipts of
+    one charge are equal.
+    """
+
+    batch: str
+    number: int
+    digest: str
+    paid: int
+    left_out: tuple[str, ...] = ()
+    repeated: bool = field(default=False, compare=False)
 
 
 class BudgetExhausted(DpcoreError):
@@ -52,7 +71,6 @@ class AlreadyCharged(DpcoreError):
     ``receipt`` is that of the existing charge. Its noise was drawn, or is being drawn, by the
     caller that made that charge.
 
-    >>> from accounting.ledger.receipt import Receipt
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
     Traceback (most recent call last):
     ...

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.receipt import Receipt
 
 __all__ = ["HISTORY", "Account", "Charge", "canonical", "genesis", "names_digest"]
 
@@ -132,24 +131,13 @@ class Charge:
         ]  # fmt: skip
         return hashlib.sha256(canonical(said).encode()).hexdigest()
 
-    def row(self) -> tuple[object, ...]:
+    def row(self, digest: str) -> tuple[object, ...]:
         r"""The row of ``ledger_charges``, in the order of its columns."""
         return (
             self.number, self.batch, self.made, canonical(self.guarantee), *self.amounts,
             int(self.assumed), self.paid, self.spared, self.paid_digest, self.spared_digest,
-            self.previous, self.digest,
+            self.previous, digest,
         )  # fmt: skip
-
-    def receipt(self, left_out: tuple[str, ...], *, repeated: bool) -> Receipt:
-        r"""The receipt for this charge."""
-        return Receipt(
-            batch=self.batch,
-            number=self.number,
-            digest=self.digest,
-            paid=self.paid,
-            left_out=left_out,
-            repeated=repeated,
-        )
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields and the digest."""

@@ -15,14 +15,12 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, said
-from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged, charged
+from accounting.ledger.book import Book, Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
-from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
+from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked, Costly, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.convert import Word
@@ -108,8 +106,8 @@ class Ledger:
                 book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                reason = f"is not the ledger's, {_told(kept)}: a budget never changes"
-                raise InvalidParameter("budget", _told(budget), reason)
+                reason = f"is not the ledger's, {_format_budget(kept)}: a budget never changes"
+                raise InvalidParameter("budget", _format_budget(budget), reason)
             undo.pop_all()
         return cls(store, book)
 
@@ -355,7 +353,7 @@ class Ledger:
             yield connection
 
 
-def _told(budget: Word | Filter) -> str:
+def _format_budget(budget: Word | Filter) -> str:
     if isinstance(budget, Filter):
         return repr(budget)
     return f"{said(budget)} ({budget.scope.relation.value})"

@@ -95,7 +95,7 @@ class Asked:
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any], counters: int) -> Self:
-        r"""The request that ``asdict`` made into JSON; raises unless it is as it must be."""
+        r"""The request that :meth:`to_json` wrote; raises unless it is as it must be."""
         price, record = said["price"], said["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         if len(amounts) != counters or not isinstance(record, dict):
@@ -107,6 +107,12 @@ class Asked:
             record=record,
             skip_exhausted=bool(said["skip_exhausted"]),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields."""
+        price = {"amounts": self.price.amounts, "assumptions": self.price.assumptions}
+        said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
+        return {**said, "skip_exhausted": self.skip_exhausted}
 
 
 def cost(

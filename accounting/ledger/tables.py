@@ -11,6 +11,7 @@ Sets of rows cross to the database as JSON arrays, so that a million of them are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,24 +24,14 @@ from sqlalchemy import (
     Connection,
     Integer,
     MetaData,
-    Row,
-    Select,
     String,
     Table,
     Text,
-    TextClause,
-    Update,
-    bindparam,
-    func,
-    or_,
-    select,
-    text,
-    update,
 )
 
 from accounting.ledger.history import canonical
 
-__all__ = ["FORMAT", "Tables", "parts", "put", "those"]
+__all__ = ["FORMAT", "Tables", "put", "run", "those"]
 
 FORMAT: Final = 2
 """What the tables look like. Those of format 1 had no identity and no marks."""
@@ -55,9 +46,8 @@ _AT_ONCE: Final = 50_000
 class Tables:
     r"""The tables for a filter with these limits; ``owed`` and ``spent`` are one column a counter.
 
-    The statements are made once, for making one costs more than what the database does for it:
-    ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its head, and ``edges``
-    reads the first and the last charge.
+    Of the statements, ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its
+    head, and ``edges`` reads the first and the last charge.
 
     >>> Tables.of((7, 9)).spent
     ('spent_0', 'spent_1')
@@ -71,10 +61,10 @@ class Tables:
     users: Table
     owed: tuple[str, ...]
     spent: tuple[str, ...]
-    whole: Select[Any]
-    locked: Select[Any]
-    moved: Update
-    edges: Select[Any]
+    whole: str
+    locked: str
+    moved: str
+    edges: str
 
     @classmethod
     def of(cls, limits: Sequence[int]) -> Tables:
@@ -128,8 +118,9 @@ class Tables:
             Column("mark", String(16), nullable=False),
             sqlite_with_rowid=False,
         )
-        ends = [select(end(charges.c.id)).scalar_subquery() for end in (func.min, func.max)]
-        edges = select(charges).where(or_(*(charges.c.id == end for end in ends)))
+        whole = f"SELECT format, filter, charges, head, identity FROM {ledger.name}"  # noqa: S608 - texts of this file
+        ends = "(SELECT min(id) FROM ledger_charges), (SELECT max(id) FROM ledger_charges)"
+        edges = f"{_all_of(charges)} WHERE id IN ({ends}) ORDER BY id"
         return cls(
             metadata=metadata,
             ledger=ledger,
@@ -139,30 +130,41 @@ class Tables:
             users=users,
             owed=owed,
             spent=tuple(spent),
-            whole=select(ledger),
-            locked=select(ledger).with_for_update(),
-            moved=update(ledger).values(charges=bindparam("number"), head=bindparam("digest")),
-            edges=edges.order_by(charges.c.id),
+            whole=whole,
+            locked=whole + _LOCKED,
+            moved="UPDATE ledger SET charges = :number, head = :digest",
+            edges=edges,
         )
+
+
+def run(connection: Connection, statement: str, **values: object) -> list[tuple[Any, ...]]:
+    r"""The rows that a statement returns, whose parameters are written ``:name``.
+
+    The driver runs it: through SQLAlchemy a small statement takes several times as long.
+    """
+    driver: Any = connection.connection.driver_connection
+    found = driver.execute(_in_dialect(statement, connection.dialect.name), values)
+    rows: list[tuple[Any, ...]] = found.fetchall() if found.description else []
+    return rows
 
 
 def those(
     connection: Connection, table: Table, key: str, names: Sequence[str]
-) -> Iterator[Row[Any]]:
+) -> Iterator[tuple[Any, ...]]:
     r"""The rows of ``table`` whose ``key`` is among ``names``."""
     statement = _select(table, key, connection.dialect.name)
-    for part in parts(names):
-        yield from connection.execute(statement, {"part": part})
+    for part in _parts(names):
+        yield from run(connection, statement, part=part)
 
 
 def put(connection: Connection, table: Table, rows: Sequence[object]) -> None:
     r"""Add rows, each in the order of the columns; a user's replaces the one that is there."""
     statement = _insert(table, connection.dialect.name)
-    for part in parts(rows):
-        connection.execute(statement, {"part": part})
+    for part in _parts(rows):
+        run(connection, statement, part=part)
 
 
-def parts(values: Sequence[object]) -> Iterator[str]:
+def _parts(values: Sequence[object]) -> Iterator[str]:
     r"""JSON arrays of at most so many values as one statement takes."""
     for start in range(0, len(values), _AT_ONCE):
         yield canonical(values[start : start + _AT_ONCE])
@@ -177,15 +179,29 @@ _ELEMENT: Final = {"sqlite": "value", "postgresql": "value #>> '{}'"}
 _CELL: Final = {"sqlite": "json_extract(value, '$[%d]')", "postgresql": "value ->> %d"}
 
 
+_LOCKED: Final = " FOR UPDATE"
+
+
 @lru_cache(maxsize=1 << 8)
-def _select(table: Table, key: str, dialect: str) -> TextClause:
-    columns = ", ".join(column.name for column in table.columns)
+def _in_dialect(statement: str, dialect: str) -> str:
+    if dialect == "sqlite":
+        # Its transaction has locked the whole file.
+        return statement.removesuffix(_LOCKED)
+    return re.sub(r":(\w+)", r"%(\1)s", statement)
+
+
+def _all_of(table: Table) -> str:
+    return f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name}"  # noqa: S608 - names of columns
+
+
+@lru_cache(maxsize=1 << 8)
+def _select(table: Table, key: str, dialect: str) -> str:
     wanted = f"SELECT {_ELEMENT[dialect]} FROM {_ELEMENTS[dialect]}"  # noqa: S608 - texts of this file
-    return text(f"SELECT {columns} FROM {table.name} WHERE {key} IN ({wanted})")  # noqa: S608 - names of columns
+    return f"{_all_of(table)} WHERE {key} IN ({wanted})"
 
 
 @lru_cache(maxsize=1 << 8)
-def _insert(table: Table, dialect: str) -> TextClause:
+def _insert(table: Table, dialect: str) -> str:
     kinds = ["TEXT" if isinstance(c.type, String) else "BIGINT" for c in table.columns]
     cells = ", ".join(f"CAST({_CELL[dialect] % i} AS {kind})" for i, kind in enumerate(kinds))
     # SQLite would read the ON of a conflict as that of a join.
@@ -195,4 +211,4 @@ def _insert(table: Table, dialect: str) -> TextClause:
             f"{c.name} = excluded.{c.name}" for c in table.columns if c.name != "name"
         )
         rows += f" ON CONFLICT (name) DO UPDATE SET {others}"
-    return text(rows)
+    return rows

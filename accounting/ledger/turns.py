@@ -16,20 +16,17 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from threading import Condition
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged
+from accounting.ledger.book import Book, Charged
 from accounting.ledger.database.place import PRIVATE
 from accounting.ledger.database.store import Store
-from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import canonical
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
@@ -45,7 +42,10 @@ _HEADER: Final = 64  # bytes
 _LONGEST: Final = 1 << 16  # bytes of a request that another process takes along
 _MOST: Final = 1 << 20  # bytes that are taken at once, and after which the queue starts again
 _LOOK: Final = 0.0006  # seconds between two looks at the queue
-_GATHER: Final = 0.0004  # seconds in which those come back who were answered together
+_GATHER: Final = 0.0004  # seconds in which threads come back that were answered together
+_LONGEST_PAUSE: Final = 0.004  # seconds of one pause, for others to come or for a leader to end
+
+_ASKED: Final = b'{"asked":'  # how the line of a request begins
 
 _ERRORS: Final = {
     each.__name__: each for each in (BudgetExhausted, LedgerDamaged, InvalidParameter)
@@ -137,12 +137,11 @@ class Queue:
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:
         self._store, self._book, self._work = store, book, work
-        self._company = False
-        self._path = Path()
+        # Only speed depends on these: how many others charge, and how long the last wait took.
+        self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[Asked]) -> list[Charged]:
         r"""The outcomes of ``requests``, in their order."""
-        self._path = self._store.queue_path()
         handle = self._opened()
         if handle is None:
             return self._work(requests)
@@ -158,7 +157,7 @@ class Queue:
 
     def _opened(self) -> int | None:
         try:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            handle = os.open(self._store.queue, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         except OSError:
             return None
         _HELD.add(handle)
@@ -179,12 +178,9 @@ class Queue:
                     self._append(canonical({"gone": me}))
                 raise
             if answered is not None:
-                self._company = True
                 return answered
             now, done = _header(handle)
             uncertain = end > 0 and (now != epoch or done >= end)
-        elif self._company:
-            time.sleep(_GATHER)
         cut = LedgerUnavailable(self._store.where, _CUT)
         return [
             cut if uncertain and isinstance(each, Receipt) and each.repeated else each
@@ -196,27 +192,31 @@ class Queue:
         epoch, _ = _header(handle)
         if sum(len(each.names) for each in requests) > _LONGEST // 4:
             return epoch, 0
-        asked = [asdict(each) for each in requests]
+        asked = [each.to_json() for each in requests]
         until = time.time() + self._store.patience
         said = canonical({"asked": asked, "group": self._group(), "id": me, "until": until})
         return epoch, self._append(said) if epoch and len(said) < _LONGEST else 0
 
     def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
         # The outcomes that another process wrote down; None, with the lock, if there are none.
-        last, rest = time.monotonic() + self._store.patience, b""
+        start, rest, mine = time.monotonic(), b"", f'"to":"{me}"}}'.encode()
+        last = start + self._store.patience
+        time.sleep(self._pause)
         while True:
             locked = _locked(handle)
             while at and (read := os.pread(handle, _LONGEST, at)):
                 at += len(read)
                 *lines, rest = (rest + read).split(b"\n")
                 for line in lines:
-                    if line.endswith(f'"to":"{me}"}}'.encode()):
+                    if line.endswith(mine):
+                        self._pause = min((time.monotonic() - start) / 2, _LONGEST_PAUSE)
                         return [_outcome_of(*each) for each in json.loads(line)["outcomes"]]
             if locked:
                 return None
-            if time.monotonic() > last:
+            now = time.monotonic()
+            if now > last:
                 raise self._store.waited()
-            time.sleep(_LOOK)
+            time.sleep(min(max(_LOOK, (now - start) / 4), _LONGEST_PAUSE))
 
     def _led(self, handle: int, me: str, requests: Sequence[Asked]) -> list[Charged]:
         epoch, done = _header(handle)
@@ -225,12 +225,14 @@ class Queue:
             os.ftruncate(handle, 0)
             epoch, done = uuid4().hex, _HEADER
             os.pwrite(handle, _head(epoch, done), 0)
-        lines = os.pread(handle, _MOST, done) if size > done else b""
+        lines = self._gathered(handle, done)
         lines = lines[: lines.rfind(b"\n") + 1]
         others = self._others(lines, me)
         if lines:
             os.pwrite(handle, _head(epoch, done + len(lines)), 0)
+        start = time.monotonic()
         outcomes = iter(self._work([*requests, *chain(*others.values())]))
+        self._pause = min(time.monotonic() - start, _LONGEST_PAUSE)
         own = [next(outcomes) for _ in requests]
         answers = []
         for to, asked in others.items():
@@ -238,8 +240,17 @@ class Queue:
             answers.append(canonical({"outcomes": told, "to": to}))
         if answers:
             self._append("\n".join(answers))
-        self._company = bool(others)
+        self._company = len(others) + os.pread(handle, _MOST, done + len(lines)).count(_ASKED)
         return own
+
+    def _gathered(self, handle: int, done: int) -> bytes:
+        # Those who were answered together come back together: one transaction for all of them.
+        last = time.monotonic() + self._pause
+        while True:
+            lines = os.pread(handle, _MOST, done)
+            if lines.count(_ASKED) >= self._company or time.monotonic() > last:
+                return lines
+            time.sleep(_LOOK / 4)
 
     def _others(self, lines: bytes, me: str) -> dict[str, list[Asked]]:
         found, group, now = dict[str, list[Asked]](), self._group(), time.time()
@@ -261,8 +272,13 @@ class Queue:
     def _append(self, lines: str) -> int:
         # Where they end in the queue; 0 if they could not be written.
         said = f"\n{lines}\n".encode()
-        with suppress(OSError), self._path.open("ab", buffering=0) as file:
-            return file.tell() if file.write(said) == len(said) else 0
+        with suppress(OSError):
+            handle = os.open(self._store.queue, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                if os.write(handle, said) == len(said):
+                    return os.lseek(handle, 0, os.SEEK_CUR)
+            finally:
+                os.close(handle)
         return 0
 
 
@@ -302,8 +318,9 @@ def _head(epoch: str, done: int) -> bytes:
 
 
 def _json_of(outcome: Charged) -> list[Any]:
-    told = asdict(outcome) if isinstance(outcome, Receipt) else outcome.args
-    return [type(outcome).__name__, told]
+    if isinstance(outcome, Receipt):
+        return [Receipt.__name__, {each: getattr(outcome, each) for each in Receipt.__slots__}]
+    return [type(outcome).__name__, outcome.args]
 
 
 def _outcome_of(kind: str, told: Any) -> Charged:

@@ -19,6 +19,7 @@ from accounting.loss.cells import Cells, log_bound
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
 from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 
 __all__ = ["Side", "allocated"]
 
@@ -66,7 +67,7 @@ class _Ratios:
 def allocated(density: Density, rounds: int, side: Side) -> Listing:
     r"""The loss of one epoch of ``rounds`` >= 1 rounds, a shift of 1 in one of them."""
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
-    edges, reach = pair.edges(_TILT, 4 * _ATOMS), _REACH * density.deviation
+    edges, reach = pair.edges(Focus(_TILT), 4 * _ATOMS), _REACH * density.deviation
     # Less than 1e-20 of the mass lies beyond, and counts as a ratio of infinity, or of 0.
     cells = pair.cells(edges[(edges > -reach) & (edges < 1 + reach)])
     base = _regridded(_first(cells, side), side)

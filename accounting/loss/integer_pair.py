@@ -21,7 +21,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.loss.cells import Approximate, Cells, Integers, Ratios
 from accounting.loss.listing import Floats
-from accounting.loss.table import LossTable, Sketch, sketch_of
+from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from accounting.pairs.balls import as_ball
 from accounting.pairs.pair import Pair
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -62,7 +62,7 @@ class IntegerPair(LossTable):
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
-    >>> cells = table.cells(table.edges(1.0, 100))
+    >>> cells = table.cells(table.edges(Focus(1.0), 100))
     >>> bool(abs(cells.p.value.sum() - 1) < 1e-12), table.fixed
     (True, True)
 
@@ -84,8 +84,9 @@ class IntegerPair(LossTable):
         except NotDerived:
             return Enclosure(Fraction(0), math.inf)
 
-    def infinite(self, *, above: bool) -> float:
+    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
         r"""Of outputs that Q never shows, and above also of a tail of unbounded losses."""
+        del spare
         return _infinite(self.pair, above)
 
     @property
@@ -96,15 +97,16 @@ class IntegerPair(LossTable):
             ends = (window.losses_beyond(right=right)[1] for right in (False, True))
             return sum(end == arb("inf") for end in ends)
 
-    def sketch(self) -> Sketch:
+    def sketch(self, spare: float = 0.0) -> Sketch:
         r"""Every cell, or points where the loss is known, with masses between them."""
+        del spare
         return _sketch(self.pair)
 
-    def edges(self, tilt: float, count: int) -> Floats:
+    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
         r"""As every table; the same ones for each tilt where a mass takes long."""
         if _window(self.pair).listed:
-            return LossTable.edges(self, tilt, count)
-        return LossTable.edges(self, 0.0, _RANGES)
+            return LossTable.edges(self, focus, count, spare)
+        return LossTable.edges(self, Focus(0.0), _RANGES)
 
     def allowed(self, edges: Floats) -> Floats:
         r"""Integers, and both sides of each bend; single ones are all there is, if few."""

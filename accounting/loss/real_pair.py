@@ -94,11 +94,14 @@ class RealPair(LossTable):
         r"""At how many ends of the line the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
-    def infinite(self, *, above: bool) -> float:
-        r"""At least the P-mass beyond the last edge at an end where the loss is infinite, or 0."""
+    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
+        r"""At least the P-mass beyond the last edge at an end where the loss is infinite, or 0.
+
+        About ``spare`` at most, but for the mass of losses beyond floats.
+        """
         if not above:
             return 0.0
-        x, found = _sketch(self)[0], arb(0)
+        x, found = _sketch(self, spare)[0], arb(0)
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
                 # The edge is within a spacing of this point.
@@ -223,9 +226,12 @@ class RealPair(LossTable):
         r"""About log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
-    def sketch(self) -> Sketch:
-        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
-        return _sketch(self)
+    def sketch(self, spare: float = 0.0) -> Sketch:
+        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends.
+
+        Where the loss is infinite, a tail of the P-mass ``spare`` belongs to the end.
+        """
+        return _sketch(self, spare)
 
     def allowed(self, edges: Floats) -> Floats:
         r"""On a grid on which middles and halves are exact, with kinks, and no cell too long."""
@@ -348,7 +354,7 @@ def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: F
 
 
 @lru_cache(maxsize=64)
-def _sketch(pair: RealPair) -> Sketch:
+def _sketch(pair: RealPair, spare: float) -> Sketch:
     density, shifts = pair.density, pair.shifts
     if density.kinks:
         low, high = float(shifts[0]), float(shifts[-1])
@@ -356,14 +362,33 @@ def _sketch(pair: RealPair) -> Sketch:
         low, high = shifts[0] - density.reach, shifts[-1] + density.reach
     x = np.linspace(low, high, _POINTS)
     # Beyond a loss that floats hold the tail is one cell.
-    held = np.flatnonzero(np.abs(pair.loss(x)) <= _MOST_LOSS)
-    x = np.linspace(x[held[0]], x[held[-1]], _POINTS)
+    x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
+    if spare > 0:
+        x = x[_needed(pair, x, math.log(spare))]
+    x = np.linspace(x[0], x[-1], _POINTS)
+    return x, pair.loss(x), _logs(pair, x)
+
+
+def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
+    # Without a tail of unbounded losses of about the mass e^spare.
+    logs = _logs(pair, x)
+    first, last = (
+        int(np.searchsorted(np.logaddexp.accumulate(each), spare))
+        if pair._loss_at_end(right=right).upper == math.inf
+        else 0
+        for right, each in ((False, logs), (True, logs[::-1]))
+    )
+    return slice(max(first - 1, 0), len(x) - max(last - 1, 0))
+
+
+def _logs(pair: RealPair, x: Floats) -> Floats:
+    # Of the P-masses at evenly spaced points; tails belong to the ends.
     gap = math.log(x[1] - x[0])
-    logs = _log_mixture(density, pair.p, x) + math.log(float(density.height())) + gap
+    logs = _log_mixture(pair.density, pair.p, x) + math.log(float(pair.density.height())) + gap
     for sign, place in ((-1, 0), (1, -1)):
         tails = (float(w) * _tail(pair.density, sign * (float(x[place]) - j)) for w, j in pair.p)
         logs[place] = np.logaddexp(logs[place], math.log(max(sum(tails), 1e-300)))
-    return x, pair.loss(x), logs
+    return logs
 
 
 def _tail(density: Density, x: float) -> float:

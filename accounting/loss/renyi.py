@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from accounting.loss.cells import Approximate, Cells
-from accounting.loss.table import LossTable, Tables
+from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 __all__ = ["largest_renyi", "renyi"]
@@ -60,7 +60,7 @@ def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
 def _excess(pair: LossTable, order: Fraction, count: int) -> tuple[arb, arb]:
     # E_Q[g(R)] from below and from above.
     tilt = min(float(order - 1), _FARTHEST)
-    edges = pair.edges(tilt, count)
+    edges = pair.edges(Focus(tilt), count)
     cells = pair.cells(edges)
     low, high = arb(0), arb(0)
     if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends:

@@ -19,7 +19,7 @@ from accounting.loss.cells import Cells
 from accounting.loss.listing import Floats
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
-__all__ = ["LossTable", "Sampled", "Sketch", "Tables", "sketch_of"]
+__all__ = ["Focus", "LossTable", "Sampled", "Sketch", "Tables", "sketch_of"]
 
 _EVEN: Final = 0.1
 _BITS: Final = 64
@@ -27,6 +27,19 @@ _LEAST: Final = 5e-324
 
 Sketch: TypeAlias = tuple[Floats, Floats, Floats]
 """Outputs, the losses at them, and the logarithms of their P-masses, in floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    r"""Where cells are dense: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
+
+    tilt: float
+    until: float = math.inf
+
+    def growth(self, losses: Floats) -> Floats:
+        r"""The logarithm of that factor."""
+        found: Floats = self.tilt * np.minimum(losses, self.until)
+        return found
 
 
 class LossTable(ABC):
@@ -44,12 +57,15 @@ class LossTable(ABC):
         r"""The largest loss, enclosed."""
 
     @abstractmethod
-    def infinite(self, *, above: bool) -> float:
-        r"""A bound of the P-mass of infinite losses, as the cells have it: from above or below."""
+    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
+        r"""A bound of the P-mass of infinite losses, as the cells have it: from above or below.
+
+        A tail of unbounded losses of the P-mass ``spare`` may be counted as infinite from above.
+        """
 
     @abstractmethod
-    def sketch(self) -> Sketch:
-        r"""About the law of the loss: a choice of tilts and edges; no bound depends on it."""
+    def sketch(self, spare: float = 0.0) -> Sketch:
+        r"""About the law of the loss, for a choice of tilts and edges; no bound depends on it."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
@@ -73,19 +89,19 @@ class LossTable(ABC):
         r"""The number of cells whose losses are unbounded, while each of them is finite."""
         return 0
 
-    def edges(self, tilt: float, count: int) -> Floats:
+    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
         r"""About ``count`` edges, dense where the tilted loss has its mass.
 
         A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
         listings add; a tenth of the edges is spread evenly over the loss.
         """
-        x, losses, logs = self.sketch()
+        x, losses, logs = self.sketch(spare)
         if self.fixed:
             return x[:1]
+        steps = np.gradient(x)
         slope = np.abs(np.gradient(losses, x)) + 1e-300
-        weight = (logs - np.log(np.gradient(x)) + tilt * losses + 2 * np.log(slope)) / 3
-        dense = np.exp(weight - weight.max()) * np.gradient(x)
-        even = slope * np.gradient(x)
+        weight = (logs - np.log(steps) + focus.growth(losses) + 2 * np.log(slope)) / 3
+        dense, even = np.exp(weight - weight.max()) * steps, slope * steps
         dense = (1 - _EVEN) * dense / dense.sum() + _EVEN * even / even.sum()
         place = np.concatenate(([0.0], np.cumsum((dense[1:] + dense[:-1]) / 2)))
         return self.allowed(np.interp(np.linspace(0, place[-1], count), place, x))
@@ -121,19 +137,19 @@ class Sampled(LossTable):
             return narrow(lambda: -(-ball(self.rate)).log1p(), _BITS)
         return narrow(partial(_sampled_loss, self.rate, sign, end), _BITS)
 
-    def infinite(self, *, above: bool) -> float:
+    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
         r"""The share of the unit's samples; none if the other dataset holds the unit."""
         if not self.present:
             return 0.0
-        whole = self.base.infinite(above=above)
+        whole = self.base.infinite(above=above, spare=spare)
         share = whole * float(self.rate)
         if whole == 0:
             return 0.0
         return share * (1 + 2.0**-50) + _LEAST if above else share * (1 - 2.0**-50)
 
-    def sketch(self) -> Sketch:
+    def sketch(self, spare: float = 0.0) -> Sketch:
         r"""Of the base, or of the cells where they are fixed."""
-        x, losses, logs = self.base.sketch()
+        x, losses, logs = self.base.sketch(spare)
         if self.fixed:
             return sketch_of(self.cells(x[:1]))
         rate = float(self.rate)

@@ -27,7 +27,7 @@ from accounting.laws.polya import DisclosingPair
 from accounting.loss.cells import Approximate, Cells, Ratios, listed_above
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.table import LossTable, Sketch, sketch_of
+from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from accounting.pairs.balls import as_ball
 from accounting.pairs.enclose import within
 from accounting.pairs.monotone import RayPair
@@ -66,7 +66,7 @@ class DottedPair(LossTable):
     >>> half = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
     >>> half.corners[1:]
     ((Fraction(1, 1), Fraction(1, 2)), (Fraction(2, 1), Fraction(1, 4)))
-    >>> half.cells(half.edges(1.0, 100)).p.value.tolist()
+    >>> half.cells(half.edges(Focus(1.0), 100)).p.value.tolist()
     [0.0, 0.25, 0.5, 0.25]
 
     Raises :class:`InvalidParameter` for corners that are no curve of a pair.
@@ -120,13 +120,15 @@ class DottedPair(LossTable):
         with precision(_PLACED):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
-    def infinite(self, *, above: bool) -> float:
+    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
         r"""The last height."""
+        del spare
         sign = 1 if above else -1
         return float(self.corners[-1][1]) * (1 + sign * 2.0**-40)
 
-    def sketch(self) -> Sketch:
+    def sketch(self, spare: float = 0.0) -> Sketch:
         r"""The corners."""
+        del spare
         return sketch_of(_corner_cells(self))
 
     def allowed(self, edges: Floats) -> Floats:
@@ -223,7 +225,7 @@ def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
         return disclosing(pair, above=True)
     try:
         table = IntegerPair(pair=pair)
-        listing = listed_above((1.0, table.cells(table.edges(1.0, most))))
+        listing = listed_above((1.0, table.cells(table.edges(Focus(1.0), most))))
         return DottedPair.through(_dots(listing, most))
     except NotDerived:
         pass

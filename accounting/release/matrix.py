@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.fourier.normal_loss import NormalLoss
-from accounting.matrix.patterns import Participation
-from accounting.matrix.sensitivity import Moved, squared_sensitivity
+from accounting.matrix.patterns import Moved, Participation, squared_sensitivity
 from accounting.matrix.strategy import Strategy
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import ByOrder, OneRelease

@@ -13,9 +13,10 @@ for the same reason. Proofs: docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import overload
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp, points_of
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
@@ -26,16 +27,36 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike
 
+_P = ParamSpec("_P")
+_W_co = TypeVar("_W_co", bound=Word, covariant=True)
+
 __all__ = ["Word", "as_approx", "as_approx_at", "as_pure", "as_rdp", "as_zcdp", "points_of"]
 
 
-@overload
-def as_pure(claim: Word | PrivacyCurve) -> Pure: ...
-@overload
-def as_pure(claim: Assumed) -> Assumed: ...
-@overload
-def as_pure(claim: Guarantee) -> Pure | Assumed: ...
-def as_pure(claim: Guarantee) -> Pure | Assumed:
+class _Conversion(Protocol[_P, _W_co]):
+    @overload
+    def __call__(self, claim: Word | PrivacyCurve, /, *args: _P.args, **kw: _P.kwargs) -> _W_co: ...
+    @overload
+    def __call__(self, claim: Assumed, /, *args: _P.args, **kw: _P.kwargs) -> Assumed: ...
+    @overload
+    def __call__(self, claim: Guarantee, /, *args: _P.args, **kw: _P.kwargs) -> _W_co | Assumed: ...
+
+
+def _keeping_assumptions(
+    convert: Callable[Concatenate[Guarantee, _P], _W_co],
+) -> _Conversion[_P, _W_co]:
+    # What is assumed of a claim is assumed, for the same reason, of what follows from it.
+    @wraps(convert)
+    def converted(claim: Guarantee, /, *args: _P.args, **named: _P.kwargs) -> _W_co | Assumed:
+        if isinstance(claim, Assumed):
+            return Assumed(convert(claim.guarantee, *args, **named), claim.reason)
+        return convert(claim, *args, **named)
+
+    return cast("_Conversion[_P, _W_co]", converted)
+
+
+@_keeping_assumptions
+def as_pure(claim: Guarantee) -> Pure:
     r"""Convert a guarantee to pure epsilon: its largest privacy loss, if that is finite.
 
     >>> from accounting.totals.compose import compose
@@ -44,8 +65,6 @@ def as_pure(claim: Guarantee) -> Pure | Assumed:
 
     Raises :class:`NotDerived` where the loss is unbounded, or not known to be bounded.
     """
-    if isinstance(claim, Assumed):
-        return Assumed(as_pure(claim.guarantee), claim.reason)
     if isinstance(claim, (ZCdp, Rdp, Approx)):
         raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds the loss by it")
     largest = _of_guarantee(claim).pure().upper
@@ -53,13 +72,8 @@ def as_pure(claim: Guarantee) -> Pure | Assumed:
     return Pure(_finite(largest, wanted, "its privacy loss is unbounded"), scope=claim.scope)
 
 
-@overload
-def as_zcdp(claim: Word | PrivacyCurve) -> ZCdp: ...
-@overload
-def as_zcdp(claim: Assumed) -> Assumed: ...
-@overload
-def as_zcdp(claim: Guarantee) -> ZCdp | Assumed: ...
-def as_zcdp(claim: Guarantee) -> ZCdp | Assumed:
+@_keeping_assumptions
+def as_zcdp(claim: Guarantee) -> ZCdp:
     r"""Convert a claim to zCDP. Pure(e) gives rho = min(e^2/2, e), exactly.
 
     >>> as_zcdp(Pure("1/10")), as_zcdp(Pure(3)), as_zcdp(ZCdp("1/800"))
@@ -67,8 +81,6 @@ def as_zcdp(claim: Guarantee) -> ZCdp | Assumed:
 
     Raises :class:`NotDerived` for an Approx or Rdp claim: no theorem bounds all orders by either.
     """
-    if isinstance(claim, Assumed):
-        return Assumed(as_zcdp(claim.guarantee), claim.reason)
     try:
         found = _of_guarantee(claim).zcdp().upper
     except NotDerived:
@@ -81,13 +93,8 @@ def as_zcdp(claim: Guarantee) -> ZCdp | Assumed:
     return ZCdp(rho, scope=claim.scope)
 
 
-@overload
-def as_rdp(claim: Word | PrivacyCurve, orders: Iterable[RationalLike]) -> Rdp: ...
-@overload
-def as_rdp(claim: Assumed, orders: Iterable[RationalLike]) -> Assumed: ...
-@overload
-def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed: ...
-def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed:
+@_keeping_assumptions
+def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
     r"""Convert a claim to Renyi bounds at ``orders``, each > 1.
 
     A Pure claim gives the exact divergence of randomised response; between the orders of an Rdp
@@ -101,8 +108,6 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed:
     Raises :class:`NotDerived` for an Approx claim, and beyond the largest order of an Rdp claim.
     """
     wanted = [order_above_one(order) for order in orders]
-    if isinstance(claim, Assumed):
-        return Assumed(as_rdp(claim.guarantee, wanted), claim.reason)
     renyi = _of_guarantee(claim).renyi
     points = [
         (a, _finite(renyi(a).upper, f"a Renyi bound of order {a} from {claim!r}", "it is infinite"))
@@ -111,13 +116,8 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed:
     return Rdp(points, scope=claim.scope)
 
 
-@overload
-def as_approx(claim: Word | PrivacyCurve, delta: RationalLike) -> Approx: ...
-@overload
-def as_approx(claim: Assumed, delta: RationalLike) -> Assumed: ...
-@overload
-def as_approx(claim: Guarantee, delta: RationalLike) -> Approx | Assumed: ...
-def as_approx(claim: Guarantee, delta: RationalLike) -> Approx | Assumed:
+@_keeping_assumptions
+def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
     Exact for Pure and Approx claims, which is what randomised response at their epsilon loses.
@@ -131,42 +131,32 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx | Assumed:
     Approx claim, at delta = 0 for a ZCdp or Rdp claim.
     """
     target = probability("delta", delta)
-    if isinstance(claim, Assumed):
-        return Assumed(as_approx(claim.guarantee, target), claim.reason)
-    try:
-        found = _of_guarantee(claim).epsilon(target).upper
-    except NotDerived:
-        if isinstance(claim, (Pure, ZCdp, Rdp, Approx)):
-            raise
-        # No exact curve: what does bound every order bounds this too.
-        return as_approx(as_zcdp(claim), target)
+    found = _bounded(claim, lambda known: known.epsilon(target).upper)
     wanted = f"an epsilon from {claim!r} at delta = {target}"
     return Approx(_finite(found, wanted, "it is infinite: raise delta"), target, scope=claim.scope)
 
 
-@overload
-def as_approx_at(claim: Word | PrivacyCurve, epsilon: RationalLike) -> Approx: ...
-@overload
-def as_approx_at(claim: Assumed, epsilon: RationalLike) -> Assumed: ...
-@overload
-def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx | Assumed: ...
-def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx | Assumed:
+@_keeping_assumptions
+def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
     r"""The least delta that the claim gives at ``epsilon`` >= 0, rounded up: the reverse question.
 
     >>> as_approx_at(Approx(1, "1e-6"), 2), float(as_approx_at(ZCdp("1/800"), 1).stated_delta)
     (Approx(2, '1/1000000'), 2.09...e-90)
     """
     target = at_least_zero("epsilon", epsilon)
-    if isinstance(claim, Assumed):
-        return Assumed(as_approx_at(claim.guarantee, target), claim.reason)
+    found = Fraction(_bounded(claim, lambda known: known.delta(target).upper))
+    short = found if isinstance(claim, Approx) else rounded_up(found)
+    return Approx(target, min(short, Fraction(1)), scope=claim.scope)
+
+
+def _bounded(claim: Guarantee, bound_of: Callable[[Guarantee], End]) -> End:
+    # Where there is no exact curve, what bounds every order bounds it too.
     try:
-        found = Fraction(_of_guarantee(claim).delta(target).upper)
+        return bound_of(_of_guarantee(claim))
     except NotDerived:
         if isinstance(claim, (Pure, ZCdp, Rdp, Approx)):
             raise
-        return as_approx_at(as_zcdp(claim), target)
-    short = found if isinstance(claim, Approx) else rounded_up(found)
-    return Approx(target, min(short, Fraction(1)), scope=claim.scope)
+        return bound_of(as_zcdp(claim))
 
 
 def _of_guarantee(claim: Guarantee) -> Guarantee:

@@ -18,7 +18,7 @@ from accounting.claims.claim import (
 from accounting.claims.guarantee import Guarantee
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
-from accounting.mechanism.parse import description_from_json
+from accounting.mechanism.description import description_from_json
 from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism

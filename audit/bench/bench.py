@@ -19,7 +19,6 @@ binomial probability is at least 1/1000.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,10 +27,12 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from audit.bench.report import Answer, Bench, BenchRow
 from audit.catalogue import Entry, Layer, Subject
 from audit.claims.levels import level
 from audit.errors import TargetFailed
 from audit.evidence.coverage import idle
+from audit.evidence.verdict import versions
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
@@ -39,13 +40,10 @@ from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "BenchRow", "Done", "Result", "bench", "first_runs"]
+__all__ = ["TRIES", "Answer", "Bench", "BenchRow", "Done", "bench", "first_runs"]
 
 TRIES: Final = (1, 2, 4)
 r"""The runs of each try of an entry, in units of N."""
-
-LEAST_CHANCE: Final = Fraction(1, 1000)
-r"""So many refuted twins must not be less probable than this."""
 
 _ON_A_CURVE: Final = 10_000
 _SEEDS: Final = 1 << 32
@@ -57,95 +55,10 @@ Done: TypeAlias = Callable[[int], None]
 r"""Called with the number of audits that are done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    r"""The result of one mechanism: of its last try, if it had several.
-
-    ``refuted`` is None where it failed, for the reason of ``error``. ``finding`` is the error that
-    a replay found. ``resolution``: a sample of so many runs would catch an output that only one
-    dataset gives from this probability on.
-    """
-
-    name: str
-    claim: str
-    runs: int
-    refuted: bool | None
-    tries: int = 1
-    epsilon_lower: float | None = None
-    p_value: float | None = None
-    resolution: float = math.inf
-    finding: str | None = None
-    error: str | None = None
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchRow:
-    r"""An entry and its twin."""
-
-    entry: Entry
-    broken: Result
-    twin: Result
-
-    @property
-    def caught(self) -> bool:
-        r"""Whether the layer that must catch the slip caught it."""
-        return self.broken.refuted is True
-
-    @property
-    def sampled(self) -> bool:
-        r"""Whether it is sampled, outputs or times; else it is declared below the resolution."""
-        return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    r"""A run over the catalogue, in the order of its numbers."""
-
-    rows: tuple[BenchRow, ...]
-    alpha: Fraction
-    seed: int
-
-    @property
-    def caught(self) -> int:
-        r"""How many entries were caught."""
-        return sum(row.caught for row in self.rows)
-
-    @property
-    def twins(self) -> tuple[Result, ...]:
-        r"""The twins that were sampled, one an entry."""
-        return tuple(row.twin for row in self.rows if row.sampled)
-
-    @property
-    def twins_refuted(self) -> int:
-        r"""How many of them were refuted."""
-        return sum(twin.refuted is True for twin in self.twins)
-
-    @property
-    def chance(self) -> float:
-        r"""The probability of so many refuted twins or more, if each is refuted with alpha.
-
-        >>> Bench(rows=(), alpha=Fraction(1, 20), seed=1).chance
-        1.0
-        """
-        from scipy.stats import binom
-
-        return float(binom.sf(self.twins_refuted - 1, len(self.twins), float(self.alpha)))
-
-    @property
-    def passed(self) -> bool:
-        r"""Whether all went as the module says it must."""
-        answered = all(row.twin.refuted is not None for row in self.rows)
-        no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
-        return (
-            self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
-        )
-
-
 def bench(
     entries: Sequence[Entry],
     *,
-    alpha: RationalLike = "0.05",
+    alpha: RationalLike = "0.001",
     seed: int = 1,
     jobs: int = 1,
     done: Done | None = None,
@@ -175,7 +88,7 @@ def bench(
         for entry in sorted(ordered, key=first_runs, reverse=True)
         for role in _ROLES
     ]
-    found: dict[tuple[str, _Role], Result] = {}
+    found: dict[tuple[str, _Role], Answer] = {}
     for name, role, result in in_processes(_Task.run, [(task,) for task in tasks], jobs):
         found[name, role] = result
         if done is not None:
@@ -184,7 +97,7 @@ def bench(
         BenchRow(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
         for entry in ordered
     )
-    return Bench(rows=tuple(rows), alpha=exact, seed=seed)
+    return Bench(rows=tuple(rows), alpha=exact, seed=seed, versions=versions())
 
 
 def _refuse_lawless(entry: Entry) -> None:
@@ -216,7 +129,7 @@ class _Task:
     alpha: Fraction
     seed: int
 
-    def run(self) -> tuple[str, _Role, Result]:
+    def run(self) -> tuple[str, _Role, Answer]:
         begun = time.perf_counter()
         match self.entry.layer, self.role:
             case Layer.EXACT, _:
@@ -230,8 +143,8 @@ class _Task:
         seconds = time.perf_counter() - begun
         return self.entry.name, self.role, replace(result, seconds=seconds)
 
-    def _tried(self) -> Result:
-        result: Result
+    def _tried(self) -> Answer:
+        result: Answer
         for number, times in enumerate(TRIES):
             runs = times * first_runs(self.entry)
             result = self._sampled(number, runs, self.alpha / len(TRIES))
@@ -239,7 +152,7 @@ class _Task:
                 break
         return replace(result, tries=number + 1)
 
-    def _sampled(self, number: int, runs: int, alpha: Fraction) -> Result:
+    def _sampled(self, number: int, runs: int, alpha: Fraction) -> Answer:
         from audit.assembly import Audit
 
         subject = self._subject
@@ -251,7 +164,7 @@ class _Task:
             seed=self._seed_of(number),
         )
         report = Audit(spec).run()
-        return Result(
+        return Answer(
             name=subject.name,
             claim=str(report.claim),
             runs=report.runs,
@@ -262,7 +175,7 @@ class _Task:
             error=_nothing_said(report),
         )
 
-    def _decided(self) -> Result:
+    def _decided(self) -> Answer:
         from audit.exact.law_file import read_law
         from audit.exact.points import decide
 
@@ -272,7 +185,7 @@ class _Task:
         reached = [point.epsilon.worse.lower_float for point in decisions if point.epsilon]
         verdicts = {point.verdict for point in decisions}
         undecided = "undecided" in verdicts and "refuted" not in verdicts
-        return Result(
+        return Answer(
             name=subject.name,
             claim=str(claim),
             runs=0,
@@ -281,7 +194,7 @@ class _Task:
             error="it cannot be decided" if undecided else None,
         )
 
-    def _replayed(self) -> Result:
+    def _replayed(self) -> Answer:
         from audit.evidence.fixed import resolution
         from audit.replay.replay import replay
 
@@ -291,10 +204,10 @@ class _Task:
         try:
             report = replay(self._target, subject.pair, seed=self._seed_of(0) % _SEEDS)
         except TargetFailed as error:
-            return Result(name=subject.name, claim=claim, runs=0, refuted=None, error=str(error))
+            return Answer(name=subject.name, claim=claim, runs=0, refuted=None, error=str(error))
         errors = [found for found in report.findings if found.severity == "error"]
         replayed = report.verdict != "not_replayable"
-        return Result(
+        return Answer(
             name=subject.name,
             claim=claim,
             runs=report.runs,

@@ -10,35 +10,23 @@ from __future__ import annotations
 from typing import Final
 
 from audit.catalogue import (
-    bounds,
     composition,
-    continual,
-    exponential,
-    floating_point,
-    gaussian,
-    noise_shape,
+    noise,
     papers,
     protocols,
     randomised_response,
     randomness,
-    rare,
-    release,
-    sampling,
-    scale,
     selection,
     sensitivity,
-    shares,
     sparse_vector,
-    timing,
 )
 from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
 
 __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
 
 _MODULES: Final = (
-    scale, sensitivity, bounds, noise_shape, gaussian, floating_point, randomness, rare, selection,
-    sparse_vector, exponential, randomised_response, composition, continual, sampling, release,
-    shares, protocols, papers, timing,
+    noise, sensitivity, randomness, selection, sparse_vector, randomised_response, composition,
+    protocols, papers,
 )  # fmt: skip
 
 ENTRIES: Final[tuple[Entry, ...]] = tuple(

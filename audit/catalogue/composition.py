@@ -1,8 +1,26 @@
-r"""Releases that are each private and were never added up."""
+r"""Slips in what several releases cost together: composition, running sums, sampling, order.
+
+Releases that are each private and were never added up.
+
+Running sums of a stream: how many of the released numbers one event is in.
+
+Sources: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy under Continual Observation"
+(2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A tree over T
+events has floor(log2 T) + 1 levels, and an event is in one node of each.
+
+Privacy amplified by subsampling, which needs a subsample.
+
+A mechanism at epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon - 1)) where records
+are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and Differential Privacy",
+2012).
+
+What is released beside the noisy number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -10,11 +28,14 @@ from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace
 from audit.catalogue.sparse_vector import VALUE, row_mass
-from dpcore import Enclosure
+from dpcore import Enclosure, Relation
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["ENTRIES"]
+__all__ = ["ENTRIES", "FIRST_EVENT", "TREE", "tree"]
+
+# -- composition ----------------------------------------------------------------------------------
 
 _ANSWERS: Final = ([-2, 1], [-1, 0])
 
@@ -46,7 +67,7 @@ def _found_and_told() -> arb:
     return (next(found) / next(found)).log() + 1
 
 
-ENTRIES: Final = (
+_COMPOSITION: Final = (
     Entry(
         name="returning-user",
         number=20,
@@ -71,3 +92,136 @@ ENTRIES: Final = (
         twin=VALUE,
     ),
 )
+
+# -- continual ------------------------------------------------------------------------------------
+
+FIRST_EVENT: Final = ([0, 0, 0, 0], [1, 0, 0, 0])
+r"""Four events, of which the first differs: it is in every sum, and in a node of every level."""
+
+
+def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The sums of the first 1, 2, 3 and 4 events, each at epsilon = 1/4: scale 4."""
+    return np.cumsum(stream) + laplace(4, (n, 4), rng)
+
+
+def prefix_sums_alone(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with scale 1: each sum costs 1, and the first event is in all of them."""
+    return np.cumsum(stream) + laplace(1, (n, 4), rng)
+
+
+def tree(stream: Sequence[int], scale: RationalLike, n: int, rng: np.random.Generator) -> Integers:
+    r"""The sums of the first 1, 2 and 4 of four events, the left nodes of the three levels."""
+    return np.cumsum(stream)[[0, 1, 3]] + laplace(scale, (n, 3), rng)
+
+
+def tree_sums(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Nodes at epsilon = 1/3 each, for three levels: scale 3."""
+    return tree(stream, 3, n, rng)
+
+
+def tree_sums_unsplit(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with scale 1: each level costs 1."""
+    return tree(stream, 1, n, rng)
+
+
+TREE: Final = Twin(name="tree-sums", run=tree_sums, pair=FIRST_EVENT)
+
+_CONTINUAL: Final = (
+    Entry(
+        name="prefix-sums-alone",
+        number=23,
+        sentence="Four running sums of the same events each have noise for one release.",
+        source="a dashboard that publishes a noisy total every day",
+        run=prefix_sums_alone,
+        pair=FIRST_EVENT,
+        true_epsilon=Enclosure.exactly(4),
+        runs=1500,
+        twin=Twin(name="prefix-sums", run=prefix_sums, pair=FIRST_EVENT),
+    ),
+    Entry(
+        name="tree-unsplit",
+        number=24,
+        sentence="Sums over a binary tree have noise for one level each; an event is in one node "
+        "of every level.",
+        source="the binary mechanism without the division of epsilon among log T levels",
+        run=tree_sums_unsplit,
+        pair=FIRST_EVENT,
+        true_epsilon=Enclosure.exactly(3),
+        runs=1000,
+        twin=TREE,
+    ),
+)
+
+# -- sampling -------------------------------------------------------------------------------------
+
+_PAIR: Final = ([1, 0], [1, 0, 1])
+
+
+def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""A sum over a sample of rate 3/8, with noise of scale 1: ln(1 + 3/8 (e - 1)) = 0.4973..."""
+    taken = rng.integers(8, size=(n, len(bits))) < 3
+    return taken @ np.asarray(bits, dtype=np.int64) + laplace(1, n, rng)
+
+
+def everyone(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same over all records: the sample was drawn and the whole table summed."""
+    return sum(bits) + laplace(1, n, rng)
+
+
+_SAMPLING: Final = (
+    Entry(
+        name="subsampling-forgotten",
+        number=22,
+        sentence="The claim counts on a random sample of the records, and the sum is over all of "
+        "them.",
+        source="minibatches drawn by shuffling, or a sample that is drawn and not used",
+        run=everyone,
+        pair=_PAIR,
+        epsilon=Fraction(1, 2),
+        relation=Relation.ADD_REMOVE,
+        true_epsilon=Enclosure.exactly(1),
+        runs=1000,
+        twin=Twin(
+            name="subsampled",
+            run=sampled,
+            pair=_PAIR,
+            epsilon=Fraction(1, 2),
+            relation=Relation.ADD_REMOVE,
+        ),
+    ),
+)
+
+# -- release --------------------------------------------------------------------------------------
+
+_USERS: Final = ([1, 0], [1, 0, 1])
+
+
+def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""How many records there are and their sum, each at epsilon = 1/2: scale 2."""
+    return np.array([len(bits), sum(bits)]) + laplace(2, (n, 2), rng)
+
+
+def exact_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with the number of records as it is, and the sum at epsilon = 1."""
+    size = np.full(n, len(bits), dtype=np.int64)
+    return np.column_stack((size, sum(bits) + laplace(1, n, rng)))
+
+
+_RELEASE: Final = (
+    Entry(
+        name="exact-size",
+        number=27,
+        sentence="A noisy sum comes with the exact number of records, and whether a person is "
+        "among them is the secret.",
+        source="means and rates that divide by the size of the table; it is public only where "
+        "records are replaced",
+        run=exact_size,
+        pair=_USERS,
+        relation=Relation.ADD_REMOVE,
+        true_epsilon=Enclosure.infinite(),
+        runs=100,
+        twin=Twin(name="noisy-size", run=noisy_size, pair=_USERS, relation=Relation.ADD_REMOVE),
+    ),
+)
+
+ENTRIES: Final = (*_COMPOSITION, *_CONTINUAL, *_SAMPLING, *_RELEASE)

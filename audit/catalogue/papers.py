@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from audit.catalogue.continual import FIRST_EVENT, TREE, tree
+from audit.catalogue.composition import FIRST_EVENT, TREE, tree
 from audit.catalogue.entry import Entry, Layer, Twin, seeded
 from dpcore import Binomial, DiscreteGaussian, Enclosure, PolyaDifference
 from dpcore.numbers.arrays import Integers

@@ -1,12 +1,21 @@
-r"""Distributed protocols: who vanishes, what is reduced, what a parameter means, what is hidden.
+r"""Slips in noise that users add together: dropouts, shuffling, wrapped shares.
+
+Distributed protocols: who vanishes, what is reduced, what a parameter means, what is hidden.
 
 Each is a protocol of dpcore in which one step is done wrong: noise, encoding, shuffler and analyzer
 are those that run in earnest, drawn for all runs at once. The pair is what one user holds; the
 others hold 0.
+
+Noise that parties add in shares.
+
+Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
+Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson whose mean is Gamma(1/m) times the odds
+beta/(1 - beta): in floating point that is a simulation, not an exact draw.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
@@ -27,7 +36,9 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 from dpcore.protocols.sums import AggregatedSum
 
-__all__ = ["ENTRIES"]
+__all__ = ["ENTRIES", "PARTIES"]
+
+# -- protocols ------------------------------------------------------------------------------------
 
 _STEPS: Final = 10
 _CLAIMED: Final = Fraction("0.13")
@@ -169,7 +180,7 @@ def _largest_loss(noise: Noise, steps: int) -> Enclosure:
     return narrow(loss, 64)
 
 
-ENTRIES: Final = (
+_PROTOCOLS: Final = (
     Entry(
         name="order-kept",
         number=21,
@@ -239,3 +250,50 @@ ENTRIES: Final = (
         twin=Twin(name="covered-ends", run=covered),
     ),
 )
+
+# -- shares ---------------------------------------------------------------------------------------
+
+PARTIES: Final = 8
+_SENSITIVITY: Final = 16
+_BETA: Final = math.exp(-0.5 / _SENSITIVITY)
+
+
+def _sum_of_shares(value: int, odds: float, n: int, rng: np.random.Generator) -> Integers:
+    plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
+    noisy: Integers = value + (plus - minus)
+    return noisy
+
+
+def polya(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32)."""
+    return _sum_of_shares(value, _BETA / (1 - _BETA), n, rng)
+
+
+def inverted_polya(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with (1 - beta)/beta: noise of scale 1/ln(1/(1 - beta)), 0.29 instead of 32."""
+    return _sum_of_shares(value, (1 - _BETA) / _BETA, n, rng)
+
+
+def _true_epsilon() -> arb:
+    # Sixteen steps, each worth ln(1/(1 - beta)).
+    beta = (-1 / (2 * arb(_SENSITIVITY))).exp()
+    return -_SENSITIVITY * (1 - beta).log()
+
+
+_SHARES: Final = (
+    Entry(
+        name="inverted-odds",
+        number=35,
+        sentence="The odds of the noise shares are upside down: 94 sums in 100 carry no noise.",
+        source="the Polya sampler of MABPrivate.py in sayakrc/Differentially-Private-Bandits; "
+        "written anew",
+        run=inverted_polya,
+        pair=(0, _SENSITIVITY),
+        epsilon=Fraction(1, 2),
+        true_epsilon=narrow(_true_epsilon, 64),
+        runs=100,
+        twin=Twin(name="polya-shares", run=polya, pair=(0, _SENSITIVITY), epsilon=Fraction(1, 2)),
+    ),
+)
+
+ENTRIES: Final = (*_PROTOCOLS, *_SHARES)

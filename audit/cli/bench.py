@@ -2,13 +2,13 @@ r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from audit.wording.formats import format_of, formatted
+from audit.wording.formats import format_of
 from dpcore.command.options import AsFormat, AsJson, Format, argument, option
-from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
@@ -30,7 +30,7 @@ def bench_command(
     ),
     jobs: int = option("N", "How many processes; -1: one per core.", default=2),
     alpha: str = option(
-        "P", "The chance of a false alarm, for each entry and each twin.", default="0.05"
+        "P", "The chance of a false alarm, for each entry and each twin.", default="0.001"
     ),
     seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
@@ -52,9 +52,7 @@ def bench_command(
     """
     printed = format_of(form, as_json=as_json)
     from audit.bench.bench import bench
-    from audit.bench.render import bench_cases, bench_lines, bench_text
     from audit.cli.options import read_seed
-    from audit.evidence.verdict import versions
     from dpcore.command.output_file import check_writable, write_whole
     from dpcore.command.progress import progress_bar
 
@@ -62,13 +60,11 @@ def bench_command(
     chosen, left_out = _entries(names or [], quick=quick)
     with progress_bar("audits", 2 * len(chosen)) as progress:
         found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
-    text = bench_text(found, versions(), left_out)
+    found = replace(found, left_out=tuple(entry.name for entry in left_out))
     # The file first: it is there even if standard output fails.
     if output is not None:
-        write_whole("--output", output, text)
-    lines = page(bench_lines(found, left_out))
-    shown = formatted(printed, text=lines, document=text, cases=bench_cases(found))
-    leave(shown, 0 if found.passed else 1)
+        write_whole("--output", output, found.to_text())
+    leave(found.to_format(printed), found.exit_code)
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:

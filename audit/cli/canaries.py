@@ -37,14 +37,15 @@ def canaries_command(
     guesses: str | None = option(
         "N",
         "How many canaries to guess; fix it before you see scores and coins together. "
-        "(default: a sixteenth of them, more where the claim needs it)",
+        "(default: a sixteenth of them, more where the claim needs it, a quarter and all of them, "
+        "which share the level)",
     ),
     guess: str = option(
         "WORD",
         "Guess the highest scores as included, the lowest as excluded, or half of each (both).",
         default="both",
     ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
     seed: str = option("N", "The seed that puts equal scores in order.", default="0"),
     html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,

@@ -3,10 +3,9 @@ r"""``dpcore audit corpus``: real failures of published packages, installed and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from audit.cli.written import leave
-from audit.wording.formats import format_of, formatted
+from audit.wording.formats import format_of
 from dpcore.command.options import (
     AsFormat,
     AsJson,
@@ -21,9 +20,6 @@ from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["corpus"]
-
-_MISJUDGED: Final = 1
-_MISSING: Final = 3
 
 corpus = command_group(
     "corpus",
@@ -88,8 +84,6 @@ def run(
     from audit.corpus.entry import entries, find
     from audit.corpus.environment import cache_folder
     from audit.corpus.judge import judge, steps
-    from audit.corpus.render import judged_cases, results_lines, results_text
-    from audit.evidence.verdict import versions
     from dpcore.command.output_file import check_writable, write_whole
     from dpcore.command.progress import progress_bar
 
@@ -103,7 +97,7 @@ def run(
     chosen = entries() if everything else tuple(map(find, dict.fromkeys(names or ())))
     width = read_jobs(jobs)
     with named(alpha="--alpha"), progress_bar("environments, audits", steps(chosen)) as progress:
-        judged = judge(
+        found = judge(
             chosen,
             cache=folder,
             keep=keep,
@@ -112,11 +106,6 @@ def run(
             jobs=width,
             done=progress,
         )
-    text = results_text(judged, versions())
     if output is not None:
-        write_whole("--output", output, text)
-    wrong = any(not row.right and not row.missing for row in judged)
-    missing = any(row.missing for row in judged)
-    code = _MISJUDGED if wrong else _MISSING if missing else 0
-    lines = page(results_lines(judged))
-    leave(formatted(printed, text=lines, document=text, cases=judged_cases(judged)), code)
+        write_whole("--output", output, found.to_text())
+    leave(found.to_format(printed), found.exit_code)

@@ -37,7 +37,7 @@ def dpsgd_command(
     draws: str = option(
         "N", "How many coordinates of noise to test.", "-n", "--draws", default="20000"
     ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.05"),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
     seed: str | None = option("N", "Repeat an audit exactly: the seed that its report shows."),
     timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,

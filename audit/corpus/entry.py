@@ -47,7 +47,7 @@ from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.curve_claim import read_claim
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.search.neighbours import require_neighbours
 from audit.spec import AuditSpec
 from dpcore.errors import InvalidParameter

@@ -21,55 +21,15 @@ from audit.claims.levels import level
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
+from audit.corpus.report import Answer, CorpusReport, Judged
+from audit.evidence.verdict import versions
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["Judged", "Result", "judge", "steps"]
+__all__ = ["judge", "steps"]
 
 _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    r"""The audit of a failure or of its twin.
-
-    ``verdict`` is None where there was no audit, for the reason of ``error``; ``missing`` says that
-    it was the environment. ``right`` is whether it was judged as it should be.
-    """
-
-    claim: str
-    verdict: str | None = None
-    right: bool = False
-    epsilon_lower: float | None = None
-    runs: int = 0
-    seconds: float = 0.0
-    error: str | None = None
-    missing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    r"""An entry and the results of its sides."""
-
-    entry: Entry
-    broken: Result
-    twin: Result | None
-
-    @property
-    def results(self) -> tuple[Result, ...]:
-        r"""Of the failure and, where there is one, of its twin."""
-        return (self.broken,) if self.twin is None else (self.broken, self.twin)
-
-    @property
-    def right(self) -> bool:
-        r"""Whether every side was judged as it should be."""
-        return all(result.right for result in self.results)
-
-    @property
-    def missing(self) -> bool:
-        r"""Whether an environment could not be made."""
-        return any(result.missing for result in self.results)
 
 
 def steps(entries: Sequence[Entry]) -> int:
@@ -88,7 +48,7 @@ def judge(
     seed: int = 1,
     jobs: int = 1,
     done: Callable[[int], None] | None = None,
-) -> tuple[Judged, ...]:
+) -> CorpusReport:
     r"""Install what the entries pin below ``cache``, and audit each failure and each twin.
 
     Each audit is at level ``alpha``, with the entry's runs; its coins depend on ``seed`` and the
@@ -121,15 +81,16 @@ def judge(
             for entry in entries
             for role in entry.sides
         ]
-        found: dict[tuple[str, Role], Result] = {}
+        found: dict[tuple[str, Role], Answer] = {}
         results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
         for task, result in zip(tasks, results, strict=True):
             found[task.entry.name, task.role] = result
             tell(len(places) + len(found))
-    return tuple(
+    rows = (
         Judged(entry=e, broken=found[e.name, "broken"], twin=found.get((e.name, "twin")))
         for e in entries
     )
+    return CorpusReport(rows=tuple(rows), versions=versions())
 
 
 def _environment(entry: Entry, role: Role) -> Environment:
@@ -146,24 +107,24 @@ class _Task:
     seed: int
     place: Path | EnvironmentFailed
 
-    def run(self) -> Result:
-        begun, claim = time.perf_counter(), self.entry.sides[self.role].claim
+    def run(self) -> Answer:
+        begun, side = time.perf_counter(), self.entry.sides[self.role]
         if isinstance(self.place, EnvironmentFailed):
-            return Result(claim=claim, error=str(self.place), missing=True)
+            return Answer(side=side, error=str(self.place), missing=True)
         try:
             result = self._audited(self.place)
         except DpcoreError as error:
-            result = Result(claim=claim, error=str(error))
+            result = Answer(side=side, error=str(error))
         return replace(result, seconds=time.perf_counter() - begun)
 
-    def _audited(self, python: Path) -> Result:
+    def _audited(self, python: Path) -> Answer:
         entry, side = self.entry, self.entry.sides[self.role]
         name = f"{entry.name} ({self.role})"
         with Worker(name, python, side.code) as worker:
             claimed = worker.begin()
             if claimed is not None and claimed != side.claim:
                 reason = f"the package claims {claimed}, and the entry {side.claim}"
-                return Result(claim=side.claim, error=reason)
+                return Answer(side=side, error=reason)
             spec = replace(
                 entry.spec,
                 target=Installed(spelling=name, worker=worker),
@@ -176,8 +137,8 @@ class _Task:
         right = report.verdict == _RIGHT[self.role]
         if self.role == "broken":
             right = right and lower <= entry.true_epsilon
-        return Result(
-            claim=side.claim,
+        return Answer(
+            side=side,
             verdict=str(report.verdict),
             right=right,
             epsilon_lower=lower,

@@ -28,11 +28,11 @@ from scipy.special import expit, xlog1py
 
 from audit.claims.looks import LOOKS
 from audit.evidence.event import Floats, Integers, Tally, Witness
-from audit.evidence.fixed import GRID, read_claim, read_level
+from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
 from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, rational_in
 
 __all__ = ["EProcess", "log_bar", "watch", "watch_curve"]
 
@@ -51,6 +51,7 @@ _KELLY_BETS: Final = (
     (2, 1.0, 0.04),
     (3, 1.0, 0.04),
 )
+_ZERO_CUT_BETS: Final = sum(bet[0] == 0 for bet in _EXPERT_BETS)  # they come first
 _LOG_WEIGHTS: Final = np.log([bet[-1] for bet in (*_EXPERT_BETS, *_KELLY_BETS)])
 
 _COARSE: Final = GRID[::8]
@@ -190,7 +191,7 @@ class EProcess:
         trials = self._all_trials()
         # The zero cut's part of the wealth is cheap at all epsilons, and what it rejects by itself
         # the whole mixture rejects too.
-        alone = _best_zero_cut(trials, _COARSE, rate)
+        alone = _best_wealth(trials, _COARSE, rate, zero_cut=True)
         start = _first_kept(alone, bar)
         while start < len(_COARSE):
             part = _COARSE[start : start + _SCAN]
@@ -256,7 +257,7 @@ def watch_curve(
 
 def log_bar(alpha: RationalLike) -> float:
     r"""ln(1/alpha), rounded up; by numerator and denominator, for a level below all floats too."""
-    level = read_level("alpha", alpha)
+    level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)
 
@@ -318,13 +319,13 @@ def _log_factors(rule: Rule, epsilon: float, delta: float) -> Floats:
     return factors
 
 
-def _expert_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
-    # (expert bets, epsilons): log-wealth won over a trial, from counts alone.
+def _expert_gains(trial: Trial, epsilons: Floats, delta: float, bets: int | None = None) -> Floats:
+    # (expert bets, epsilons): log-wealth won over a trial, from counts alone, by the first bets.
     growth = _grow(epsilons)
     limit = _stake_limit(growth, delta)
-    votes = [trial.votes(place, epsilons) for place in range(len(trial.rule.experts))]
-    gains = []
-    for expert, fraction, _ in _EXPERT_BETS:
+    placed, gains = _EXPERT_BETS[:bets], []
+    votes = {place: trial.votes(place, epsilons) for place in {bet[0] for bet in placed}}
+    for expert, fraction, _ in placed:
         right, wrong = votes[expert].right, votes[expert].wrong
         silent = trial.runs - right - wrong
         pay = delta / 2 * fraction * limit * votes[expert].sides
@@ -362,32 +363,19 @@ def _won(counts: tuple[Integers, Integers, Integers], returns: tuple[Floats, ...
     return total
 
 
-def _best_wealth(trials: tuple[Trial, ...], epsilons: Floats, delta: float) -> Floats:
-    # The largest log-wealth after any trial, at each epsilon.
-    wealth = np.zeros((len(_LOG_WEIGHTS), len(epsilons)))
-    best = np.zeros(len(epsilons))
+def _best_wealth(
+    trials: tuple[Trial, ...], epsilons: Floats, delta: float, *, zero_cut: bool = False
+) -> Floats:
+    # The largest log-wealth after any trial, at each epsilon; of the ``zero_cut`` alone it is a
+    # lower bound that costs next to nothing.
+    bets = _ZERO_CUT_BETS if zero_cut else len(_LOG_WEIGHTS)
+    wealth, best = np.zeros((bets, len(epsilons))), np.zeros(len(epsilons))
     for trial in trials:
+        gains = [_expert_gains(trial, epsilons, delta, bets)]
         wealth += np.concatenate(
-            (_expert_gains(trial, epsilons, delta), _kelly_gains(trial, epsilons, delta))
+            gains if zero_cut else [*gains, _kelly_gains(trial, epsilons, delta)]
         )
-        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS))
-    return best
-
-
-def _best_zero_cut(trials: tuple[Trial, ...], epsilons: Floats, delta: float) -> Floats:
-    # The zero cut's part of the same wealth: a lower bound on it that costs next to nothing.
-    growth = _grow(epsilons)
-    limit = _stake_limit(growth, delta)
-    fractions = np.array([fraction for expert, fraction, _ in _EXPERT_BETS if expert == 0])
-    stake = fractions[:, None] * limit
-    wealth = np.zeros((len(fractions), len(epsilons)))
-    best = np.zeros(len(epsilons))
-    for trial in trials:
-        votes = trial.votes(0, epsilons[:1])
-        right, wrong = votes.right, votes.wrong
-        pay = delta / 2 * stake * votes.sides
-        wealth += _won((right, wrong, trial.runs - right - wrong), _returns(stake, growth, pay))
-        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS[: len(fractions)]))
+        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS[:bets]))
     return best
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
-from audit.outputs.features.maps import is_unread
+from audit.features.maps import is_unread
 
 __all__ = ["Coverage", "cover", "idle", "unmeasured", "unresolved", "unseen"]
 
@@ -88,6 +88,11 @@ class Coverage:
         return replace(self, measured=self.measured or meant)
 
     @property
+    def partial(self) -> bool:
+        r"""Whether it shows a part of each output: a learned score, a column or its structure."""
+        return self.learned or (self.feature or "").startswith(("column:", "structure"))
+
+    @property
     def missed(self) -> int:
         r"""Runs that were not measured."""
         return self.once + self.unread
@@ -106,7 +111,10 @@ class Coverage:
     def reason(self) -> str:
         r"""Why nothing was measured, and what to do."""
         if self.learned:
-            return "no score was learned that differs from run to run"
+            return (
+                "no score was learned that differs from run to run: the outputs have no numbers, "
+                "and no labels that come again"
+            )
         if self.blind:
             return (
                 f"{self._missed}, so no event of them could be learned; read a part of each output "
@@ -132,10 +140,6 @@ class Coverage:
             unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
             parts.append(f"{unread} {self.feature}")
         return " and ".join(parts)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return asdict(self)
 
 
 def _unread(tally: Tally, feature: str | None) -> int:
@@ -189,16 +193,16 @@ def idle(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
-    learned scores were measured in its place.
+    learned scores or columns were measured in its place.
 
     >>> none = Coverage(runs=0, looked_at=0, once=0, constant=False, measured=False)
     >>> unmeasured([none], several=False)
     ['nothing was measured: no run was drawn']
     """
     found = []
-    scored = {each.pair for each in coverage if each.learned and each.measured}
+    parts = {each.pair for each in coverage if each.partial and each.measured}
     for each in coverage:
-        if each.pair in scored:
+        if each.pair in parts and not (each.partial and each.in_part):
             continue
         where = f"pair {each.pair + 1}: " if several else ""
         where += f"{each.feature}: " if each.feature is not None else ""
@@ -216,14 +220,14 @@ def unresolved(coverage: Sequence[Coverage]) -> str | None:
     r"""Why there is no resolution although something was measured; None where that is not so.
 
     An output that only one dataset gives would be seen among outputs that come again, or are
-    ordered; a learned score may hide it.
+    ordered; a learned score or a column may hide it.
     """
     measured = [each for each in coverage if each.measured]
-    if not measured or not all(each.learned for each in measured):
+    if not measured or not all(each.partial for each in measured):
         return None
     return (
-        "outputs hardly ever come twice: learned scores of them were tested, and a score may miss "
-        "an output that only one dataset gives"
+        "outputs hardly ever come twice: learned scores or columns of them were tested, which may "
+        "miss an output that only one dataset gives"
     )
 
 

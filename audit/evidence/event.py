@@ -20,6 +20,7 @@ from audit.outputs.identity import shown
 from audit.outputs.labels import Labels
 from audit.outputs.number_line import Integers, NumberLine, Place
 from audit.outputs.reading import Reading
+from audit.outputs.rows import spelled, structure_words
 from audit.wording.shorten import shortened
 
 __all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "witness_of", "wording"]
@@ -336,8 +337,8 @@ class Witness:
         r"""The same about what a feature shows of the output, by its name."""
         if feature is None or self.where is None:
             return self
-        of = "output" if feature == "identity" else f"{feature}(output)"
-        return replace(self, feature=feature, event=self.where.words(of))
+        words = (self.score or {}).get("words") or _of_structure(feature, self.where)
+        return replace(self, feature=feature, event=words or self.where.words(_of(feature)))
 
     def __str__(self) -> str:
         return (
@@ -349,6 +350,26 @@ class Witness:
         r"""The fields by name, but for ``where``."""
         names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature", "score")
         return {name: getattr(self, name) for name in names}
+
+
+def _of(feature: str) -> str:
+    # What a feature shows, as a person reads it: precision(output.mean) of column:mean+precision.
+    first, *rest = feature.split("+")
+    name, _, path = first.partition(":")
+    if name == "column":
+        return "".join((*(f"{each}(" for each in rest[::-1]), spelled(path), ")" * len(rest)))
+    return "output" if feature == "identity" else f"{feature}(output)"
+
+
+def _of_structure(feature: str, event: Event) -> str | None:
+    if feature != "structure":
+        return None
+    inside = [bool(each) for each in event.chosen[event.cells.intervals : -1]]
+    names = [shown(name) for name in event.cells.labels]
+    return structure_words(
+        [name for name, chosen in zip(names, inside, strict=True) if chosen],
+        [name for name, chosen in zip(names, inside, strict=True) if not chosen],
+    )
 
 
 def witness_of(

@@ -1,17 +1,23 @@
 r"""Many tests of one claim: its points, on several pairs, through several features, at one level.
 
 A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
-claimed point is weighed on it. For a number of runs fixed beforehand the tests share the level by
-Holm's method, the most of it has the leader of each pair; watched as they come, they share one
-wealth, the mean of theirs. A view may have a larger part than another. With one view and one point
-both are the plain test. Statement and proof: ``docs/proofs/confidence.md``.
+claimed point is tested on it. There are two stopping rules, and one way to weigh what they found:
+
+    :func:`gather_views`   a number of runs fixed beforehand: p-values, joined by Holm's method.
+                           A pair with several views has a *leader*, which guesses as whichever
+                           view and expert did best on earlier blocks, with most of the level
+    :func:`watch_views`    watched as the runs come: wealths, joined by their mean
+    :func:`weigh`          the outcome of every test, and the one to report
+
+With one view and one point both are the plain test.
+Statement and proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final
@@ -22,32 +28,239 @@ from scipy.special import logsumexp
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
+from audit.claims.verdicts import LayerRun
 from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import cover
-from audit.evidence.event import Floats, Witness
-from audit.evidence.fixed import LED, Evidence, gather
-from audit.evidence.leader import LEADER, Leader, leaders_of, levels_of, witness_of
-from audit.evidence.multiplicity import by_averages, holm
+from audit.evidence.event import Floats, Tally, Witness
+from audit.evidence.fixed import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
+from audit.evidence.multiplicity import by_averages, holm, parts_of, view_seeds
+from audit.evidence.rule import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,
-    BERGER_BOOS_SHARE,
     FIXED,
     Outcome,
     Weighed,
     capped,
     resolution_of,
+    shown,
     verdict_of,
 )
-from audit.evidence.view import View, excess, layer_of, parts_of, scored, shown, view_seeds
-from audit.learn.additive import Score
+from audit.evidence.view import View, scored
+from audit.features.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = ["FamilyProcess", "View", "view_seeds", "watch_views", "weigh_family", "weigh_views"]
+__all__ = [
+    "LEADER",
+    "FamilyProcess",
+    "FixedFamily",
+    "View",
+    "gather_views",
+    "watch_views",
+    "weigh",
+    "weigh_views",
+]
+
+LEADER: Final = "leader"
+r"""The name of a leader, in place of that of a feature."""
 
 _LARGEST_EXPONENT: Final = 700.0
+
+
+def weigh(
+    family: FixedFamily | FamilyProcess,
+    alpha: RationalLike,
+    *,
+    allow_constant: bool = False,
+    models: Sequence[Mapping[int, Score] | None] = (),
+) -> Weighed:
+    r"""The claim is refuted where any point is on any view, by the stopping rule of the family.
+
+    Each outcome marked ``refuted`` is at the level of the whole audit: if the points and views that
+    hold are any, P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with
+    probability 1 - alpha: each has its part of alpha over the number of distinct deltas. Outcomes
+    of leaders come behind those of all views. ``resolution`` is that of the view that resolves
+    least, there at the point that resolves best; views in which nothing could be measured
+    (``coverage``), and scores, have no part in it. ``models`` are those of the views, for the
+    witness of a score. Which views there are must not depend on their runs.
+    """
+    level, points = rational("alpha", alpha), family.claim.points
+    found = family.judged(level)
+    rows = zip(product(enumerate(family.tests), points), found.values, found.marked, strict=True)
+    outcomes = tuple(
+        Outcome(
+            claim=point,
+            pair=pair,
+            feature=feature,
+            refuted=refuted,
+            epsilon_lower=capped(family.lower(i, point.exact[1], level), point, refuted=refuted),
+            **{found.kind: value},
+        )
+        for ((i, (pair, feature)), point), value, refuted in rows
+    )
+    above = [row.epsilon_lower - float(row.claim.exact[0]) for row in outcomes]
+    keys = list(zip(found.marked, found.strengths, above, strict=True))
+    row = shown(outcomes, keys.index(max(keys)))
+    at, tallies = outcomes[row].claim.exact, family.tallies
+    shares = [level * part / len(points) for part in family.parts]
+    view, witness = family.witness(*divmod(row, len(points)), shares[row // len(points)])
+    if models and (of_score := models[view]) is not None:
+        witness = scored(family.trials(view), at, of_score)
+    views, learned = family.tests[: len(tallies)], family.learned
+    shares = shares[: len(tallies)]
+    coverage = cover(tallies, views, shares, allow_constant=allow_constant, learned=learned)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=any(found.marked)),
+        coverage=coverage,
+        epsilon_lower=outcomes[row].epsilon_lower,
+        witness=None if witness is None else witness.through(views[view][1]),
+        layer=_layer(found.kind, len(outcomes)),
+        resolution=resolution_of(tallies, coverage, points, shares),
+        outcomes=outcomes,
+        row=row,
+        **{found.kind: found.joint},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    # Of every test, by view and then by point: its p-value or e-value, whether it is refuted at the
+    # level of the family, and how strongly; ``joint`` is the value of all together.
+    kind: str
+    values: Sequence[float]
+    marked: Sequence[bool]
+    strengths: Sequence[float]
+    joint: float
+
+
+def _layer(kind: str, tests: int) -> LayerRun:
+    single, shared = (
+        (ANYTIME, "mean of the wealths") if kind == "e_value" else (FIXED, "Holm's method")
+    )
+    if tests == 1:
+        return single
+    return replace(single, method=f"{single.method}; {shared} of {tests} tests")
+
+
+# -- a number of runs fixed beforehand ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedFamily:
+    r"""The evidence of numbers of runs fixed beforehand on all views, and then of the leaders.
+
+    ``tests`` are the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
+    ``followed`` are the places of the views whose trials ``evidence`` holds: of a view itself, of a
+    leader those that it may follow.
+    """
+
+    claim: Claim | CurveClaim
+    tests: tuple[tuple[int, str | None], ...]
+    parts: tuple[Fraction, ...]
+    evidence: tuple[Evidence, ...]
+    followed: tuple[tuple[int, ...], ...]
+    learned: tuple[bool, ...]
+    _lower: dict[tuple[int, Fraction, Fraction], float] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    @property
+    def tallies(self) -> list[Tally]:
+        r"""All runs of each view."""
+        return [each.tally for each in self.evidence[: len(self.learned)]]
+
+    def trials(self, view: int) -> tuple[Any, ...]:
+        r"""What the rules of a view met."""
+        return self.evidence[view].trials
+
+    def p_value(self, test: int, point: Claim, level: Fraction) -> float:
+        r"""Of one test; its bounds on how often it guesses are bought with its part of ``level``,
+        as a p-value is never below what they cost.
+        """
+        share = level * self.parts[test] / len(self.claim.points)
+        return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
+
+    def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
+        r"""The bound of one test with its part of ``level`` over the number of distinct deltas; a
+        leader's begins behind the largest bound of the views it follows.
+        """
+        if (asked := (test, delta, level)) not in self._lower:
+            views = self.followed[test] if test >= len(self.learned) else ()
+            known = max((self.lower(view, delta, level) for view in views), default=0.0)
+            own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
+            self._lower[asked] = self.evidence[test].epsilon_lower(own, delta, known=known)
+        return self._lower[asked]
+
+    def judged(self, level: Fraction) -> _Judged:
+        r"""By Holm's method, with the parts as weights."""
+        points = self.claim.points
+        found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
+        weights = [part for part in self.parts for _ in points]
+        adjusted = holm(found, weights)
+        return _Judged(
+            kind="p_value",
+            values=found,
+            marked=[each <= round_down(level) for each in adjusted],
+            strengths=[-p / float(part) for p, part in zip(found, weights, strict=True)],
+            joint=min(adjusted),
+        )
+
+    def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
+        r"""The place of the view whose event speaks for a test against a point, and the event; of a
+        leader it is that of the view which it followed last.
+        """
+        at = self.claim.points[place].exact
+        view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
+        return self.followed[test][view], found
+
+
+def gather_views(
+    views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
+) -> FixedFamily:
+    r"""Learn and test every view; ``seeds`` are of the coins of each view, then of each leader."""
+    if not views:
+        raise InvalidParameter("views", views, "must hold at least one")
+    evidence = [
+        gather(view.outputs, view.worlds, seed=seed, isotonic=view.models is not None)
+        for view, seed in zip(views, seeds, strict=False)
+    ]
+    names = [(view.pair, view.feature) for view in views]
+    followed: list[tuple[int, ...]] = [(i,) for i in range(len(views))]
+    leaders: list[Evidence] = []
+    for pair, seed in zip(dict.fromkeys(pair for pair, _ in names), seeds[len(views) :],
+                          strict=False):  # fmt: skip
+        mine = [i for i, view in enumerate(views) if view.pair == pair]
+        # Before anything is known, the one with the largest part leads.
+        led = sorted((i for i in mine if views[i].followed), key=lambda i: -views[i].weight)
+        if len(mine) > 1 and led:
+            followed.append(tuple(led))
+            names.append((pair, LEADER))
+            leaders.append(_leader([evidence[i] for i in led], seed))
+            for i in mine:
+                evidence[i] = replace(evidence[i], weights=LED)
+    pairs = [pair for pair, _ in names]
+    parts = parts_of([view.weight for view in views], pairs[: len(views)], pairs[len(views) :])
+    return FixedFamily(
+        claim=claim,
+        tests=tuple(names),
+        parts=tuple(parts),
+        evidence=(*evidence, *leaders),
+        followed=tuple(followed),
+        learned=tuple(view.models is not None for view in views),
+    )
+
+
+def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
+    coins = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
+    return Evidence(
+        trials=views[0].trials,
+        beside=tuple(each.trials for each in views[1:]),
+        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # from (0, 1], as those of a view
+        runs=views[0].runs,
+        weights=LEADING,
+    )
 
 
 def weigh_views(
@@ -58,16 +271,7 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Of numbers of runs fixed beforehand: refuted where any point is on any view.
-
-    Each outcome marked ``refuted`` is, by Holm's method, at the level of the whole audit: if the
-    points and views that hold are any, P(one of them is marked) <= alpha. ``p_value`` is the
-    smallest adjusted one. The bounds ``epsilon_lower`` hold together with probability 1 - alpha:
-    each has its part of alpha over the number of distinct deltas. A pair with several views has a
-    leader as well (:mod:`audit.evidence.leader`), whose outcomes come behind those of all views.
-    ``resolution`` is that of the view that resolves least, there at the point that resolves best;
-    views in which nothing could be measured (``coverage``), and scores, have no part in it. Which
-    views there are must not depend on their runs.
+    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted.
 
     >>> worlds = np.arange(1000) % 3 == 0
     >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
@@ -75,73 +279,12 @@ def weigh_views(
     >>> weighed.verdict, [outcome.refuted for outcome in weighed.outcomes]
     ('refuted', [True, False, True])
     """
-    level, points = rational("alpha", alpha), claim.points
-    if not views:
-        raise InvalidParameter("views", views, "must hold at least one")
-    seeds = view_seeds(seed, 2 * len(views))
-    evidence = [
-        gather(view.outputs, view.worlds, seed=own, isotonic=view.models is not None)
-        for view, own in zip(views, seeds, strict=False)
-    ]
-    leaders = leaders_of(views, evidence, seeds=seeds[len(views) :])
-    names = [(view.pair, view.feature) for view in views]
-    parts, led = levels_of(views, leaders), [(leader.pair, LEADER) for leader in leaders]
-    evidence = [
-        replace(each, weights=LED) if (pair, LEADER) in led else each
-        for each, (pair, _) in zip(evidence, names, strict=True)
-    ]
-    tests: list[Evidence | Leader] = [*evidence, *leaders]
-    shares = [level * part / len(points) for part in parts]
-    # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
-    found = [
-        each.p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
-        for each, share in zip(tests, shares, strict=True)
-        for point in points
-    ]
-    weights = [part for part in parts for _ in points]
-    adjusted = holm(found, weights)
-    deltas, lower = {point.exact[1] for point in points}, dict[tuple[int, Fraction], float]()
-    for (i, test), delta in product(enumerate(tests), deltas):
-        own = level * parts[i] / len(deltas)
-        if isinstance(test, Leader):
-            known = max(lower[j, delta] for j in test.views)
-            lower[i, delta] = test.epsilon_lower(own, delta, known=known)
-        else:
-            lower[i, delta] = test.epsilon_lower(own, delta)
-    outcomes = tuple(
-        Outcome(
-            claim=point,
-            pair=pair,
-            feature=feature,
-            p_value=p_value,
-            refuted=(refuted := holms <= round_down(level)),
-            epsilon_lower=capped(lower[i, point.exact[1]], point, refuted=refuted),
-        )
-        for ((i, (pair, feature)), point), p_value, holms in zip(
-            product(enumerate([*names, *led]), points), found, adjusted, strict=True
-        )
-    )
-    order = [(found[i] / float(weights[i]), -excess(row)) for i, row in enumerate(outcomes)]
-    surest = order.index(min(order))
-    row = shown(outcomes, surest)
-    best, exact = row // len(points), outcomes[row].claim.exact
-    view, witness = witness_of(
-        views, evidence, tests[best], best, exact, shares[best] / BERGER_BOOS_SHARE
-    )
-    tallies, shares = [each.tally for each in evidence], shares[: len(views)]
-    learned = [each.models is not None for each in views]
-    coverage = cover(tallies, names, shares, allow_constant=allow_constant, learned=learned)
-    return Weighed(
-        verdict=verdict_of(coverage, refuted=outcomes[surest].refuted),
-        coverage=coverage,
-        epsilon_lower=outcomes[row].epsilon_lower,
-        witness=None if witness is None else witness.through(views[view].feature),
-        layer=layer_of(FIXED, len(outcomes)),
-        p_value=min(adjusted),
-        resolution=resolution_of(tallies, coverage, points, shares),
-        outcomes=outcomes,
-        row=row,
-    )
+    family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
+    models = [view.models for view in views]
+    return weigh(family, alpha, allow_constant=allow_constant, models=models)
+
+
+# -- watched as the runs come ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +301,14 @@ class FamilyProcess:
     r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
 
     ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
-    came, over all pairs; a run that is read through several features is one run. ``names`` are the
+    came, over all pairs; a run that is read through several features is one run. ``tests`` are the
     (pair, feature) of the views, ``parts`` their parts in the mean, which sum to 1, ``learned``
     which of them are scores, ``processes`` their evidence, each over all claimed points. ``peak``
     is the block in which the mean was largest, and its place there, None where it never exceeded 1.
     """
 
     claim: Claim | CurveClaim
-    names: tuple[tuple[int, str | None], ...]
+    tests: tuple[tuple[int, str | None], ...]
     processes: tuple[EProcess, ...]
     path: Floats
     parts: tuple[Fraction, ...]
@@ -192,7 +335,7 @@ class FamilyProcess:
         r"""The number of runs, over all pairs, at which the mean wealth first reached 1/alpha.
 
         To stop there refutes the claim as a whole: some point fails on some view. Which ones is
-        said by :meth:`outcomes`; with several views it takes a wealth of more than 1/alpha on one
+        said by :func:`weigh`; with several views it takes a wealth of more than 1/alpha on one
         of them.
         """
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
@@ -200,12 +343,12 @@ class FamilyProcess:
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
         r"""The same with the views of ``other``, of one pair, for a pair without runs so far."""
-        mine = [i for i, (own, _) in enumerate(self.names) if own == pair]
+        mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter("pair", pair, "has runs: its features are fixed")
         part, behind = sum((self.parts[i] for i in mine), Fraction(0)), mine[-1] + 1
         new: dict[str, Any] = {
-            "names": tuple((pair, name) for _, name in other.names),
+            "tests": tuple((pair, name) for _, name in other.tests),
             "processes": other.processes,
             "parts": tuple(part * own for own in other.parts),
             "learned": other.learned,
@@ -223,7 +366,7 @@ class FamilyProcess:
         The worlds must be fair coins and the runs independent, of other pairs' runs as well. Which
         pair comes next, and whether to go on, may be decided by anything seen so far.
         """
-        mine = [i for i, (own, _) in enumerate(self.names) if own == pair]
+        mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
             reason = f"pair {pair} has {len(mine)} views"
             raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
@@ -257,61 +400,51 @@ class FamilyProcess:
             process.update(next(news)[:runs], block.worlds[:runs])
             if pair == block.pair
             else process
-            for (pair, _), process in zip(self.names, block.before, strict=True)
+            for (pair, _), process in zip(self.tests, block.before, strict=True)
         )
 
     def log_wealth(self) -> Floats:
         r"""The logarithm of the wealth of each test, at the run where their mean was largest."""
         if self.peak is None:
-            return np.zeros(len(self.names) * len(self.claim.points))
-        if len(self.names) == len(self.claim.points) == 1:
+            return np.zeros(len(self.tests) * len(self.claim.points))
+        if len(self.tests) == len(self.claim.points) == 1:
             return np.array([self._log_e])
         return np.concatenate([process.log_wealth for process in self._after(*self.peak)])
 
-    def outcomes(self, alpha: RationalLike = "0.05") -> tuple[Outcome, ...]:
-        r"""Every test, by view and then by point.
+    @property
+    def tallies(self) -> list[Tally]:
+        r"""All runs of each view."""
+        return [each.seen for each in self.processes]
 
-        ``refuted`` marks those for which every set of tests that holds it has a mean wealth of at
+    def trials(self, view: int) -> tuple[Any, ...]:
+        r"""What the rules of a view met."""
+        return self.processes[view].tested
+
+    def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
+        r"""The bound of one view with its part of ``level`` over the number of distinct deltas."""
+        own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
+        return self.processes[test].epsilon_lower(own, delta)
+
+    def judged(self, level: Fraction) -> _Judged:
+        r"""Marked is every test of which each set of tests that holds it has a mean wealth of at
         least 1/alpha, when the mean of all was largest: at all times together, P(one that holds is
-        marked) <= alpha. The bounds hold together likewise, with their view's part of alpha over
-        the number of distinct deltas each.
+        marked) <= alpha.
         """
-        level, points = rational("alpha", alpha), self.claim.points
-        deltas = {point.exact[1] for point in points}
-        lower = {
-            (i, delta): process.epsilon_lower(level * part / len(deltas), delta)
-            for i, (process, part) in enumerate(zip(self.processes, self.parts, strict=True))
-            for delta in deltas
-        }
-        wealth, refuted = self.log_wealth(), self.rejected_at(level) is not None
+        wealth = self.log_wealth()
+        shares = [part for part in self.parts for _ in self.claim.points]
         # The wealthiest is marked exactly if the mean of all sufficed, which the path decides.
-        shares = [part for part in self.parts for _ in points]
-        marked = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
-        rows = zip(product(enumerate(self.names), points), wealth.tolist(), marked, strict=True)
-        return tuple(
-            Outcome(
-                claim=point,
-                pair=pair,
-                feature=feature,
-                e_value=math.exp(min(log_e, _LARGEST_EXPONENT)),
-                refuted=(it := refuted and bool(mark)),
-                epsilon_lower=capped(lower[i, point.exact[1]], point, refuted=it),
-            )
-            for ((i, (pair, feature)), point), log_e, mark in rows
+        most = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
+        return _Judged(
+            kind="e_value",
+            values=[math.exp(min(log_e, _LARGEST_EXPONENT)) for log_e in wealth.tolist()],
+            marked=(most & (self.rejected_at(level) is not None)).tolist(),
+            strengths=(wealth + [math.log(share) for share in shares]).tolist(),
+            joint=self.e_value,
         )
 
-    def _witness(
-        self, view: int, place: int = 0, models: Mapping[int, Score] | None = None
-    ) -> Witness | None:
-        process, at = self.processes[view], self.claim.points[place].exact
-        found = process.witness(place) if models is None else scored(process.tested, at, models)
-        return None if found is None else found.through(self.names[view][1])
-
-    def _row(self, outcomes: Sequence[Outcome]) -> int:
-        shares = [math.log(part) for part in self.parts for _ in self.claim.points]
-        wealth = (self.log_wealth() + shares).tolist()
-        keys = [(row.refuted, won, excess(row)) for row, won in zip(outcomes, wealth, strict=True)]
-        return shown(outcomes, keys.index(max(keys)))
+    def witness(self, test: int, place: int, _share: Fraction) -> tuple[int, Witness | None]:
+        r"""The view itself, and the event that speaks for it."""
+        return test, self.processes[test].witness(place)
 
 
 def watch_views(
@@ -333,58 +466,21 @@ def watch_views(
     ...     for pair in (0, 1):  # the second one shows its world
     ...         worlds = draw_worlds(50, rng)
     ...         process = process.update(pair, [worlds * pair], worlds)
-    >>> [outcome.refuted for outcome in process.outcomes()]
+    >>> [outcome.refuted for outcome in weigh(process, "0.05").outcomes]
     [False, True]
     """
-    names = tuple(product(range(pairs), features))
-    if not names:
+    tests = tuple(product(range(pairs), features))
+    if not tests:
         raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(
         claim=claim,
-        names=names,
+        tests=tests,
         processes=tuple(watch_curve(exact, isotonic=score) for score in scores),
         path=np.zeros(0),
         parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
         learned=scores,
-    )
-
-
-def weigh_family(
-    process: FamilyProcess,
-    alpha: RationalLike,
-    *,
-    allow_constant: bool = False,
-    models: Sequence[Mapping[int, Score] | None] = (),
-) -> Weighed:
-    r"""Of runs watched as they came: refuted where the mean wealth ever reached 1/alpha.
-
-    ``resolution`` and ``coverage`` are those of :func:`weigh_views`; ``models`` are those of the
-    views, for the witness.
-
-    >>> weigh_family(watch_views(Claim(epsilon=1)), "0.05").e_value
-    1.0
-    """
-    level, points = rational("alpha", alpha), process.claim.points
-    outcomes = process.outcomes(level)
-    row = process._row(outcomes)
-    best = row // len(points)
-    shares = [level * part / len(points) for part in process.parts]
-    tallies = [each.seen for each in process.processes]
-    coverage = cover(
-        tallies, process.names, shares, allow_constant=allow_constant, learned=process.learned
-    )
-    return Weighed(
-        verdict=verdict_of(coverage, refuted=process.rejected_at(level) is not None),
-        coverage=coverage,
-        epsilon_lower=outcomes[row].epsilon_lower,
-        witness=process._witness(best, row % len(points), models[best] if models else None),
-        layer=layer_of(ANYTIME, len(outcomes)),
-        e_value=process.e_value,
-        resolution=resolution_of(tallies, coverage, points, shares),
-        outcomes=outcomes,
-        row=row,
     )
 
 

@@ -30,27 +30,32 @@ from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, lea
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = [
+    "BERGER_BOOS_SHARE",
     "GRID",
+    "LEADING",
     "LED",
     "WEIGHTS",
     "Evidence",
     "block_ends",
     "gather",
-    "join_blocks",
     "read_claim",
-    "read_level",
     "resolution",
-    "tail",
 ]
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.rule.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The same of a view of a family that has a leader of its own (``audit.evidence.leader``)."""
+r"""The same of a view of a family that has a leader of its own."""
+
+LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
+r"""The same of that leader, which has no experts of its own."""
+
+BERGER_BOOS_SHARE: Final = 50
+r"""The part of a level that the bounds on how often a test guesses may cost, as a divisor."""
 
 GRID: Final[Floats] = np.concatenate(
     (
@@ -72,7 +77,6 @@ _SCAN: Final = 256
 _SLACK: Final = 2.0**-40
 # No probability is taken to be smaller: a logarithm or a normal score of it stays finite.
 _LEAST: Final = 2.0**-1022
-_BERGER_BOOS_SHARE: Final = 50
 _LARGEST_EXPONENT: Final = 700.0
 # More than there are: 64 blocks, each longer by half, would be 10^12 runs.
 _MOST_BLOCKS: Final = 64
@@ -84,7 +88,9 @@ class Evidence:
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
     the randomisation of its p-value for expert i. ``tally`` holds all runs, ``weights`` are the
-    experts' shares of the level: one without a share is not tested.
+    experts' shares of the level: one without a share is not tested. ``beside`` are the trials of
+    further views of the same runs, in blocks that end at the same runs; the leader may follow
+    their experts as well, and alone has a share then.
     """
 
     trials: tuple[Trial, ...]
@@ -92,6 +98,7 @@ class Evidence:
     runs: int
     tally: Tally = field(default_factory=Tally.empty)
     weights: tuple[float, ...] = WEIGHTS
+    beside: tuple[tuple[Trial, ...], ...] = ()
     _found: dict[tuple[float, float, float], dict[str, float]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -105,11 +112,11 @@ class Evidence:
         experts; each p-value includes its expert's share, so none is below its part of ``spend``.
         """
         upper, rate = read_claim(epsilon, delta)
-        cost = round_up(read_level("spend", spend)) if rate > 0.0 else 0.0
+        cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
         if (asked := (upper, rate, cost)) not in self._found:
             at = np.array([upper])
             self._found[asked] = {
-                name: min(1.0, float(tail(self._score(i, at, rate, own := share * cost))[0]) + own)
+                name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
                 for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
                 if share
             }
@@ -128,34 +135,39 @@ class Evidence:
         """
         return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
-    def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
+    def epsilon_lower(
+        self, alpha: RationalLike = "0.05", delta: RationalLike = 0, *, known: float = 0.0
+    ) -> float:
         r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
         the mechanism is (epsilon, delta)-DP.
 
         The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is.
         It may be compared with any claim, chosen before or after: the scan errs only if it rejects
-        the first grid point at or above the true epsilon, which is one test.
+        the first grid point at or above the true epsilon, which is one test. ``known`` is another
+        bound, behind which the scan begins: where that one holds, P(this one does not) <= alpha.
         """
-        level = round_down(read_level("alpha", alpha))
+        level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
-        cost = round_up(Fraction(level) / _BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
+        cost = round_up(Fraction(level) / BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
         # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so a search
         # finds the stretch it rejects by itself. From there on the others look at every point.
-        low, high = -1, len(GRID)
-        while high - low > 1:
+        low = int(np.searchsorted(GRID, known, side="right")) - 1 if known > 0.0 else -1
+        high = len(GRID)
+        while high - low > 1 and self.weights[0]:
             tried = np.unique(np.linspace(low + 1, high - 1, _PROBES).astype(np.int64))
             score = self._score(0, GRID[tried], rate, cost * self.weights[0])
-            alone = np.append(~(tail(score) / self.weights[0] + cost <= level), [True])
+            alone = np.append(~(_tail(score) / self.weights[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
         # Each goes on from where the one before it stopped, until none rejects the next point.
-        others = sorted(np.flatnonzero(self.weights)[1:].tolist(), key=lambda i: -self.weights[i])
+        tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
+        others = sorted(tested, key=lambda i: -self.weights[i])
         start, size, failed = low + 1, _FIRST_SCAN, 0
         while start < len(GRID) and failed < len(others):
             expert = others[0]
             share = self.weights[expert]
             score = self._score(expert, GRID[start : start + size], rate, cost * share)
-            kept = np.append(~(tail(score) / share + cost <= level), [True])
+            kept = np.append(~(_tail(score) / share + cost <= level), [True])
             rejected = int(np.argmax(kept))
             start += rejected
             if rejected == len(score):
@@ -169,15 +181,26 @@ class Evidence:
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> Witness | None:
         r"""The event behind the smallest p-value, from the last block in which it was guessed."""
+        return self.followed(epsilon, delta, spend=spend)[1]
+
+    def followed(
+        self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
+    ) -> tuple[int, Witness | None]:
+        r"""That event, and the view of which it is: 0 is its own, behind it are those beside."""
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
         places = [best] * len(self.trials)
         if best == _LEADER:
-            places = [int(at[0]) for at in follow([self.trials], np.array([upper]), rate)[1]]
-        for place, trial in zip(places[::-1], self.trials[::-1], strict=True):
-            if (witness := trial.witness(place, upper)) is not None:
-                return witness
-        return None
+            places = [int(at[0]) for at in follow(self._views, np.array([upper]), rate)[1]]
+        for j in range(len(places) - 1, -1, -1):
+            view, expert = divmod(places[j], len(EXPERTS))
+            if (witness := self._views[view][j].witness(expert, upper)) is not None:
+                return view, witness
+        return 0, None
+
+    @property
+    def _views(self) -> list[tuple[Trial, ...]]:
+        return [self.trials, *self.beside]
 
     def _weighted(
         self, epsilon: RationalLike, delta: RationalLike, spend: RationalLike
@@ -187,14 +210,14 @@ class Evidence:
 
     def _score(self, expert: int, epsilons: Floats, delta: float, cost: float) -> Floats:
         if expert == _LEADER:
-            votes, _ = follow([self.trials], epsilons, delta)
+            votes, _ = follow(self._views, epsilons, delta)
         else:
             votes = [trial.votes(expert, epsilons) for trial in self.trials]
         runs = [trial.runs for trial in self.trials]
-        return join_blocks(votes, runs, self.uniforms[:, expert], delta, cost, epsilons)
+        return _join_blocks(votes, runs, self.uniforms[:, expert], delta, cost, epsilons)
 
 
-def join_blocks(
+def _join_blocks(
     votes: Sequence[Votes],
     runs: Sequence[int],
     uniforms: Floats,
@@ -202,10 +225,8 @@ def join_blocks(
     cost: float,
     epsilons: Floats,
 ) -> Floats:
-    r"""Z at each epsilon: what guesses came to in blocks of so many runs, as one normal score.
-
-    The guesses of a block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa.
-    """
+    # Z at each epsilon: the guesses in blocks of so many runs as one normal score. The guesses of a
+    # block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa.
     # The budget of variance is 1: a silent block takes none of it, another its share of the runs
     # still to come, the last one all that is left. What a block takes depends on the past and on
     # its number of guesses, never on whether they were right.
@@ -307,26 +328,10 @@ def _between(u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond
     return found
 
 
-def tail(score: Floats) -> Floats:
-    r"""1 - Phi(score), rounded up; what is not a number refutes nothing.
-
-    >>> tail(np.array([0.0, np.nan])).round(9).tolist()
-    [0.5, 1.0]
-    """
+def _tail(score: Floats) -> Floats:
+    # 1 - Phi(score), rounded up; what is not a number refutes nothing.
     beyond: Floats = np.maximum(ndtr(-score) * (1.0 + _SLACK), _LEAST)
     return np.where(np.isnan(beyond), 1.0, beyond)
-
-
-def read_level(argument: str, value: RationalLike) -> Fraction:
-    r"""An error probability, strictly between 0 and 1.
-
-    >>> read_level("alpha", "0.05")
-    Fraction(1, 20)
-    """
-    level = rational(argument, value)
-    if not 0 < level < 1:
-        raise InvalidParameter(argument, value, "must be in (0, 1)")
-    return level
 
 
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
@@ -335,11 +340,9 @@ def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
     """
-    exact, rate = rational("epsilon", epsilon), rational("delta", delta)
+    exact, rate = rational("epsilon", epsilon), rational_in("delta", delta, "[0, 1)")
     if exact < 0:
         raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    if not 0 <= rate < 1:
-        raise InvalidParameter("delta", delta, "must be in [0, 1)")
     return round_up(exact), round_up(rate)
 
 
@@ -367,11 +370,11 @@ def resolution(
     >>> 0.006 < resolution(20_000, 1) < 0.009, resolution(20, 1)
     (True, inf)
     """
-    level = float(read_level("alpha", alpha))
+    level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)
     upper, rate = read_claim(epsilon, delta)
     upper = min(upper, _LARGEST_EXPONENT)
-    cost = level / _BERGER_BOOS_SHARE if rate > 0.0 else 0.0
+    cost = level / BERGER_BOOS_SHARE if rate > 0.0 else 0.0
 
     def enough(right: int, of: int, weight: float) -> bool:
         # The smaller of the last two blocks has 2/5 of their runs, and of the right guesses.

@@ -1,4 +1,4 @@
-r"""Which of many tests may be believed, so that all of them together err with probability alpha.
+r"""How tests share a level, so that all of them together err with probability alpha.
 
 Proofs: ``docs/proofs/confidence.md``.
 """
@@ -15,7 +15,10 @@ import numpy as np
 from audit.evidence.event import Floats
 from dpcore.numbers.enclosure import round_up
 
-__all__ = ["by_averages", "holm"]
+__all__ = ["PART", "by_averages", "holm", "parts_of", "view_seeds"]
+
+PART: Final = Fraction(4, 5)
+r"""What the leader of a pair takes of the level of every view of that pair."""
 
 # More than the rounding of the logarithms and exponentials here.
 _ROUNDING: Final = 2.0**-40
@@ -72,3 +75,39 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     with np.errstate(divide="ignore"):
         found: Floats = np.log(least) + top - _ROUNDING
     return found
+
+
+def parts_of(
+    weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
+) -> list[Fraction]:
+    r"""The parts of the level of views with these ``weights``, and then of the leaders of the pairs
+    ``led``, each of which has four fifths of what the views of its pair have without it. They sum
+    to 1; ``pairs`` are those of the views.
+
+    >>> [str(part) for part in parts_of([Fraction(1), Fraction(3)])]
+    ['1/4', '3/4']
+    >>> [str(part) for part in parts_of([Fraction(1), Fraction(1)], [0, 1], [1])]
+    ['1/2', '1/10', '2/5']
+    """
+    parts = [weight / sum(weights, Fraction(0)) for weight in weights]
+    taken = [PART * part if pair in led else Fraction(0)
+             for part, pair in zip(parts, pairs or [0] * len(parts), strict=True)]  # fmt: skip
+    left = [part - each for part, each in zip(parts, taken, strict=True)]
+    return left + [
+        sum((each for each, own in zip(taken, pairs, strict=True) if own == pair), Fraction(0))
+        for pair in led
+    ]
+
+
+def view_seeds(seed: int, views: int) -> list[int]:
+    r"""Of each view, the seed of the coins that make its p-values exact.
+
+    That of the first is the one of an audit that has no other.
+
+    >>> view_seeds(7, 2)[0]
+    7
+    """
+    return [seed] + [
+        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
+        for i in range(1, views)
+    ]

@@ -148,7 +148,7 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 class Rule:
     r"""What the past says about each cell: the learned log-odds of world B, and the experts. The
     last expert is bold: it guesses where the learned odds exceed epsilon, from the best cut on. It
-    has no part of the level of its own, and may be followed (:mod:`audit.evidence.leader`).
+    has no part of the level of its own, and may be followed (:mod:`audit.evidence.family`).
     """
 
     cells: Cells

@@ -5,27 +5,22 @@ Data only, computed after the audit; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Literal
-
-import numpy as np
+from typing import Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.looks import LOOKS
-from audit.evidence.anytime import watch
-from audit.evidence.fixed import LED, WEIGHTS, gather
-from audit.evidence.leader import leaders_of, levels_of
-from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
-from audit.evidence.view import View, parts_of, view_seeds
-from audit.outputs.form import Outputs
-from audit.outputs.reading import read_worlds
+from audit.evidence.family import View, gather_views, watch_views
+from audit.evidence.multiplicity import parts_of, view_seeds
+from audit.evidence.verdict import capped
+from audit.wording.result import fact
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 
-__all__ = ["Trace", "trace_anytime", "trace_fixed", "trace_leader"]
+__all__ = ["Trace", "trace"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64
@@ -40,133 +35,97 @@ class Trace:
     that confidence.
     """
 
-    claim: Claim
-    alpha: RationalLike
-    holds: Literal["each", "together"]
-    points: tuple[tuple[int, float], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; the claim and alpha exact, as text."""
-        return {
-            "claim": self.claim.to_json(),
-            "alpha": write_rational(rational("alpha", self.alpha)),
-            "holds": self.holds,
-            "points": [{"runs": runs, "epsilon_lower": bound} for runs, bound in self.points],
-        }
+    claim: Claim = fact("the point that was tested")
+    alpha: RationalLike = fact(
+        "exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+    )
+    holds: Literal["each", "together"] = fact("which of the points hold at once")
+    points: tuple[tuple[int, float], ...] = fact(
+        '[{"runs", "epsilon_lower"}]',
+        write=lambda points: [{"runs": runs, "epsilon_lower": bound} for runs, bound in points],
+    )
 
 
-def trace_fixed(
-    outputs: Outputs | Callable[[int], Outputs],
-    worlds: object,
-    claim: Claim,
-    alpha: RationalLike = "0.05",
-    *,
-    seed: int,
-    isotonic: bool = False,
-    weights: tuple[float, ...] = WEIGHTS,
-) -> Trace:
-    r"""The prequential bound of about 16 prefixes, each taken as an audit of that many runs.
-    ``outputs`` may be a function of their number, as learned scores are, which are ``isotonic``;
-    ``weights`` are those of :class:`audit.evidence.fixed.Evidence`.
-
-    Each point holds by itself with confidence 1 - alpha: who picks the largest afterwards has no
-    such confidence. The last is that of all runs.
-
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> worlds = draw_worlds(1000, np.random.default_rng(1))
-    >>> found = trace_fixed(worlds.astype(int), worlds, Claim(epsilon=1), seed=7)  # no noise
-    >>> found.points[-1][0], found.points[-1][1] > 4
-    (1000, True)
-    """
-    truth = read_worlds(worlds, len(np.asarray(worlds)))
-    epsilon, delta = claim.exact
-    level = rational("alpha", alpha)
-    points = []
-    for runs in _prefixes(len(truth)):
-        seen = outputs(runs) if callable(outputs) else outputs[:runs]
-        evidence = gather(seen, truth[:runs], seed=seed, isotonic=isotonic)
-        evidence = replace(evidence, weights=weights)
-        bound = evidence.epsilon_lower(level, delta)
-        p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
-        points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))
-    return Trace(claim=claim, alpha=level, holds="each", points=tuple(points))
-
-
-def trace_leader(
+def trace(
     views: Sequence[View],
-    claim: CurveClaim | Claim,
-    point: Claim,
+    claim: Claim | CurveClaim,
     alpha: RationalLike = "0.05",
     *,
     seed: int,
-    pair: int = 0,
+    watched: bool = False,
+    test: tuple[int, str | None] | None = None,
+    point: Claim | None = None,
 ) -> Trace:
-    r"""The same of the leader of a pair in a family of ``views``, against one of the points of a
-    claim, where that is the test which speaks against it the most.
+    r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
+    claim, by default the first ones, from about 16 numbers of the first runs of its pair.
 
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> worlds = draw_worlds(200, np.random.default_rng(1))
-    >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
-    >>> [runs for runs, _ in trace_leader(views, *[Claim(epsilon=1)] * 2, seed=7).points][::5]
-    [64, 94, 137, 200]
-    """
-    seeds, (epsilon, delta) = view_seeds(seed, 2 * len(views)), point.exact
-    pairs = list(dict.fromkeys(view.pair for view in views))
-    mine = [i for i, view in enumerate(views) if view.pair == pair]
-    every = parts_of([view.weight for view in views])
-    level = rational("alpha", alpha) * sum((every[i] for i in mine), Fraction(0))
-    deltas = len({each.exact[1] for each in claim.points})
-    points = []
-    for runs in _prefixes(len(views[mine[0]].worlds)):
-        cut = [_first(views[i], runs) for i in mine]
-        evidence = [
-            replace(
-                gather(view.outputs, view.worlds, seed=seeds[i], isotonic=view.models is not None),
-                weights=LED,
-            )
-            for i, view in zip(mine, cut, strict=True)
-        ]
-        coins = seeds[len(views) + pairs.index(pair) :]
-        (leader,) = leaders_of(cut, evidence, seeds=coins)
-        *parts, own = (level * part for part in levels_of(cut, [leader]))
-        known = max(evidence[i].epsilon_lower(parts[i] / deltas, delta) for i in leader.views)
-        bound = leader.epsilon_lower(own / deltas, delta, known=known)
-        own /= len(claim.points)
-        p_value = leader.p_value(epsilon, delta, spend=own / BERGER_BOOS_SHARE)
-        points.append((runs, capped(bound, point, refuted=p_value <= round_down(own))))
-    return Trace(claim=point, alpha=rational("alpha", alpha), holds="each", points=tuple(points))
-
-
-def _first(view: View, runs: int) -> View:
-    seen = view.outputs[:runs] if view.first is None else view.first(runs)
-    return replace(view, outputs=seen, worlds=view.worlds[:runs])
-
-
-def trace_anytime(
-    outputs: Outputs,
-    worlds: object,
-    claim: Claim,
-    alpha: RationalLike = "0.05",
-    *,
-    isotonic: bool = False,
-) -> Trace:
-    r"""The anytime bound at about 16 looks and at the end; all points hold together.
+    With a number of runs fixed beforehand each is the bound of an audit of so many runs, and holds
+    by itself: whoever picks the largest afterwards has no such confidence. Watched, all hold
+    together. The last is that of all runs.
 
     >>> import numpy as np
     >>> from audit.outputs.worlds import draw_worlds
     >>> worlds = draw_worlds(1000, np.random.default_rng(1))
-    >>> trace_anytime(worlds.astype(int), worlds, Claim(epsilon=1)).holds
-    'together'
+    >>> bit = View(outputs=worlds.astype(int), worlds=worlds)  # no noise
+    >>> found = trace([bit], Claim(epsilon=1), seed=7)
+    >>> found.points[-1][0], found.points[-1][1] > 4
+    (1000, True)
     """
-    truth = read_worlds(worlds, len(outputs))
-    epsilon, delta = claim.exact
-    process, points = watch(epsilon, delta, isotonic=isotonic), []
-    for runs in _looks(len(truth)):
-        part = slice(process.runs, runs)
-        process = process.update(outputs[part], truth[part])
-        refuted = process.rejected_at(alpha) is not None
-        points.append((runs, capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
-    return Trace(claim=claim, alpha=alpha, holds="together", points=tuple(points))
+    pair, name = test or (views[0].pair, views[0].feature)
+    at, level = point or claim.points[0], rational("alpha", alpha)
+    mine = [i for i, view in enumerate(views) if view.pair == pair]
+    every = parts_of([view.weight for view in views])
+    own = [views[i] for i in mine]
+    if watched:
+        (place,) = (i for i in mine if views[i].feature == name)
+        found = _watched(views[place], claim, at, level * every[place])
+    else:
+        seeds, pairs = view_seeds(seed, 2 * len(views)), list(dict.fromkeys(v.pair for v in views))
+        coins = [*(seeds[i] for i in mine), seeds[len(views) + pairs.index(pair)]]
+        share = level * sum((every[i] for i in mine), Fraction(0))
+        found = _fixed(own, claim, at, share, (pair, name), coins)
+    return Trace(
+        claim=at,
+        alpha=level,
+        holds="together" if watched else "each",
+        points=tuple((n, capped(bound, at, refuted=refuted)) for n, bound, refuted in found),
+    )
+
+
+def _fixed(
+    views: Sequence[View],
+    claim: Claim | CurveClaim,
+    point: Claim,
+    level: Fraction,
+    test: tuple[int, str | None],
+    seeds: Sequence[int],
+) -> Iterator[tuple[int, float, bool]]:
+    for runs in _prefixes(len(views[0].worlds)):
+        cut = [
+            replace(
+                view,
+                outputs=view.outputs[:runs] if view.first is None else view.first(runs),
+                worlds=view.worlds[:runs],
+            )
+            for view in views
+        ]
+        family = gather_views(cut, claim, seeds=seeds)
+        i = family.tests.index(test)
+        share = level * family.parts[i] / len(claim.points)
+        p_value = family.p_value(i, point, level)
+        yield runs, family.lower(i, point.exact[1], level), p_value <= round_down(share)
+
+
+def _watched(
+    view: View, claim: Claim | CurveClaim, point: Claim, level: Fraction
+) -> Iterator[tuple[int, float, bool]]:
+    process, done = watch_views(claim, learned=[view.models is not None]), 0
+    place = claim.points.index(point)
+    for runs in _looks(len(view.worlds)):
+        process = process.update(0, [view.outputs[done:runs]], view.worlds[done:runs])
+        done = runs
+        refuted = bool(process.judged(level).marked[place])
+        yield runs, process.lower(0, point.exact[1], level), refuted
 
 
 def _prefixes(runs: int) -> list[int]:

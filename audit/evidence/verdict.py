@@ -1,4 +1,4 @@
-r"""From runs to a verdict: the claim is weighed, and what it weighs is said with its meaning."""
+r"""The verdict of the sample layer: the outcome of each test, and the one that is reported."""
 
 from __future__ import annotations
 
@@ -11,30 +11,25 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from audit.claims.claim import Claim
-from audit.claims.verdicts import LayerRun, VerdictWord
-from audit.evidence.anytime import EProcess
+from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
 from audit.evidence.coverage import Coverage, idle
 from audit.evidence.event import Tally, Witness
-from audit.evidence.fixed import gather, resolution
-from audit.outputs.form import Outputs
+from audit.evidence.fixed import resolution
 from audit.wording.as_json import json_number
 from dpcore.numbers.enclosure import round_down
 
 __all__ = [
     "ANYTIME",
-    "BERGER_BOOS_SHARE",
     "FIXED",
     "Outcome",
     "Weighed",
     "capped",
     "resolution_of",
+    "shown",
     "verdict_of",
     "versions",
-    "weigh",
-    "weigh_process",
 ]
 
 FIXED: Final = LayerRun(
@@ -50,9 +45,6 @@ ANYTIME: Final = LayerRun(
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
 )
 r"""The sample layer, one test that may be looked at after every run."""
-
-BERGER_BOOS_SHARE: Final = 50
-r"""The part of a level that the bounds on how often it guesses may cost, as a divisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,55 +106,20 @@ class Weighed:
     coverage: tuple[Coverage, ...] = ()
 
 
-def weigh(
-    outputs: Outputs, worlds: NDArray[np.bool_], claim: Claim, alpha: Fraction, *, seed: int
-) -> Weighed:
-    r"""Of a number of runs fixed beforehand: the prequential test, refuted where p <= alpha.
-
-    >>> worlds = np.arange(1000) % 3 == 0
-    >>> weigh(worlds, worlds, Claim(epsilon=1), Fraction("0.05"), seed=7).verdict
-    'refuted'
+def shown(outcomes: Sequence[Outcome], surest: int) -> int:
+    r"""The place of the outcome to report: of those about the point of the surest one, and marked
+    as it is, the one with the largest bound; of refuted ones values come before the representation
+    of floats, and time comes last. All bounds hold together (``docs/proofs/confidence.md``).
     """
-    epsilon, delta = claim.exact
-    evidence = gather(outputs, worlds, seed=seed)
-    # The bounds on how often it guesses are bought as epsilon_lower buys them.
-    p_value = evidence.p_value(epsilon, delta, spend=alpha / BERGER_BOOS_SHARE)
-    refuted = p_value <= round_down(alpha)
-    lower = capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted)
-    coverage = (Coverage.of(evidence.tally, alpha),)
-    return Weighed(
-        verdict=verdict_of(coverage, refuted=refuted),
-        coverage=coverage,
-        epsilon_lower=lower,
-        witness=evidence.witness(epsilon, delta),
-        layer=FIXED,
-        p_value=p_value,
-        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, p_value=p_value),),
-        resolution=resolution_of([evidence.tally], coverage, [claim], [alpha]),
-    )
+    causes = [*CAUSES]
 
+    def rank(i: int) -> tuple[bool, int, float, bool]:
+        row, best = outcomes[i], outcomes[surest]
+        alike = row.claim == best.claim and row.refuted == best.refuted
+        first = -causes.index(cause_of(row.feature)) if row.refuted else 0
+        return alike, first, row.epsilon_lower, i == surest
 
-def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
-    r"""Of runs watched as they came: refuted where the e-value ever reached 1/alpha.
-
-    >>> from audit.evidence.anytime import watch
-    >>> weigh_process(watch(1), Claim(epsilon=1), Fraction("0.05")).e_value
-    1.0
-    """
-    _, delta = claim.exact
-    refuted, e_value = process.rejected_at(alpha) is not None, process.e_value
-    lower = capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)
-    coverage = (Coverage.of(process.seen, alpha),)
-    return Weighed(
-        verdict=verdict_of(coverage, refuted=refuted),
-        coverage=coverage,
-        epsilon_lower=lower,
-        witness=process.witness(),
-        layer=ANYTIME,
-        e_value=e_value,
-        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, e_value=e_value),),
-        resolution=resolution_of([process.seen], coverage, [claim], [alpha]),
-    )
+    return max(range(len(outcomes)), key=rank)
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
@@ -195,7 +152,7 @@ def resolution_of(
             ),
         )
         for tally, each, share in zip(tallies, coverage, shares, strict=True)
-        if each.measured and not each.learned
+        if each.measured and not each.partial
     ]
     return max(found, default=math.inf)
 

@@ -1,4 +1,4 @@
-r"""A view: what one feature shows of the runs of one pair, and its part of a family's level.
+r"""A view: what one feature shows of the runs of one pair, and the witness of a learned score.
 
 The witness of a learned score is "score >= t", from how many runs it was learned, and what computes
 it. The threshold is chosen on earlier runs, as the score was; its counts are of runs new to both.
@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from audit.claims.verdicts import CAUSES, LayerRun, cause_of
 from audit.evidence.event import Event, Witness
 from audit.evidence.rule import Trial
-from audit.evidence.verdict import ANYTIME, Outcome
-from audit.learn.additive import Score
+from audit.features.additive import Score
 from audit.outputs.form import Outputs
 
-__all__ = ["View", "excess", "layer_of", "parts_of", "scored", "shown", "view_seeds"]
+__all__ = ["View", "scored"]
 
 _DIGITS: Final = 3
 
@@ -36,7 +34,7 @@ class View:
     feature ``outputs`` are scores, each by a model that only earlier blocks taught, in blocks that
     end where those of the test do; ``models`` are these by the number of runs that taught them, and
     ``first(runs)`` gives the scores of an audit of so many runs. ``followed``: whether the leader
-    of its pair may guess as it does (:mod:`audit.evidence.leader`).
+    of its pair may guess as it does (:mod:`audit.evidence.family`).
     """
 
     pair: int = 0
@@ -47,58 +45,6 @@ class View:
     models: Mapping[int, Score] | None = None
     followed: bool = True
     first: Callable[[int], Outputs] | None = field(default=None, compare=False, repr=False)
-
-
-def parts_of(weights: Sequence[Fraction]) -> list[Fraction]:
-    r"""The part of the level of each view; they sum to 1.
-
-    >>> parts_of([Fraction(1), Fraction(3)])
-    [Fraction(1, 4), Fraction(3, 4)]
-    """
-    return [weight / sum(weights, Fraction(0)) for weight in weights]
-
-
-def excess(outcome: Outcome) -> float:
-    r"""How far the bound of a test lies above its claim."""
-    return outcome.epsilon_lower - float(outcome.claim.exact[0])
-
-
-def shown(outcomes: Sequence[Outcome], surest: int) -> int:
-    r"""The place of the outcome to report: of those about the point of the surest one, and marked
-    as it is, the one with the largest bound; of refuted ones values come before the representation
-    of floats, and time comes last. All bounds hold together (``docs/proofs/confidence.md``).
-    """
-    causes = [*CAUSES]
-
-    def rank(i: int) -> tuple[bool, int, float, bool]:
-        row, best = outcomes[i], outcomes[surest]
-        alike = row.claim == best.claim and row.refuted == best.refuted
-        first = -causes.index(cause_of(row.feature)) if row.refuted else 0
-        return alike, first, row.epsilon_lower, i == surest
-
-    return max(range(len(outcomes)), key=rank)
-
-
-def layer_of(alone: LayerRun, tests: int) -> LayerRun:
-    r"""The layer of one test, or of so many that share their level."""
-    if tests == 1:
-        return alone
-    shared = "mean of the wealths" if alone is ANYTIME else "Holm's method"
-    return replace(alone, method=f"{alone.method}; {shared} of {tests} tests")
-
-
-def view_seeds(seed: int, views: int) -> list[int]:
-    r"""Of each view, the seed of the coins that make its p-values exact.
-
-    That of the first is the one of an audit that has no other.
-
-    >>> view_seeds(7, 2)[0]
-    7
-    """
-    return [seed] + [
-        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
-        for i in range(1, views)
-    ]
 
 
 def scored(
@@ -156,6 +102,7 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
             "threshold": float(threshold),
             "side": ">=" if world else "<",
             "accuracy": _accuracy(trial),
+            "words": model.words(float(threshold), above=bool(world)),
             **model.to_json(),
         },
     )

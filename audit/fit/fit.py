@@ -55,7 +55,7 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     noise: Noise,
     *,
     runs: int = 100_000,
-    alpha: RationalLike = "0.05",
+    alpha: RationalLike = "0.001",
     seed: int | None = None,
     sequential: bool = False,
     timeout: float | None = None,

@@ -27,6 +27,7 @@ from audit.wording.shorten import shortened
 __all__ = [
     "Form",
     "Outputs",
+    "adjoining",
     "concatenate",
     "join",
     "kind",
@@ -190,8 +191,31 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
     if not pieces:
         return []
     if _stackable(*pieces):
-        return np.concatenate(pieces)
+        found = adjoining(cast("Sequence[NDArray[Any]]", pieces))
+        return np.concatenate(pieces) if found is None else found
     return list(chain.from_iterable(pieces))
+
+
+def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    r"""Pieces that lie behind each other in one array as a part of it, without a copy.
+
+    >>> whole = np.arange(6)
+    >>> adjoining([whole[1:3], whole[3:]]), adjoining([whole[:2], whole[3:]])
+    (array([1, 2, 3, 4, 5]), None)
+    """
+    first, base = pieces[0], pieces[0].base
+    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
+        return None
+    if base.dtype != first.dtype or base.shape[1:] != first.shape[1:]:
+        return None
+    begin = end = first.ctypes.data
+    for piece in pieces:
+        if piece.base is not base or piece.ctypes.data != end or not piece.flags.c_contiguous:
+            return None
+        end += piece.nbytes
+    size = first[:1].nbytes
+    found: NDArray[Any] = base[(begin - base.ctypes.data) // size :][: (end - begin) // size]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

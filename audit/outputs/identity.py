@@ -35,6 +35,7 @@ __all__ = [
     "number_in",
     "rows_told_apart",
     "shown",
+    "without_address",
     "written",
 ]
 
@@ -60,6 +61,7 @@ _BY_REPR: Final = _PLAIN | {
 _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
+_STRETCH: Final = 16384
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -133,12 +135,11 @@ class _Rows(Sequence[Name]):
     # The identities of rows, each made when it is asked for: hardly any is.
     form: str
     shape: tuple[int, ...]
-    held: bytes
-    starts: NDArray[np.int64]
-    size: int
+    held: NDArray[Any]
+    rows: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, place: int) -> Name: ...
@@ -147,8 +148,7 @@ class _Rows(Sequence[Name]):
     def __getitem__(self, place: int | slice) -> Name | Sequence[Name]:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        start = int(self.starts[place])
-        return _Array("", (self.form, self.shape, self.held[start : start + self.size]))
+        return _Array("", (self.form, self.shape, self.held[self.rows[place]].tobytes()))
 
 
 def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
@@ -164,14 +164,20 @@ def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Nam
     size = flat.itemsize * flat.shape[1]
     words = flat.view(f"u{8 if size % 8 == 0 else flat.itemsize}")
     _, first, place = np.unique(_hashes(words), return_index=True, return_inverse=True)
-    if not bool((words == words[first[place]]).all()):  # two rows of one hash
+    if not _alike(words, first[place]):  # two rows of one hash
         entries = flat.view(np.dtype((np.void, size))).ravel()
         _, first, place = np.unique(entries, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    names = _Rows(rows.dtype.str, rows.shape[1:], flat.tobytes(), first[order] * size, size)
+    names = _Rows(rows.dtype.str, rows.shape[1:], flat, first[order])
     return rank[place], names
+
+
+def _alike(words: NDArray[Any], others: NDArray[np.int64]) -> bool:
+    # Whether each row is the same as another one, a stretch at a time.
+    parts = (slice(start, start + _STRETCH) for start in range(0, len(words), _STRETCH))
+    return all(bool((words[part] == words[others[part]]).all()) for part in parts)
 
 
 def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
@@ -204,7 +210,7 @@ def number_in(output: object) -> Number | None:
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
-        return Number(plain, kind.__name__) if math.isfinite(plain) else None
+        return Number(plain, kind.__name__) if kind is int or math.isfinite(plain) else None
     match output:
         case bool() | np.bool_() | np.timedelta64():
             return None
@@ -296,6 +302,11 @@ def _object(value: Any, objects: list[Hashable]) -> str:
     except TypeError:
         return text
     objects.append(value)
+    return without_address(text)
+
+
+def without_address(text: str) -> str:
+    r"""A repr without the address in it, which no two processes share."""
     return _ADDRESS.sub("", text)
 
 

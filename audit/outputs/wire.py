@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.outputs.identity import BASES, identity
+from audit.outputs.tables import is_table
 
 __all__ = ["Objects", "StandIn", "pack", "unpack"]
 
@@ -145,7 +146,9 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
         return "Decimal", str(value)
     if isinstance(value, np.ndarray):
         return _array(value)
-    text, name = repr(value), kind.__name__
+    name = kind.__name__
+    # The repr of a table leaves rows out, and rounds.
+    text = str(identity(value)) if is_table(kind) else repr(value)
     number = value.number if isinstance(value, StandIn) else objects.number(value, text)
     for base, plainly in BASES.items():
         if isinstance(value, base):

@@ -124,8 +124,9 @@ class AuditRecord(Result):
     witness: Witness | ExactWitness | None = fact(
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": what '
         'the event is of, null: the output itself, "score": of a learned feature all that computes '
-        'it, see audit.learn.additive, with "learned_from": earlier runs, "threshold", "side", '
-        '"accuracy": right guesses on runs new to it, "most": the columns that move it most; '
+        'it, see audit.features.additive, with "learned_from": earlier runs, "threshold", "side", '
+        '"accuracy": right guesses on runs new to it, "most": the columns that move it most, '
+        '"words": the event as one about its only column, null where it has several; '
         'null}; of the exact layer {"event", "world", "probability_a", "probability_b": '
         "[lower, upper]}",
         default=None,

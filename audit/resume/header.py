@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.evidence.verdict import versions
-from audit.outputs.features.feature import Feature
+from audit.features.feature import Feature
 from audit.outputs.stored import Unstorable, encode
 from audit.runs.plan import Plan
 from audit.targets.content import content_of, files_of

@@ -14,10 +14,10 @@ from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, View, watch_views
 from audit.evidence.fixed import block_ends
-from audit.learn.additive import Score
-from audit.learn.defaults import default_family
-from audit.learn.study import Study, studied
-from audit.outputs.features.feature import Feature, read_feature, require_fixed
+from audit.features.additive import Score
+from audit.features.defaults import default_family
+from audit.features.feature import Feature, read_feature, require_fixed
+from audit.features.learner import OnlineLearner, learned_scores
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import worlds_of
@@ -64,7 +64,7 @@ class Drawn:
     notes: tuple[str, ...]
     repeatable: bool
     features: tuple[tuple[Feature, ...], ...] = ()
-    studies: dict[tuple[int, str], Study] = field(default_factory=dict)
+    studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
     _studied: dict[tuple[int, str, int], tuple[Any, Any]] = field(
         default_factory=dict, compare=False
     )
@@ -150,7 +150,7 @@ class Drawn:
             # The features of one source learn together, once.
             key = (pair, source, runs)
             if key not in self._studied:
-                self._studied[key] = studied(outputs[:runs], worlds[:runs], block_ends(runs))
+                self._studied[key] = learned_scores(outputs[:runs], worlds[:runs], block_ends(runs))
             found, models = self._studied[key]
             return found[learner], {runs: each[learner] for runs, each in models.items()}
 
@@ -209,7 +209,7 @@ class Collected:
     error: TargetFailed | None = None
     pair: int = 0
     features: dict[int, tuple[Feature, ...]] = field(default_factory=dict)
-    studies: dict[tuple[int, str], Study] = field(default_factory=dict)
+    studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and look at them.
@@ -271,7 +271,7 @@ class Collected:
                 source = _source(feature)
                 if source not in scores:
                     with reading(self.target.spelling):
-                        study = self.studies.setdefault((pair, source), Study())
+                        study = self.studies.setdefault((pair, source), OnlineLearner())
                         scores[source] = dict(study.watched(seen, worlds))
                 seen = scores[source][feature.learner]
             shown.append(seen)
@@ -320,6 +320,8 @@ class Collected:
 
     def drawn(self, stopped: str) -> Drawn:
         r"""The collected runs, once drawing has stopped."""
+        for pair in range(len(self.plan.pairs)):
+            self._together(pair)
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]
         return Drawn(
             target=self.target,
@@ -334,6 +336,19 @@ class Collected:
             features=self._by_pair,
             studies=self.studies,
         )
+
+    def _together(self, pair: int) -> None:
+        # The blocks of a pair as parts of one array, so that to look at all of them takes no copy.
+        mine = [i for i, kept in enumerate(self.blocks) if kept.block.pair == pair]
+        whole = concatenate([self.blocks[i].outputs for i in mine])
+        if not isinstance(whole, np.ndarray):
+            return
+        start = 0
+        for i in mine:
+            kept = self.blocks[i]
+            outputs = whole[start : (start := start + len(kept.outputs))]
+            shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
+            self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
 
 
 def _default(form: Form, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS, TRAINING
-from audit.outputs.features.feature import Feature, beside_time
+from audit.features.feature import Feature, beside_time
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.outputs.features.feature import Feature, own_map, read_feature
+from audit.features.feature import Feature, own_map, read_feature
 from audit.outputs.form import Outputs, concatenate
 from audit.outputs.guard import Watchdog
 from audit.sandbox.pipe import Pipe

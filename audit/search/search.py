@@ -28,9 +28,9 @@ from audit.claims.claim import Claim
 from audit.claims.looks import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.event import Integers, Tally
-from audit.learn.defaults import default_family
-from audit.learn.study import studied
-from audit.outputs.features.feature import read_feature
+from audit.features.defaults import default_family
+from audit.features.feature import read_feature
+from audit.features.learner import learned_scores
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import read
@@ -45,7 +45,7 @@ from dpcore.numbers.parameter import integer
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
-    from audit.outputs.features.feature import Feature
+    from audit.features.feature import Feature
 
 __all__ = ["SHARE", "STREAM", "Found", "Tried", "search", "training_runs"]
 
@@ -315,7 +315,7 @@ class _Trainer:
                 yield seen
                 continue
             if found is None or name != learner:
-                found = studied(seen, worlds, [half, len(worlds)])[0]
+                found = learned_scores(seen, worlds, [half, len(worlds)])[0]
             yield found[learner][half:]
 
     def _looked_at(self, values: Outputs) -> Iterator[tuple[str, str | None, Outputs]]:

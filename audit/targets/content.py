@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from audit.outputs.features.feature import FEATURES, Feature
+from audit.features.feature import FEATURES, Feature
 from audit.targets.target import Target
 
 __all__ = ["content_of", "files_of", "source_of"]
@@ -62,7 +62,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
 
     Of a map in a module, the module's file and that of the function, which it may only import.
 
-    >>> from audit.outputs.features.feature import read_feature
+    >>> from audit.features.feature import read_feature
     >>> files_of("sign", read_feature("sign"))
     []
     """

@@ -101,7 +101,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
-    through each of ``features`` (``audit.outputs.features``) where there are any, and without the
+    through each of ``features`` (``audit.features``) where there are any, and without the
     floating-point representation where ``floats`` is "ignore". Where every output is the same, or
     more than half are new and have no order, nothing was measured: that fails unless
     ``allow_constant`` says that one output is meant.

@@ -36,7 +36,7 @@ class Terms:
         Raises :class:`dpcore.errors.InvalidParameter`.
         """
         from audit.claims.claim import Claim
-        from audit.outputs.features.feature import read_feature
+        from audit.features.feature import read_feature
         from audit.spec import AuditSpec
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer

@@ -2,8 +2,9 @@ r"""Audit one run of a training by canaries: how much do scores say about who wa
 
 Of m canaries each is included by a fair coin; the training runs once and gives each a score. The r
 highest and lowest scores are guessed included and excluded, and the number of right guesses is held
-against what the claim allows: ``audit.evidence.one_run``. r follows from the number of canaries,
-the claim and the level alone, so choosing it costs nothing.
+against what the claim allows: ``audit.evidence.one_run``. Up to three numbers r share the level:
+few, with half of it, where some scores say much more than others, and a quarter and all of them,
+where scores say equally much. They follow from the number of canaries, the claim and the level.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ _FEW_POINTS: Final = 12  # of a composed curve, each of which takes a while
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
+# What each of so many numbers of guesses has of the level; powers of 2, by which division is exact.
+_PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
 _MOST_NEEDED: Final = 10**9
 _UNFAIR: Final = 1e-9
@@ -65,7 +68,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     relation: Relation | str = Relation.ADD_REMOVE,
     guesses: int | None = None,
     guess: Guessed = "both",
-    confidence: RationalLike = "0.95",
+    confidence: RationalLike = "0.999",
     seed: int = 0,
     trace: bool = False,
 ) -> CanaryReport:
@@ -79,9 +82,10 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
     accounting such as the composed curve of a training. ``guesses`` is how many canaries are
     guessed, half of them included and half excluded, or all of them what ``guess`` says: both have
-    to be fixed before anybody saw scores and coins together. By default a sixteenth of the
-    canaries, or more where the claim needs it. Canaries of equal score are put in an order drawn
-    from ``seed``. ``trace`` adds, for a picture, what other numbers of guesses would have given.
+    to be fixed before anybody saw scores and coins together. By default three numbers share the
+    level: a sixteenth of the canaries, or more where the claim needs it, a quarter and all of them.
+    Canaries of equal score are put in an order drawn from ``seed``. ``trace`` adds, for a picture,
+    what other numbers of guesses would have given.
 
     The verdict is wrong about a true claim with probability at most 1 - ``confidence``, and so is
     the bound ``epsilon_lower``, each by itself.
@@ -90,51 +94,51 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     >>> included = rng.integers(0, 2, 10_000)
     >>> scores = 2 * included + rng.normal(size=10_000)
     >>> report = canaries(scores, included, "epsilon=2,delta=1e-5")
-    >>> report.verdict, 4 < report.epsilon_lower < 5
+    >>> report.verdict, 3.8 < report.epsilon_lower < 5
     ('refuted', True)
 
     Raises :class:`InvalidParameter` for scores that are not finite, for inclusions that are not 0
     or 1, all alike or not by a fair coin, and for a claim that cannot be read.
     """
     values, truth = _read(scores, included)
-    alpha = 1 - level("confidence", confidence, "0.95")
+    alpha = 1 - level("confidence", confidence, "0.999")
     if guess not in get_args(Guessed):
         raise InvalidParameter("guess", guess, f"must be one of {', '.join(get_args(Guessed))}")
     stated = read_claim(claim, relation) if isinstance(claim, str) else claim
     test = _Test.of(stated, len(values), alpha)
-    if guesses is None:
-        number, able = planned_guesses(len(values), lambda r: test.refuted(r, r))
-    else:
-        number = integer("guesses", guesses, at_least=1)
-        if number > len(values):
-            raise InvalidParameter(
-                "guesses", guesses, f"must be at most the {len(values)} canaries"
-            )
-        if guess == "both" and number % 2:
-            raise InvalidParameter("guesses", guesses, "must be even: half of them are included")
-        able = test.refuted(number, number)
+    sizes = test.sizes(guesses, guess)
+    parts = _PARTS[len(sizes)]
+    tests = [replace(test, alpha=alpha * Fraction(part)) for part in parts]
+    able = any(each.refuted(size, size) for each, size in zip(tests, sizes, strict=True))
     order = _ordered(values, integer("seed", seed, at_least=0))
-    right = _right(truth[order], number, guess)
+    tried = [(size, _right(truth[order], size, guess)) for size in sizes]
+    found = list(zip(tests, tried, strict=True))
+    bounds = [each.epsilon_lower(*seen) for each, seen in found]
+    refuted = [each.refuted(*seen) for each, seen in found]
+    best = max(range(len(sizes)), key=lambda i: (refuted[i], bounds[i]))
+    mus = [mu for each, seen in found if (mu := each.mu_lower(*seen)) is not None]
+    shares = zip(found, parts, strict=True)
+    p_values = [each.p_value(*seen) / part for (each, seen), part in shares]
     constant = bool((values == values[0]).all())
-    refuted = test.refuted(number, right)
     return CanaryReport(
         claim=stated,
         relation=Relation(getattr(stated, "relation", relation)),
-        verdict=_verdict(refuted=refuted, able=able and not constant),
-        epsilon_lower=test.epsilon_lower(number, right),
+        verdict=_verdict(refuted=refuted[best], able=able and not constant),
+        epsilon_lower=bounds[best],
         at_delta=test.delta,
-        mu_lower=test.mu_lower(number, right),
-        alpha=test.alpha,
-        p_value=test.p_value(number, right),
+        mu_lower=max(mus, default=None),
+        alpha=alpha,
+        p_value=min(1.0, *p_values),
         included=int(truth.sum()),
         excluded=int((~truth).sum()),
-        guesses=number,
+        guesses=sizes[best],
         guess=guess,
-        right=right,
+        right=tried[best][1],
+        tried=tuple((*each, bound) for each, bound in zip(tried, bounds, strict=True)),
         needed=None if able else _needed(test),
         constant=constant,
         histogram=_histogram(values, truth),
-        trace=tuple(_trace(test, truth[order], guess)) if trace else (),
+        trace=tuple(_trace(tests[0], truth[order], guess)) if trace else (),
         seed=seed,
         versions=versions(),
     )
@@ -193,21 +197,22 @@ def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
     return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
 
 
-def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, bool]:
-    r"""How many of ``total`` canaries to guess, and whether any number of them could refute.
+def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
+    r"""How many of ``total`` canaries to guess: up to three numbers, each at least the first one.
 
-    Half as many again as the least number that refutes if all are right, at least a sixteenth of
-    the canaries.
+    The first is half as many again as the least number that refutes if all are right, at least a
+    sixteenth of the canaries; the others are a quarter of the canaries and all of them.
 
     >>> planned_guesses(10_000, lambda guesses: guesses >= 6)
-    (624, True)
+    (624, 2500, 10000)
     >>> planned_guesses(100, lambda guesses: False)
-    (32, False)
+    (32, 100)
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)
-    chosen = usual if least is None else min(total, max(usual, 3 * least // 2))
-    return max(chosen - chosen % 2, min(2, total)), least is not None
+    first = usual if least is None else min(total, max(usual, 3 * least // 2))
+    even = (size - size % 2 for size in (first, total // 4, total) if size >= first)
+    return tuple(sorted({max(size, min(2, total)) for size in even}))
 
 
 def _doubling(first: int, last: int) -> list[int]:
@@ -221,7 +226,7 @@ def _doubling(first: int, last: int) -> list[int]:
 def _needed(test: _Test) -> int | None:
     # With how many canaries, all of them guessed right, the claim could be refuted.
     def enough(total: int) -> bool:
-        return replace(test, total=total).refuted(total, total)
+        return replace(test, total=total).refuted(total - total % 2, total - total % 2)
 
     high = next((total for total in _doubling(test.total, _MOST_NEEDED) if enough(total)), None)
     if high is None:
@@ -243,6 +248,20 @@ class _Test:
         points = [claim.exact] if isinstance(claim, Claim) else _points(claim)
         delta = points[0][1] if isinstance(claim, Claim) else _CURVE_DELTA
         return cls(claim=claim, total=total, alpha=alpha, delta=delta, lines=lines_of(points))
+
+    def sizes(self, guesses: int | None, guess: Guessed) -> tuple[int, ...]:
+        # The numbers of guesses that share alpha.
+        if guesses is None:
+            shared, every = replace(self, alpha=self.alpha / 2), self.total - self.total % 2
+            found = planned_guesses(self.total, lambda r: shared.refuted(r, r))
+            able = any(shared.refuted(size, size) for size in found)
+            return found if able or not self.refuted(every, every) else (every,)
+        number = integer("guesses", guesses, at_least=1)
+        if number > self.total:
+            raise InvalidParameter("guesses", guesses, f"must be at most the {self.total} canaries")
+        if guess == "both" and number % 2:
+            raise InvalidParameter("guesses", guesses, "must be even: half of them are included")
+        return (number,)
 
     @property
     def level(self) -> float:

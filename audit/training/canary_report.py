@@ -36,7 +36,7 @@ ASSUMED: Final = (
     "the coins are independent of each other, of the canaries and of the order of scores",
     "the scores come from one run of what is claimed; coins entered them through it alone",
     "one canary is one unit of the claim's neighbouring relation",
-    "the number of guesses was fixed before scores and coins were seen together",
+    "the numbers of guesses were fixed before scores and coins were seen together",
 )
 _GUESSED: Final = {
     "both": "the highest scores guessed included, as many lowest ones excluded",
@@ -91,6 +91,11 @@ class CanaryReport(Result):
     guesses: int = fact("how many canaries were guessed")
     guess: str = fact('"both", "included" or "excluded": what was guessed of them')
     right: int = fact("how many guesses were right")
+    tried: tuple[tuple[int, int, float], ...] = fact(
+        "[[guesses, right, epsilon_lower]] of each number that shares the level; guesses, right "
+        "and epsilon_lower above are those of the one that says most",
+        default=(),
+    )
     needed: int | None = fact(
         "how many canaries could refute the claim, if all guesses are right; null where these can",
         default=None,
@@ -188,7 +193,10 @@ class CanaryReport(Result):
             yield "Gaussian DP", f"for no mu below {down(self.mu_lower)}, {sure}"
         sides = f"{self.included:,} included, {self.excluded:,} excluded"
         yield "canaries", f"{total:,}: {sides} ({self.relation.value})"
-        yield "guesses", f"{self.right:,} of {self.guesses:,} right: {_GUESSED[self.guess]}"
+        *others, last = [f"{size:,}" for size, _, _ in self.tried] or [""]
+        level = f"; {', '.join(others)} and {last} guesses share the level" if others else ""
+        guessed = f"{self.right:,} of {self.guesses:,} right: {_GUESSED[self.guess]}"
+        yield "guesses", guessed + level
         cases = out_of(self.alpha, 6)
         weight = evidence(self.alpha, p_value=self.p_value, e_value=None)
         alarms = f"If the claim were true, at most {cases} such audits would say REFUTED"

@@ -76,7 +76,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     dimension: int = 500,
     batches: int = 400,
     draws: int = 20_000,
-    alpha: RationalLike = "0.05",
+    alpha: RationalLike = "0.001",
     seed: int = 0,
     timeout: float | None = 60.0,
     target: str = "step",

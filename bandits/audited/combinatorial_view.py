@@ -16,12 +16,11 @@ import numpy as np
 from accounting.claims.guarantee import Guarantee
 from bandits.audited.server_view import ABSENT, ARMS, ServerView, Views, claim_of
 from bandits.combinatorial.cucb import Cucb
-from bandits.combinatorial.decisions import Unions
+from bandits.combinatorial.decisions import Bools, Unions
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.rounds import Coins, Game
 from bandits.worlds.combinatorial import BitWorld
-from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
 
 __all__ = ["PAIR", "ROUNDS", "CombinatorialView", "combinatorial_view_of"]
@@ -112,9 +111,9 @@ class _Fixed(BitWorld):
     reward: int
     asked: list[int] = field(default_factory=list)
 
-    def outcomes(self, rounds: int, world: np.random.Generator) -> Integers:  # noqa: ARG002  # nothing is drawn
-        found = np.zeros((rounds, ARMS), dtype=np.int64)
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:  # noqa: ARG002  # nothing is drawn
+        found = np.zeros((rounds, ARMS), dtype=np.bool_)
         if not self.asked:
-            found[0, self.reward] = 1
+            found[0, self.reward] = True
         self.asked.append(rounds)
         return found

@@ -17,12 +17,12 @@ import numpy as np
 
 from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, linear_view_of
-from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, PathName, ServerView, Views, view_of
 from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.own import is_own, own_policy
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, read_algorithm

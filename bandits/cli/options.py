@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.users import Visitors, supported
+from bandits.policies.registry import read_algorithm
 from bandits.privatizers.protocols import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.preset import Preset
@@ -110,7 +111,8 @@ def read_experiment(
         here, names = f"has no effect in {own.name}", ", ".join(experiment.algorithms)
         on, linear = f"has no effect on {names}", own.kind == "linear"
         sums = bool({*experiment.algorithms} & {"cucb-dp", "cucb-dp2"})
-        confident = experiment.scheduled or "dp-se" in experiment.algorithms
+        own_policies = any(read_algorithm(each).own for each in experiment.algorithms)
+        confident = experiment.scheduled or own_policies or "dp-se" in experiment.algorithms
         for argument, used, why in (
             ("calibration", linear, here),
             ("users", linear or visits is not None, here),

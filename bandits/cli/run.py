@@ -115,7 +115,9 @@ class ExperimentOptions:
     r"""The options that spell an experiment, as they were written."""
 
     algorithms: str | None = _what(
-        "NAMES", "Separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100. (default: the preset's)"
+        "NAMES",
+        "Separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100, or a policy of your own, "
+        "own.py:NAME or package.module:NAME. (default: the preset's)",
     )
     epsilon: list[str] | None = _what(
         "EPSILON", "The epsilon of each user; repeatable. (default: the preset's)"

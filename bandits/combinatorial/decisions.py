@@ -108,15 +108,17 @@ class Unions(Decisions):
         return sum(sorted(map(len, self.groups))[-self.chosen :])
 
     def best(self, values: Floats) -> Bools:
-        alone = len(self.groups) == values.shape[1]  # groups of one: nothing to add
-        sums = values if alone else values @ _inside(self.groups)
-        first = len(self.groups) - self.chosen
+        groups = self.groups
+        single = len(groups) == values.shape[1]  # groups of one: nothing to add
+        # One after another: the order of a product of matrices is not fixed.
+        sums = values if single else np.stack([_sum(values, each) for each in groups], axis=1)
+        first = len(groups) - self.chosen
         picked: Bools = sums >= np.partition(sums, first, axis=1)[:, first, None]
-        if np.count_nonzero(picked) != len(sums) * self.chosen:  # equal sums: some of them
-            top = sums.argpartition(first, axis=1)[:, first:]
+        if np.count_nonzero(picked) != len(sums) * self.chosen:  # of equal sums the first
+            top = np.argsort(-sums, axis=1, kind="stable")[:, : self.chosen]
             picked = np.zeros(sums.shape, dtype=np.bool_)
             picked[np.arange(len(values))[:, None], top] = True
-        return picked if alone else picked @ _inside(self.groups).T > 0
+        return picked if single else picked @ _inside(groups).T > 0
 
     def contains(self, chosen: Bools) -> Bools:
         if len(self.groups) == chosen.shape[1]:
@@ -348,6 +350,13 @@ def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:
 
 def _keys(chosen: Bools) -> Integers:
     found: Integers = chosen @ (1 << np.arange(chosen.shape[1], dtype=np.int64))
+    return found
+
+
+def _sum(values: Floats, arms: Iterable[int]) -> Floats:
+    found = np.zeros(len(values))
+    for arm in arms:
+        found += values[:, arm]
     return found
 
 

@@ -9,9 +9,11 @@ draws. Proofs: docs/proofs/radius.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bandits.combinatorial.decisions import Bools
 from bandits.combinatorial.streams import StreamPrivatizer
 from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter
@@ -19,7 +21,24 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import Rng
 
-__all__ = ["Totals", "totals_of"]
+__all__ = ["Tables", "Totals", "totals_of"]
+
+
+class Tables(NamedTuple):
+    r"""The numbers of all sums, by cell: what a compiled loop reads and writes.
+
+    ``noise`` has a row for each cell, as the kind of the sums says; ``items``, ``column`` and
+    ``inverse`` are of the factorisation.
+    """
+
+    taken: Integers
+    exact: Integers
+    counts: Integers
+    values: Floats
+    noise: Integers
+    items: Integers
+    column: Integers
+    inverse: Floats
 
 
 class Totals:
@@ -27,12 +46,10 @@ class Totals:
 
     What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
     ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
-    the start, from ``rngs``, one for each run. ``rare`` says whether most outcomes release nothing
-    (:meth:`left`): what came until then may be added at once, to ``taken`` and ``exact``.
+    the start, from ``rngs``, one for each run.
     """
 
     each = False
-    rare = False
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         shape = (len(rngs), arms)
@@ -41,29 +58,30 @@ class Totals:
         self.exact = np.zeros(shape[0] * shape[1], dtype=np.int64)
         self.count = self.taken.reshape(shape)
         self.value: Integers | Floats = self.exact.reshape(shape)
+        self.noise = self.items = np.zeros((1, 1), dtype=np.int64)
+        self.column, self.inverse = np.zeros(1, dtype=np.int64), np.zeros(1)
         self._begin(shape, rngs)
 
-    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> Integers:
+    def tables(self) -> Tables:
+        r"""The arrays themselves, not copies; ``values`` is empty where it is ``exact``."""
+        own: Any = self.value.ravel() if self.value.dtype == np.float64 else np.zeros(0)
+        every = (self.noise, self.items, self.column, self.inverse)
+        return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
+
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
         r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released.
 
         ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
         """
         self.taken[cells] += 1
         self.exact[cells] += outcomes
-        return self._release(cells, drawn)
-
-    def left(self, counts: Integers) -> Integers:
-        r"""How many outcomes after so many a sum is released, for each."""
-        return np.ones(counts.shape, dtype=np.int64)
-
-    def release(self, cells: Integers) -> None:
-        r"""Release the sums of ``cells``, all that came."""
+        return self._release(cells, outcomes, drawn)
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         pass
 
-    def _release(self, cells: Integers, drawn: Integers) -> Integers:
-        del drawn
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
         return cells
 
 
@@ -71,11 +89,11 @@ class _Each(Totals):
     # Sums of noisy outcomes: of the outcomes themselves nothing is kept.
     each = True
 
-    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> Integers:
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
         return super().add(cells, outcomes + drawn, drawn)
 
 
-class _Apart(Totals):
+class _Separate(Totals):
     # What is released is not what came.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         del rngs
@@ -88,46 +106,31 @@ class _Apart(Totals):
         return cells
 
 
-class _Tree(_Apart):
-    # totals[cell, j] is the noise of the sum when t last ended in j zeros: the draws of the blocks
+class _Tree(_Separate):
+    # noise[cell, j] is the noise of the sum when t last ended in j zeros: the draws of the blocks
     # of the binary form of t. The last column is that of t = 0.
     each = True
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         levels = len(self.privatizer.moves)
-        self.totals = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
+        self.noise = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
 
-    def _release(self, cells: Integers, drawn: Integers) -> Integers:
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes
         taken = self.taken[cells]
         # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level. The
         # others are those of t less 2^level, when it was the number of outcomes.
         rest = taken & (taken - 1)
         level = np.bitwise_count((taken ^ rest) - 1)
         others = np.bitwise_count((rest & -rest) - 1)
-        others[rest == 0] = self.totals.shape[1] - 1
-        noise = self.totals[cells, others] + self.drawn(level, drawn)
-        self.totals[cells, level] = noise
+        others[rest == 0] = self.noise.shape[1] - 1
+        noise = self.noise[cells, others] + drawn
+        self.noise[cells, level] = noise
         return self._set(cells, self.exact[cells] + noise)
 
-    def drawn(self, level: Integers, drawn: Integers) -> Integers:
-        r"""The noise of blocks of 2^level outcomes."""
-        del level
-        return drawn
 
-
-class _Rare(_Apart):
-    rare = True
-
-    def _release(self, cells: Integers, drawn: Integers) -> Integers:
-        del drawn
-        closed: Integers = cells[self.left(self.taken[cells] - 1) == 1]
-        if len(closed):
-            self.release(closed)
-        return closed
-
-
-class _Doubling(_Rare):
+class _Doubling(_Separate):
     # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
@@ -135,44 +138,46 @@ class _Doubling(_Rare):
         drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
         self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
 
-    def left(self, counts: Integers) -> Integers:
-        found: Integers = (1 << np.frexp(counts)[1].astype(np.int64)) - counts
-        return found
-
-    def release(self, cells: Integers) -> None:
-        level = np.bitwise_count(self.taken[cells] - 1)
-        self._set(cells, self.exact[cells] + self.noise[cells, level])
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        closed = cells[self.taken[cells] & (self.taken[cells] - 1) == 0]
+        level = np.bitwise_count(self.taken[closed] - 1)
+        return self._set(closed, self.exact[closed] + self.noise[closed, level])
 
 
-class _Factorisation(_Rare):
-    # Items are sums of blocks. y = C x + z in integers; what is released is a function of y alone,
-    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
+class _Factorisation(_Separate):
+    # Items are sums of blocks. y = C x + z in integers, and noise[cell] is y up to the last item,
+    # then z. What is released is a function of y alone, A C^-1 y in floats: errors of floats are
+    # errors of the estimate, not of the promise.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         held = self.privatizer
-        self.block = held.block
         drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
-        self.noised = drawn.reshape(-1, held.items)
-        self.items = np.zeros(self.noised.shape, dtype=np.int64)
-        self.before = np.zeros(len(self.noised), dtype=np.int64)
+        self.noise = drawn.reshape(-1, held.items)
+        self.items = np.zeros(self.noise.shape, dtype=np.int64)
         # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
         self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
-        self.inverse = inverse(held.items, held.grid)[::-1]
+        self.inverse = inverse(held.items, held.grid)[::-1].copy()
 
-    def left(self, counts: Integers) -> Integers:
-        found: Integers = self.block - counts % self.block
-        return found
-
-    def release(self, cells: Integers) -> None:
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del drawn
+        block = self.privatizer.block
+        self.items[cells, (self.taken[cells] - 1) // block] += outcomes
+        closed = cells[self.taken[cells] % block == 0]
         estimates = []
-        for cell in cells.tolist():
-            i = int(self.taken[cell]) // self.block - 1
-            items, noised = self.items[cell], self.noised[cell]
-            items[i] = self.exact[cell] - self.before[cell]
-            self.before[cell] = self.exact[cell]
+        for cell in closed.tolist():
+            i = int(self.taken[cell]) // block - 1
+            items, noised = self.items[cell], self.noise[cell]
             noised[i] += self.column[-i - 1 :] @ items[: i + 1]
-            estimates.append(self.inverse[-i - 1 :] @ noised[: i + 1])
-        self._set(cells, np.array(estimates))
+            estimates.append(_ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1]))
+        return self._set(closed, np.array(estimates))
+
+
+def _ordered_sum(terms: Floats) -> float:
+    # Running sums of every fourth: their order is fixed, that of a product of matrices is not.
+    few = len(terms) % 4
+    one, two, three, four = np.cumsum([[0.0] * 4, *terms[few:].reshape(-1, 4)], axis=0)[-1]
+    return float(sum(terms[:few], (one + two) + (three + four)))
 
 
 def inverse(items: int, grid: int) -> Floats:

@@ -19,6 +19,7 @@ from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.users import Visitors
 from bandits.play import checked_checkpoints
+from bandits.policies.own import source_of
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm
 from bandits.policies.setting import ScheduleName, Setting
@@ -302,6 +303,9 @@ class Experiment:
             found |= {"calibration": self.calibration, "users": self.users, "alpha": alpha}
         elif self.users is not None:
             found["users"] = self.users
+        own = {name: source_of(name) for name in self.algorithms if read_algorithm(name).own}
+        if own:
+            found["sources"] = own
         if self.confidence != Fraction(1, 10):
             found["confidence"] = write_rational(self.confidence)
         if self.renyi_tail is not None:

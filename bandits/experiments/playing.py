@@ -63,9 +63,10 @@ _WORDS: Final = {
     "users": "number of users",
     "renyi_tail": "tail of Renyi noise",
     "max_visits": "visits of a user",
+    "sources": "source of a policy",
     "honest": "honest users",
 }
-_UNSHOWN: Final = ("data", "worlds", "checkpoints")
+_UNSHOWN: Final = ("data", "worlds", "checkpoints", "sources")
 _COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent", "out_of_users")
 
 

@@ -16,6 +16,7 @@ from bandits.actions import LinearModel
 from bandits.combinatorial.cucb import FAMILY
 from bandits.policies.elimination import NAMES, BatchedElimination, DpSe
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
+from bandits.policies.own import is_own, own_policy
 from bandits.policies.phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.setting import EXACT_SCALING, Schedule, Setting
@@ -36,6 +37,8 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
 _WHOLE: Final = ("m", "u")
+_OWN: Final = "a policy of your own"
+_GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "confidence")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
@@ -133,6 +136,11 @@ class Algorithm:
     entry: Entry
     value: Fraction | None = None
 
+    @property
+    def own(self) -> bool:
+        r"""Whether it is a policy of the user's own, found by its place."""
+        return self.entry.sentence == _OWN
+
     def __str__(self) -> str:
         if self.value is None:
             return self.entry.name
@@ -151,7 +159,10 @@ class Algorithm:
 
 
 def read_algorithm(text: str) -> Algorithm:
-    r"""Read an algorithm from text: a name such as dist-dp-se, or name:s=100.
+    r"""Read an algorithm from text: a name such as dist-dp-se, or name:s=100, or a policy's place.
+
+    A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``; it is imported when its
+    policy is made (:mod:`bandits.policies.own`).
 
     >>> str(read_algorithm("dist-rdp-se:s=100")), str(read_algorithm("dist-rdp-se:s=10"))
     ('dist-rdp-se:s=100', 'dist-rdp-se')
@@ -164,6 +175,10 @@ def read_algorithm(text: str) -> Algorithm:
     algorithm has not or that are out of range.
     """
     name, rest = split_name(str(text))
+    if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
+        return Algorithm(entry=Entry(name=str(text), sentence=_OWN, lengths="own"))
+    if name.endswith(".py"):
+        raise InvalidParameter("algorithm", text, f"must be {name}:NAME, a policy in that file")
     entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)
     if ":" not in str(text):
         return Algorithm(entry=entry)
@@ -187,6 +202,9 @@ def read_algorithm(text: str) -> Algorithm:
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
+    if algorithm.own:
+        given = {each: getattr(setting, each) for each in _GIVEN}
+        return own_policy(name, name, "algorithms", given)
     if name in FAMILY:
         reason = f"{name} is played in combinatorial worlds, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)

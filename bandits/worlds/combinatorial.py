@@ -18,13 +18,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bandits.combinatorial.decisions import Listed, Paths, SpanningTrees, Unions
+from bandits.combinatorial.decisions import Bools, Listed, Paths, SpanningTrees, Unions
 from bandits.combinatorial.problem import Exhaustive, GreedyCoverage, Problem
 from bandits.combinatorial.rewards import Coverage, Influence, Linear
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import Preset, SuperArms
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike, positive_rational
 
 __all__ = ["CORRELATED", "COVERAGE", "GAP", "HARD_MAB", "HARD_PATHS", "HARD_PUBLIC"]
@@ -47,8 +46,8 @@ class BitWorld(Environment):
     >>> problem = Problem(decisions=Unions.subsets(3, 2))
     >>> world = BitWorld(of=problem, chances=(0.5, 0.5, 0.9), together=(0, 0, 1))
     >>> world.outcomes(2, np.random.default_rng(1))
-    array([[0, 0, 0],
-           [1, 1, 0]])
+    array([[False, False, False],
+           [ True,  True, False]])
 
     Raises :class:`InvalidParameter` for chances and groups that are not one for each base arm, a
     chance outside of [0, 1], and base arms together where the reward needs them independent.
@@ -81,13 +80,14 @@ class BitWorld(Environment):
     def means(self) -> tuple[float, ...]:
         return self.chances
 
-    def outcomes(self, rounds: int, world: np.random.Generator) -> Integers:
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:
         r"""The outcomes of all base arms in so many rounds, a row each."""
         groups = self.together
         uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
         if groups is not None:
             uniform = uniform[:, list(groups)]
-        return (uniform < np.array(self.chances)).astype(np.int64)
+        found: Bools = uniform < np.array(self.chances)
+        return found
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         return int(world.binomial(pulls, self.chances[arm])) * precision

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from audit.evidence.baselines.assumed import gaussian_epsilon
+from audit.evidence.baselines.bounds import gaussian_epsilon
 from audit.evidence.one_run import largest_rejected, one_run_p_value
 from audit.training.canaries import canaries
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
@@ -21,6 +21,8 @@ _TOTAL: Final = 10_000
 _DELTA: Final = "1e-5"
 _MOST: Final = 0.056
 _GUESSES: Final = 62
+_FEW: Final = 624
+_CONFIDENCE: Final = str(1 - ALPHA)
 _NULLS: Final = ("epsilon=0", "epsilon=0,delta=1e-5", "gdp=0.01")
 
 
@@ -46,7 +48,7 @@ def _nulls(effort: Effort, claim: str) -> Row:
         order, half = coins[np.argsort(scores)], _GUESSES // 2
         right = int(np.count_nonzero(~order[:half]) + np.count_nonzero(order[-half:]))
         if right not in judged:
-            report = canaries(scores, coins, claim, guesses=_GUESSES)
+            report = canaries(scores, coins, claim, guesses=_GUESSES, confidence=_CONFIDENCE)
             assert report.right == right
             judged[right] = report.refuted
         refuted += judged[right]
@@ -98,7 +100,8 @@ def _gaussian(effort: Effort, mu: float) -> Row:
         rng = np.random.default_rng([_SEED, 2, repeat])
         coins = rng.random(_TOTAL) < 0.5
         scores = mu * coins + rng.normal(size=_TOTAL)
-        report = canaries(scores, coins, f"epsilon=0.5,delta={_DELTA}")
+        given: Any = {"guesses": _FEW, "confidence": _CONFIDENCE}
+        report = canaries(scores, coins, f"epsilon=0.5,delta={_DELTA}", **given)
         found["ours"].append(report.epsilon_lower)
         found["theorem_same_guesses"].append(_theorem(report.guesses, report.right))
         order = coins[np.argsort(scores, kind="stable")]
@@ -107,7 +110,7 @@ def _gaussian(effort: Effort, mu: float) -> Row:
             _theorem(2 * h, int((~order[:h]).sum() + order[-h:].sum())) for h in halves
         ]  # fmt: skip
         found["theorem_best_guesses_known"].append(max(all_of))
-        curve = canaries(scores, coins, "gdp=0.25")
+        curve = canaries(scores, coins, "gdp=0.25", **given)
         found["mu_lower"].append(curve.mu_lower or 0.0)
         found["ours_gdp"].append(gaussian_epsilon(max(curve.mu_lower or 0.0, 1e-3), float(_DELTA)))
     medians: dict[str, Any] = {

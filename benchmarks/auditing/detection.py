@@ -14,7 +14,7 @@ from audit.catalogue import ENTRIES, Entry, Layer, Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence.fixed import resolution
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.replay.replay import replay
 from audit.runs.plan import Plan
 from audit.sample import draw, sample

@@ -22,9 +22,13 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.evidence.baselines.assumed import gaussian_epsilon
+from audit.evidence.baselines.bounds import (
+    Scores,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    gaussian_epsilon,
+)
 from audit.evidence.baselines.compare import BASELINES
-from audit.evidence.baselines.scores import Scores, clopper_pearson_lower, clopper_pearson_upper
 from benchmarks.auditing import peer_programs
 from benchmarks.auditing.harness import ALPHA
 

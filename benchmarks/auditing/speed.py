@@ -19,7 +19,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime import watch
 from audit.evidence.family import View, weigh_views
 from audit.evidence.fixed import gather
-from audit.outputs.features.feature import Feature, read_feature
+from audit.features.feature import Feature, read_feature
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised

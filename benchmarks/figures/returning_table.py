@@ -17,11 +17,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from accounting.budget.calibrate import calibrate
-from accounting.budget.returning import per_user
+from accounting.budget.returning import advanced_over_splits, per_user
 from accounting.claims.orders import approx_from_renyi
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.composition import advanced_over_splits
 from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from bandits import rounds
-from bandits.combinatorial import totals
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Listed, Unions
 from bandits.combinatorial.problem import Failing, LargestSum, Problem
 from bandits.combinatorial.streams import StreamRelease
+from bandits.combinatorial.totals import Tables
 from bandits.play import Run, play
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
-from bandits.rounds import Coins, play_together
+from bandits.rounds import Coins, Game, play_together
 from bandits.worlds.combinatorial import (
     BitWorld,
     correlated,
     coverage,
+    hard_paths,
     influence,
     path,
     top_k,
@@ -30,7 +31,6 @@ from bandits.worlds.combinatorial import (
 )
 from dpcore.sampling.rng import SeededRng, SystemRng
 from tests.effort import by_day
-from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
@@ -78,28 +78,57 @@ def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]
     return pulls, regret
 
 
-UNEQUAL = BitWorld(
-    of=Problem(decisions=Listed(5, ((0,), (1, 2), (2, 3, 4)))), chances=(0.6, 0.4, 0.3, 0.1, 0.1)
+UNEVEN = Problem(decisions=Unions(((0,), (4, 2), (3, 1, 5)), 2))
+
+
+@by_day(6)
+@pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "problem", [top_k(0, 9, 4).of, hard_paths(0, 8, 2).of, UNEVEN], ids=["top", "paths", "uneven"]
 )
-
-
-@pytest.mark.parametrize("release", ["doubling", "factorisation"])
-@pytest.mark.parametrize("world", [top_k(0, 6, 2), coverage(0, 8, 4), UNEQUAL])
-def test_rounds_played_ahead_are_those_played_one_by_one(
-    world: BitWorld, release: StreamRelease, monkeypatch: pytest.MonkeyPatch
+def test_compiled_rounds_are_those_of_the_tables(
+    name: CucbName, release: StreamRelease, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three blocks; a mutant that goes on after something was released plays other rounds."""
-    policy = cucb("cucb-dp", world.of, horizon=1500, epsilon=4, release=release)
+    """Number by number, at equal values too. Without numba the loop's source is interpreted."""
+    monkeypatch.setattr(rounds, "find_spec", lambda _: True)
+    policy = cucb(name, problem, horizon=1500, epsilon=4, release=release)
+    chances = (0.9, 0.5, 0.5, 0.4, 0.1, 0.1, 0.2, 0.3, 0.8)[: problem.arms]
+    world = BitWorld(of=problem, chances=chances)
 
-    def together() -> tuple[Run, ...]:
-        return play_together(policy, [world] * 3, [coins(seed) for seed in range(3)])
+    def games(tie: float) -> list[Game]:
+        monkeypatch.setattr(rounds, "_TIE", tie)
+        both = [
+            Game(policy, [world] * 2, [coins(seed) for seed in range(2)], compiled=compiled)
+            for compiled in (False, True)
+        ]
+        for size in (400, 200, 100):
+            one, other = (game.play(size) for game in both)
+            assert np.array_equal(one, other)
+        return both
 
-    ahead = together()
-    mutant = mutated(rounds.Game._ahead, "np.cumsum(ends, axis=1) == ends", "True")
-    monkeypatch.setattr(rounds.Game, "_ahead", mutant)
-    assert together() != ahead
-    monkeypatch.setattr(totals._Rare, "rare", False)
-    assert together() == ahead
+    for tie in (1e-9, 0.0):
+        tables, loop = games(tie)
+        assert loop.compiled
+        assert not loop.waiting  # the loop has played
+        assert np.array_equal(tables.bounds, loop.bounds)
+        assert np.array_equal(tables.sent, loop.sent)
+        for table in Tables._fields:
+            one, other = (getattr(game.sums.tables(), table) for game in (tables, loop))
+            assert np.array_equal(one, other)
+
+
+def test_without_numba_or_unions_the_tables_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = top_k(0, 5, 2)
+
+    def compiles(of: BitWorld) -> bool:
+        game = Game(cucb("cucb", of.of, horizon=600), [of], [coins(1)], compiled=True)
+        game.play(600)
+        return game.compiled
+
+    assert not compiles(path(0, 12, 4))
+    monkeypatch.setattr(rounds, "find_spec", lambda _: None)
+    assert not compiles(world)
 
 
 @pytest.mark.parametrize("name", ["cucb", "cucb-ldp1", "cucb-ldp2"])

@@ -40,7 +40,7 @@ NEED_A_PROOF = (
     "accounting.loss.listing:Listing.above",
     "accounting.loss.listing:Listing.below",
     "accounting.totals.compose:Composition.epsilon",
-    "accounting.ledger.charging:charged",
+    "accounting.ledger.book:charged",
     "audit.evidence.fixed:Evidence",
     "bandits.radius.certified:certified_width",
 )

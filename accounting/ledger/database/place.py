@@ -134,7 +134,7 @@ def refuse_mounted(path: Path, where: str) -> None:
         )
 
 
-def _mount_of(path: Path) -> str | None:
+def _mount_of(path: Path) -> bytes | None:
     # O_PATH, because closing an ordinary descriptor of the file would drop SQLite's locks on it.
     opened = getattr(os, "O_PATH", None)
     if opened is None:
@@ -144,12 +144,21 @@ def _mount_of(path: Path) -> str | None:
     except OSError:
         return None
     try:
-        told = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
+        told = _read(f"/proc/self/fdinfo/{handle}")
     except OSError:
         return None
     finally:
         os.close(handle)
-    return next((line for line in told.splitlines() if line.startswith("mnt_id:")), None)
+    return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+
+
+def _read(path: str) -> bytes:
+    # Of a small file: Path.read_bytes takes several times as long, and each charge reads three.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, 1 << 12)
+    finally:
+        os.close(handle)
 
 
 def home_path(path: Path) -> Path:
@@ -164,10 +173,9 @@ def home_of(path: Path) -> str:
     ``path`` has no links. The folder is known by its inode, which lasts as long as it does. Its
     device does not: numbers of devices are given anew when a machine starts.
     """
-    home = path.with_name(f"{path.name}-home")
     try:
-        ledger, folder = home.read_text(encoding="ascii").split()
-        return ledger if folder == str(home.parent.stat().st_ino) else ""
+        ledger, folder = _read(f"{path}-home").decode("ascii").split()
+        return ledger if folder == str(path.parent.stat().st_ino) else ""
     except (OSError, ValueError):
         return ""
 

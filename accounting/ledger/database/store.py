@@ -18,7 +18,6 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DBAPIError,
-    IntegrityError,
     MultipleResultsFound,
     NoResultFound,
     SQLAlchemyError,
@@ -69,7 +68,11 @@ class Store:
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
         # Where links lead to another file later, it is not the one that is open: refused.
         self._real = Path(os.path.realpath(self.where))
+        self._log = Path(f"{self._real}-wal")
+        self.queue: Final = Path(f"{self._real}-queue")
+        r"""The file in which processes wait for an SQLite file."""
         self._engine = _engine(address)
+        self._driver: Any = self._engine.dialect.loaded_dbapi
         reads: dict[str, Any] = {"ledger_reads": True}
         writes: dict[str, Any] = {"ledger_reads": False}
         if not self.is_file:
@@ -86,10 +89,6 @@ class Store:
     def patience(self) -> float:
         r"""For how many seconds a charge waits for others."""
         return _PATIENCE
-
-    def queue_path(self) -> Path:
-        r"""The file in which processes wait for an SQLite file."""
-        return Path(f"{self._real}-queue")
 
     def mode(self) -> int:
         r"""Who may read and write an SQLite file."""
@@ -148,8 +147,7 @@ class Store:
         Inside a transaction that writes. PostgreSQL does this before it shows anything.
         """
         if self.is_file:
-            log = self._log()
-            for path, how in ((log, os.O_RDWR), (log.parent, os.O_RDONLY)):
+            for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
                 with suppress(FileNotFoundError):  # no log: all of it is in the file
                     bring_to_disk(path, how)
 
@@ -201,7 +199,7 @@ class Store:
         # into the file (sqlite.org/wal.html, "the WAL-reset bug"). So no connection moves it by
         # itself, and this one does while it keeps everybody else from writing.
         try:
-            length = self._log().stat().st_size
+            length = self._log.stat().st_size
         except OSError:
             return
         if length > _LOG:
@@ -209,9 +207,6 @@ class Store:
                 _begin(alone)
                 self._must_be(alone.info["file"])
                 other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def _log(self) -> Path:
-        return Path(f"{self._real}-wal")
 
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
@@ -228,7 +223,7 @@ class Store:
             raise LedgerDamaged(
                 self.where, "the row of its ledger is gone, or is not the only one"
             ) from error
-        except (SQLAlchemyError, sqlite3.Error) as error:
+        except (SQLAlchemyError, self._driver.Error) as error:
             raise self._meaning(error) from error
         except OSError as error:
             # Of the files beside the database, such as a log that cannot be brought to the disk.
@@ -239,7 +234,7 @@ class Store:
         lines = [line.strip() for line in str(original).splitlines() if line.strip()]
         line = lines[0] if lines else type(original).__name__
         name, state = getattr(original, "sqlite_errorname", ""), getattr(original, "sqlstate", "")
-        if isinstance(error, IntegrityError):
+        if isinstance(original, self._driver.IntegrityError):
             # Every rule of the tables is checked before a row is written.
             return LedgerDamaged(self.where, f"holds rows that nobody charged: {line}")
         if name.startswith("SQLITE_BUSY") or state == _LOCK_TIMEOUT:

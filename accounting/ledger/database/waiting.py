@@ -33,7 +33,7 @@ def waited_for_process(path: Path, seconds: float) -> str:
     >>> waited_for_process(Path("absent.db"), 60)
     'waited 60 s for another process that is writing, which this system does not name: let it ...'
     """
-    return f"waited {seconds:g} s for {_told(_holder(path))}: let it end, or end it; {_RETRY}"
+    return f"waited {seconds:g} s for {_named(_holder(path))}: let it end, or end it; {_RETRY}"
 
 
 def waited_for_session(engine: Engine, seconds: float) -> str:
@@ -47,7 +47,7 @@ def waited_for_session(engine: Engine, seconds: float) -> str:
     return f"waited {seconds:g} s for another session that is writing: let it end; {_RETRY}"
 
 
-def _told(holder: int | None) -> str:
+def _named(holder: int | None) -> str:
     if holder is None:
         return "another process that is writing, which this system does not name"
     if holder == os.getpid():

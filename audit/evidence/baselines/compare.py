@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from audit.evidence.baselines.assumed import bayes, gaussian_dp
-from audit.evidence.baselines.one_run import one_run
-from audit.evidence.baselines.scores import Asked, Scores
-from audit.evidence.baselines.thresholds import bonferroni_thresholds, dkw, plug_in
-from audit.evidence.baselines.thresholds import clopper_pearson_split as _clopper_pearson_split
+from audit.evidence.baselines.bounds import (
+    Asked,
+    Scores,
+    bayes,
+    bonferroni_thresholds,
+    clopper_pearson_split,
+    dkw,
+    gaussian_dp,
+    one_run,
+    plug_in,
+)
 from audit.outputs.reading import read
-from audit.wording.as_json import json_number
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 from dpcore.spec import did_you_mean
@@ -28,7 +33,6 @@ __all__ = [
     "Baseline",
     "BaselineFinding",
     "baseline_names",
-    "clopper_pearson_split",
     "compare",
 ]
 
@@ -73,7 +77,7 @@ _ALL: Final = (
         name="clopper-pearson-split",
         says="event from one half of the runs, Clopper-Pearson bounds from the other",
         valid=True,
-        bound=_clopper_pearson_split,
+        bound=clopper_pearson_split,
     ),
     Baseline(
         name="dkw",
@@ -123,26 +127,12 @@ r"""By name.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them.
-
-    >>> BaselineFinding(name="dkw", epsilon_lower=9e999, says="bands", valid=True).to_json()
-    {'name': 'dkw', 'epsilon_lower': 'inf', 'says': 'bands', 'valid': True}
-    """
+    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them."""
 
     name: str
     epsilon_lower: float | None
     says: str
     valid: bool
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; infinity as text."""
-        bound = self.epsilon_lower
-        return {
-            "name": self.name,
-            "epsilon_lower": None if bound is None else json_number(bound),
-            "says": self.says,
-            "valid": self.valid,
-        }
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
@@ -190,18 +180,3 @@ def compare(
         )
         for b in map(BASELINES.__getitem__, chosen)
     )
-
-
-def clopper_pearson_split(
-    outputs: object, worlds: object, *, alpha: RationalLike = "0.05", seed: int
-) -> float:
-    r"""The baseline of that name at delta = 0.
-
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> import numpy as np
-    >>> worlds = draw_worlds(4000, np.random.default_rng(1))
-    >>> 5 < clopper_pearson_split(worlds.astype(int), worlds, seed=7) < 7
-    True
-    """
-    baseline = BASELINES["clopper-pearson-split"]
-    return baseline.lower(outputs, worlds, alpha=alpha, seed=seed)

@@ -13,8 +13,7 @@ from mpmath import mp
 
 from accounting import compose
 from accounting.budget.calibrate import Calibration, _least, calibrate
-from accounting.budget.gaussian_guess import log_delta, log_mu
-from accounting.budget.promise import Promise
+from accounting.budget.promise import Promise, log_delta, log_mu
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve

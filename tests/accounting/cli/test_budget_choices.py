@@ -11,7 +11,7 @@ import pytest
 import accounting.cli.budget as commands
 from accounting.claims.bound import Bound
 from accounting.cli import calibrate
-from accounting.cli import options as arguments
+from accounting.cli import releases as arguments
 from dpcore import InvalidParameter
 from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.mutants import mutated

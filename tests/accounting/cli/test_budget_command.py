@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import accounting.cli.budget as commands
 from accounting.claims.bound import Bound
-from accounting.cli import options as arguments
-from accounting.cli import releases as parts
+from accounting.cli import releases
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
 from tests.accounting.cli.conftest import POINT
@@ -142,7 +141,7 @@ def test_a_tiny_delta_is_not_zero(command: Command) -> None:
 
 @given(value=st.fractions(0, 1))
 def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
-    found = json.loads(json.dumps(arguments.exact(value)))
+    found = json.loads(json.dumps(releases.exact(value)))
     assert Fraction(found if isinstance(found, str) else repr(found)) == value
 
 
@@ -223,8 +222,10 @@ def test_rounds_that_are_ignored_are_seen(
 ) -> None:
     words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
     assert command(*words).json["epsilon"]["upper"] == 50
-    forgetful = mutated(parts.Releases.composed, "(guarantee(one), rounds)", "(guarantee(one), 1)")
-    monkeypatch.setattr(parts.Releases, "composed", forgetful)
+    forgetful = mutated(
+        releases.Releases.composed, "(guarantee(one), rounds)", "(guarantee(one), 1)"
+    )
+    monkeypatch.setattr(releases.Releases, "composed", forgetful)
     assert command(*words).json["epsilon"]["upper"] != 50
 
 
@@ -238,7 +239,7 @@ def test_help_teaches(command: Command) -> None:
 
 def test_between_says_which_end_is_known() -> None:
     def told(lower: Any, upper: Any) -> str:
-        return arguments.between(Bound(lower=lower, upper=upper, method="", theorem=""))
+        return releases.between(Bound(lower=lower, upper=upper, method="", theorem=""))
 
     assert told(None, Fraction(1, 3)) == "at most 0.333333334"
     assert told(Fraction(1, 3), Fraction(1, 3)) == "between 0.333333333 and 0.333333334"

@@ -1,13 +1,16 @@
-r"""``dpcore budget continual`` as a user types it."""
+r"""``dpcore budget continual`` and ``matrix`` as a user types them."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from accounting import guarantee
 from accounting.budget.continual import MECHANISMS
+from accounting.certificates.certificate import Certificate
+from accounting.checker import verify
 from dpcore.spelling import noise_from_json
 from tests.support.typed import Command
 
@@ -39,3 +42,43 @@ def test_the_table(command: Command) -> None:
     variance = 1 / (2 * math.sinh(1 / 20) ** 2)
     assert float(lines[1].split()[5]) == pytest.approx(math.sqrt(9 * variance), rel=1e-3)
     assert lines[2].split()[-1] == "488"
+
+
+def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) -> None:
+    r"""Rows (1, 0), (1/2, 1), both rounds: C u = (1, 3/2), as l2-squared = 13/4 of one release."""
+    file = tmp_path / "strategy.json"
+    file.write_text("[[1, 0], [0.5, 1]]")
+    words = ["--strategy", f"file:{file}", "--rounds", 2, "--participations", 2]
+    words += ["--noise", "gaussian:sigma=10", "--delta", "1e-6"]
+    found = command("matrix", *words, "--json").json
+    one = ["--noise", "gaussian:sigma=20", "--sensitivity", "l2-squared=13", "--delta", "1e-6"]
+    truth = command("epsilon", *one, "--json").json
+    assert found["epsilon"]["upper"] == pytest.approx(truth["epsilon"]["upper"], rel=1e-6)
+    assert (found["exact"], found["l2_sensitivity"]["upper"]) == (True, pytest.approx(3.25**0.5))
+    told = command("matrix", *words).out
+    assert "in at most 2 rounds, at least 1 apart" in told
+    assert "adaptively" in told
+
+
+def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    words = ["--rounds", 20, "--noise", "gaussian:sigma=4", "--delta", "1e-6"]
+    many = ["--strategy", "tree", "--participations", 2, "--apart", 6]
+    found = command("matrix", *many, *words, "--certificate", file, "--json").json
+    assert verify(file.read_text(encoding="utf-8")).holds
+    (claim, *_) = Certificate.from_text(file.read_text(encoding="utf-8")).claims
+    assert float(claim["lower"]) <= found["epsilon"]["upper"] <= float(claim["upper"])
+    grid = ["--strategy", "square-root:grid=64", *words, "--certificate", tmp_path / "none.json"]
+    refused = command("matrix", *grid)
+    assert (refused.code, "second path knows" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "rows", ["{}", "[[1, 0]]", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]", "["]
+)
+def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> None:
+    file = tmp_path / "strategy.json"
+    file.write_text(rows)
+    words = ["--strategy", f"file:{file}", "--rounds", 2, "--noise", "gaussian:sigma=4"]
+    answer = command("matrix", *words, "--delta", "1e-6")
+    assert (answer.code, "--strategy" in answer.err) == (2, True)

@@ -16,7 +16,7 @@ import pytest
 
 import accounting.cli.ledger as commands
 import dpcore.command.app
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, charging
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, book
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
@@ -134,7 +134,7 @@ def test_a_charge_that_is_made_although_refused_is_seen(
 
     assert refused()
     generous = mutated(
-        charging.charged, "if poor and not request.skip_exhausted:", "poor = ()\n        if False:"
+        book.charged, "if poor and not request.skip_exhausted:", "poor = ()\n        if False:"
     )
     monkeypatch.setattr("accounting.ledger.ledger.charged", generous)
     assert not refused()

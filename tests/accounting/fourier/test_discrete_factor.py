@@ -17,6 +17,7 @@ from accounting.loss.cells import listed_above, listed_below
 from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
 from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 from tests.support.dpcore.mutants import mutated
 
 PAIR = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 20))
@@ -32,7 +33,7 @@ TILT = Fraction(5)
 
 
 def listing(*, above: bool = True) -> Listing:
-    edges = PAIR.edges(float(TILT), 512)
+    edges = PAIR.edges(Focus(float(TILT)), 512)
     return (listed_above if above else listed_below)((1.0, PAIR.cells(edges)))
 
 

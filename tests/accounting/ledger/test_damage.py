@@ -15,8 +15,8 @@ from sqlalchemy import delete, insert, select, text
 from accounting.claims.claim import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.database.store import Store
+from accounting.ledger.errors import Receipt
 from accounting.ledger.history import Charge
-from accounting.ledger.receipt import Receipt
 from accounting.ledger.tables import Tables
 from accounting.theorems.filter import SHARES
 from tests.effort import by_day
@@ -231,7 +231,10 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
 
 
 def receipts_of(ledger: Ledger) -> list[Receipt]:
-    return [charge.receipt((), repeated=False) for charge in ledger.history()]
+    return [
+        Receipt(batch=each.batch, number=each.number, digest=each.digest, paid=each.paid)
+        for each in ledger.history()
+    ]
 
 
 def relabel(url: str, ledger: Ledger) -> None:

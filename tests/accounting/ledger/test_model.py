@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-import accounting.ledger.charging
+import accounting.ledger.book
 import accounting.ledger.ledger
 import accounting.theorems.filter
 from accounting.ledger import BudgetExhausted, Ledger
@@ -170,7 +170,7 @@ def broken(
             "math.floor(cost * SHARES",
         ),
         # A retried charge would be paid twice.
-        (accounting.ledger.charging, "charged", "if request.batch in made", "if False"),
+        (accounting.ledger.book, "charged", "if request.batch in made", "if False"),
         # The history and the counters part.
         (Book, "pay", "tuple(h + a for", "tuple(h for"),
     ],

@@ -18,10 +18,9 @@ from accounting.ledger import (
     LedgerDamaged,
     Receipt,
     Request,
-    charging,
+    book,
 )
-from accounting.ledger.book import Book
-from accounting.ledger.charging import Charged
+from accounting.ledger.book import Book, Charged
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.theorems.filter import SHARES
@@ -70,7 +69,7 @@ def test_many_at_once_are_what_they_are_one_by_one(
         def now(cls, tz: Any = None) -> Any:
             return cls(2026, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr(charging, "datetime", Noon)
+    monkeypatch.setattr(book, "datetime", Noon)
     with Ledger.create(str(tmp_path / "other.db"), budget=BUDGET) as other:
         one_by_one = told([alone(other, request) for request in STORY])
     at_once = ledger.charge_many(STORY)
@@ -87,7 +86,7 @@ def test_accounts_that_stood_still_between_two_of_many_would_overspend(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgetful = mutated(
-        charging.charged, "book.pay(accounts, paying,", "book.pay(dict(accounts), paying,"
+        book.charged, "book.pay(accounts, paying,", "book.pay(dict(accounts), paying,"
     )
     monkeypatch.setattr("accounting.ledger.ledger.charged", forgetful)
     with pytest.raises(KeyError):

@@ -18,6 +18,7 @@ from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.listing import Listing
 from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.support.dpcore.mutants import mutated
@@ -85,12 +86,12 @@ def delta(listing: Listing, epsilon: float) -> float:
 
 
 def cells_of(pair: RealPair, count: int, tilt: float = 2.0) -> Cells:
-    return pair.cells(pair.edges(tilt, count))
+    return pair.cells(pair.edges(Focus(tilt), count))
 
 
 @pytest.mark.parametrize("law", [NORMAL, NARROW, LAPLACE], ids=["normal", "narrow", "laplace"])
 def test_masses_of_cells_hold_the_integrals(law: Density) -> None:
-    edges = RealPair.sampled(law, Fraction(1, 10)).edges(3.0, 200)
+    edges = RealPair.sampled(law, Fraction(1, 10)).edges(Focus(3.0), 200)
     for shift in (0, 1):
         found = law.masses(edges, shift)
         pick = np.linspace(0, len(edges) - 2, 23).astype(int)
@@ -194,6 +195,32 @@ def test_the_checks_hold_without_mutants() -> None:
     assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING))
 
 
+@pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
+@pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
+def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, spare: float) -> None:
+    pair = PAIRS[name]
+    cells = pair.cells(pair.edges(Focus(2.0), 400, spare))
+    above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
+    assert 0 < above.hidden <= pair.infinite(above=True, spare=spare) <= 1.5 * spare
+    end = float(above.losses[-1])
+    truth = {at: hockey_stick(pair, at) for at in (0.1, end / 2, end - 0.01, end + 0.5)}
+    assert _between(below, truth, above)
+    assert delta(above, end / 2) - truth[end / 2] < 1.5 * spare + 1e-3 * truth[end / 2] + 1e-12
+    # Neither may the tail be dropped from above, nor count as infinite from below.
+    without = Listing(above.losses, above.masses, 0.0)
+    certain = Listing(below.losses[:-1], below.masses[:-1], float(below.masses[-1]))
+    assert not _between(below, truth, without)
+    assert not _between(certain, truth, above)
+
+
+def _between(below: Listing, truth: dict[float, float], above: Listing) -> bool:
+    return all(
+        delta(below, at) <= exact * (1 + 1e-7) + 1e-15
+        and exact <= delta(above, at) * (1 + 1e-7) + 1e-15
+        for at, exact in truth.items()
+    )
+
+
 def test_mixtures_of_kinds_add_their_curves() -> None:
     one, two = PAIRS["present"], PAIRS["group"]
     kinds = ((0.25, cells_of(one, 300)), (0.75, cells_of(two, 300)))
@@ -207,7 +234,7 @@ def test_mixtures_of_kinds_add_their_curves() -> None:
 def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
     with pytest.raises(PrecisionExhausted, match="wide"):
-        wide.edges(1.0, 100)
+        wide.edges(Focus(1.0), 100)
     with pytest.raises(PrecisionExhausted, match="empty"):
         Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
     with pytest.raises(PrecisionExhausted, match="finite"):

@@ -20,7 +20,7 @@ from accounting.laws.registry import pair_of
 from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Listing
-from accounting.loss.table import LossTable, Sampled
+from accounting.loss.table import Focus, LossTable, Sampled
 from accounting.pairs.pair import Pair
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore.laws.binomial import Binomial
@@ -119,7 +119,7 @@ def world_of(listing: Listing) -> World:
 
 def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
     """Whether the listings lie on either side of the truth, at both signs, and near it."""
-    cells = table.cells(table.edges(1.0, count))
+    cells = table.cells(table.edges(Focus(1.0), count))
     high, low = (world_of(make((1.0, cells))) for make in (listed_above, listed_below))
     with mpmath.workdps(DIGITS):
         for sign, at in itertools.product((1, -1), AT):

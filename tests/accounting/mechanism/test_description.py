@@ -27,8 +27,6 @@ from accounting.mechanism.description import (
     Scheme,
     Shifts,
     TruncatedPoisson,
-)
-from accounting.mechanism.parse import (
     description_from_json,
     read_scheme,
 )

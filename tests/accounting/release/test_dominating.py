@@ -20,6 +20,7 @@ from accounting.laws.registry import candidates
 from accounting.loss.cells import listed_above
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Listing
+from accounting.loss.table import Focus
 from accounting.pairs import lattice
 from accounting.pairs.pair import Pair
 from accounting.release import dominating as dots
@@ -103,7 +104,7 @@ def test_the_listing_is_the_pair() -> None:
     exact = [(x, curve(world, x)) for x in (Fraction(1, 2), Fraction(1), Fraction(2))]
     pair = DottedPair.through(exact)
     assert sorted(world_of(pair)) == sorted(world)
-    found = pair.cells(pair.edges(1.0, 10))
+    found = pair.cells(pair.edges(Focus(1.0), 10))
     assert found.p.value.tolist() == [0, 0.25, 0.5, 0.25]
     assert found.q.value.tolist() == [0.25, 0.5, 0.25, 0]
     assert found.moved.value.tolist() == [-0.25, -0.25, 0.25, 0.25]
@@ -117,7 +118,7 @@ def test_nothing_known_is_everything_hidden() -> None:
     pair = DottedPair.through([(Fraction(2), Fraction(3))])
     assert pair.corners == ((Fraction(0), Fraction(1)),)
     assert pair.infinite(above=True) >= 1
-    assert pair.cells(pair.edges(1.0, 10)).p.value.tolist() == [0, 1]
+    assert pair.cells(pair.edges(Focus(1.0), 10)).p.value.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +311,7 @@ def test_mutants_of_the_listing_are_caught(name: str, old: str, new: str) -> Non
     broken = mutated(getattr(dots, name), old, new)
     mutant = rewired(dots._dots, **{name: broken}) if name != "_dots" else broken
     tables = [IntegerPair(pair=pair) for pair in candidates(noise, sensitivity)]
-    listed = [listed_above((1.0, table.cells(table.edges(1.0, 2000)))) for table in tables]
+    listed = [listed_above((1.0, table.cells(table.edges(Focus(1.0), 2000)))) for table in tables]
 
     def fit(make: Any) -> bool:
         try:

@@ -13,7 +13,7 @@ import pytest
 from accounting import NotDerived, PrivacyCurve
 from accounting.loss.cells import listed_above
 from accounting.loss.listing import Listing
-from accounting.loss.table import Tables
+from accounting.loss.table import Focus, Tables
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -38,7 +38,7 @@ SYMMETRIC = ("laplace", "gaussian", "skellam", "coins")
 
 def listing_of(kinds: Tables) -> Listing:
     ((_, table),) = kinds
-    return listed_above((1.0, table.cells(table.edges(1.0, 1 << 12))))
+    return listed_above((1.0, table.cells(table.edges(Focus(1.0), 1 << 12))))
 
 
 def world_of(listing: Listing) -> World:

@@ -13,16 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
-from accounting.claims import orders, words
+from accounting.claims import claim as stated
+from accounting.claims import orders
 from accounting.claims.orders import (
     approx_from_renyi,
     delta_at_order,
     delta_from_renyi,
     epsilon_at_order,
+    randomised_response_renyi,
     rho_within,
     rounded_up,
 )
-from accounting.claims.response import randomised_response_renyi
 from accounting.theorems.convert import (
     as_approx,
     as_approx_at,
@@ -165,7 +166,7 @@ def test_an_order_in_between_lies_below_the_chord() -> None:
         assert promised <= points_of(as_rdp(claim, [max(order, Fraction(4))]))[0][1] or order > 4
     with pytest.raises(NotDerived, match="order 10"):
         as_rdp(claim, [10])
-    hasty = mutated(words._between, "/ (order - 1)", "/ order")
+    hasty = mutated(stated._between, "/ (order - 1)", "/ order")
     assert hasty(points_of(claim), Fraction(2)) < curve.enclose_renyi(2).lower
 
 

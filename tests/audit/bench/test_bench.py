@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import audit.bench.bench as module
-from audit.bench.bench import TRIES, Bench, BenchRow, Result, bench, first_runs
-from audit.bench.render import bench_lines, bench_text
+from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench, first_runs
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
@@ -36,8 +35,8 @@ def entry(name: str, **changes: Any) -> Entry:
 HALF = entry("half-scale")
 
 
-def result(*, refuted: bool | None, **more: Any) -> Result:
-    return Result(name="m", claim="epsilon=1", runs=100, refuted=refuted, **more)
+def result(*, refuted: bool | None, **more: Any) -> Answer:
+    return Answer(name="m", claim="epsilon=1", runs=100, refuted=refuted, **more)
 
 
 def made(*twins: bool | None, broken: bool | None = True, layer: Layer = Layer.SAMPLE) -> Bench:
@@ -81,7 +80,7 @@ def test_a_twin_that_fails_or_that_chance_does_not_excuse_fails_the_bench() -> N
     assert made(True, layer=Layer.TIME).passed
     for layer in (Layer.REPLAY, Layer.EXACT):
         found = made(True, layer=layer)
-        assert (found.twins, found.chance, found.passed) == ((), 1.0, False)
+        assert (found.sampled_twins, found.chance, found.passed) == ((), 1.0, False)
 
 
 # -- what is audited -----------------------------------------------------------------------------
@@ -132,7 +131,7 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
 ) -> None:
     seen: list[tuple[int, int, Fraction]] = []
 
-    def sampled(task: Any, number: int, runs: int, alpha: Fraction) -> Result:
+    def sampled(task: Any, number: int, runs: int, alpha: Fraction) -> Answer:
         seen.append((number, runs, alpha))
         return result(refuted=len(seen) == refutes_at)
 
@@ -184,7 +183,7 @@ def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -
         assert (row.broken.refuted, row.twin.refuted, found.passed) == (None, None, False)
         assert row.broken.error is not None
         assert "no disk" in row.broken.error
-        text = "\n".join(bench_lines(found))
+        text = str(found)
         assert "failed: half-scale: half-scale: raised OSError: no disk" in text
         assert "failed: count: count: raised OSError" in text
         assert text.endswith("FAILED; repeat with --seed 1")
@@ -257,7 +256,8 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert words[7:] == ["sample", "not", "refuted"]
     assert lines[2].split()[3] == "infinite"
     assert (
-        lines[3] == "caught: 2 of 2; a true claim would be refuted in at most 5 of 100 such audits"
+        lines[3]
+        == "caught: 2 of 2; a true claim would be refuted in at most 1 of 1,000 such audits"
     )
     assert lines[-1] == "PASSED; repeat with --seed 1"
     found = json.loads((tmp_path / "bench.json").read_text())
@@ -320,10 +320,10 @@ def test_the_table_names_what_only_another_layer_finds() -> None:
         broken=result(refuted=True, finding="A branch.", resolution=0.0007),
         twin=result(refuted=True, finding="Another."),
     )
-    found = Bench(rows=(row,), alpha=LEVEL, seed=1)
-    text = "\n".join(bench_lines(found, [HALF]))
+    found = Bench(rows=(row,), alpha=LEVEL, seed=1, left_out=("half-scale",))
+    text = str(found)
     assert "below the resolution of a sample, and looked for by replay: raw-in-a-hund" in text
     assert "in 7 of 10,000 runs or more it would be seen" in text.replace("\n", " ")
     assert "found in m: Another." in text
     assert "left out, as they need more runs: half-scale" in text
-    assert json.loads(bench_text(found, {}, [HALF]))["left_out"] == ["half-scale"]
+    assert json.loads(found.to_text())["left_out"] == ["half-scale"]

@@ -12,12 +12,12 @@ import pytest
 from scipy.stats import chisquare, kstest
 
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
-from audit.catalogue.floating_point import float_laplace, grid
+from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
 from audit.evidence.family import View, weigh_views
 from audit.evidence.fixed import gather, resolution
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.outputs.worlds import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay

@@ -14,7 +14,8 @@ from audit.corpus import environment
 from audit.corpus.entry import Entry, Side, read_entry
 from audit.corpus.environment import Environment, EnvironmentFailed, made, suitable_python
 from audit.corpus.installed import Worker
-from audit.corpus.judge import Judged, judge, steps
+from audit.corpus.judge import judge, steps
+from audit.corpus.report import Judged
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
 from tests.audit.corpus.test_entry import TEXT
@@ -71,7 +72,7 @@ def no_network(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def judged(cache: Path) -> Callable[[Entry], Judged]:
     def judge_it(one: Entry) -> Judged:
-        return judge([one], cache=cache, keep=True, alpha=ALPHA)[0]
+        return judge([one], cache=cache, keep=True, alpha=ALPHA).rows[0]
 
     return judge_it
 
@@ -99,7 +100,7 @@ def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None
     )
     found = judged(swapped)
     assert not found.right
-    assert [result.right for result in found.results] == [False, False]
+    assert [result.right for result in found.results.values()] == [False, False]
     assert not found.missing
     # A bound above what is true is as wrong as none.
     assert not judged(replace(one, true=("epsilon", "1.01"), twin=None)).right
@@ -145,7 +146,7 @@ def test_an_environment_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     one = entry()
     requires = ("absent==1.0", "leaky==1.0")
     absent = replace(one, broken=replace(one.broken, requires=requires), twin=None)
-    found = judge([absent], cache=tmp_path)[0]
+    found = judge([absent], cache=tmp_path).rows[0]
     assert found.missing
     assert not found.right
     assert "absent==1.0, leaky==1.0 could not be installed" in str(found.broken.error)

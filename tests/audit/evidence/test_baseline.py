@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.evidence.baselines.assumed import credible_share, gaussian_epsilon
+from audit.evidence.baselines.bounds import Counts, credible_share, gaussian_epsilon
 from audit.evidence.baselines.compare import (
     BASELINES,
     baseline_names,
-    clopper_pearson_split,
     compare,
 )
-from audit.evidence.baselines.scores import Counts
 from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
+from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 
 E = math.exp
@@ -46,7 +45,7 @@ def test_the_baseline_against_a_plain_one() -> None:
     train = bounds(order[:200], 0.025)
     best = max(train.values())
     tested = bounds(order[200:], 0.025)
-    found = clopper_pearson_split(outputs, worlds, seed=7)
+    found = BASELINES["clopper-pearson-split"].lower(outputs, worlds, seed=7)
     assert any(
         found == pytest.approx(max(0.0, tested[event]))
         for event, value in train.items()
@@ -201,8 +200,8 @@ def test_a_comparison_is_its_baselines() -> None:
         again = alone.lower(outputs, worlds, delta="1e-5", alpha="0.01", seed=5)
         assert finding.epsilon_lower == again
         assert (finding.says, finding.valid) == (alone.says, alone.valid)
-    assert json.loads(json.dumps([finding.to_json() for finding in found], allow_nan=False))
-    assert found[-1].to_json()["epsilon_lower"] == "inf"
+    assert json.loads(json.dumps(plain(found), allow_nan=False))
+    assert plain(found)[-1]["epsilon_lower"] == "inf"
 
 
 @pytest.mark.parametrize("name", list(BASELINES))

@@ -11,16 +11,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.evidence.baselines.assumed import gaussian_dp, gaussian_epsilon
-from audit.evidence.baselines.compare import BASELINES
-from audit.evidence.baselines.one_run import one_run
-from audit.evidence.baselines.scores import Asked, Scores
-from audit.evidence.baselines.thresholds import (
+from audit.evidence.baselines.bounds import (
+    Asked,
+    Scores,
     bonferroni_thresholds,
     chosen_event,
     clopper_pearson_split,
     dkw,
+    gaussian_dp,
+    gaussian_epsilon,
+    one_run,
 )
+from audit.evidence.baselines.compare import BASELINES
 from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
 from tests.effort import by_day

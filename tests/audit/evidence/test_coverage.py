@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.coverage import Coverage, idle, unseen
 from audit.evidence.event import Tally
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.outputs.reading import read
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
@@ -27,6 +27,7 @@ from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
 LEVEL = Fraction(1, 1000)
 PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, alpha=LEVEL, seed=7)
 
@@ -38,7 +39,7 @@ def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
 
 def tokens(d: int, n: int, rng: np.random.Generator) -> Any:
     """Texts that never come twice and have no order."""
-    return [f"{d}{x:x}" for x in rng.integers(1 << 60, size=n).tolist()]
+    return ["ab"[d] + f"{x:x}".translate(LETTERS) for x in rng.integers(1 << 60, size=n).tolist()]
 
 
 def constant(d: int, n: int, rng: np.random.Generator) -> Any:
@@ -179,8 +180,8 @@ def named(share: float, *, telling: bool = False) -> Any:
     """Outputs that name the person and never come twice, except for a share of "nothing"."""
 
     def function(d: int, n: int, rng: np.random.Generator) -> Any:
-        odd = [f"{'ab'[d]} {x:x}" for x in rng.integers(1 << 60, size=n).tolist()]
-        rest = "nothing" if not telling else f"nothing {d}"
+        odd = tokens(d, n, rng)
+        rest = "nothing" if not telling else f"nothing {'ab'[d]}"
         return [rest if u < share else o for u, o in zip(rng.random(n), odd, strict=True)]
 
     return function
@@ -210,10 +211,16 @@ def record(v: float, n: int, rng: np.random.Generator) -> Any:
 
 
 def test_records_that_nothing_reads_fail_in_python() -> None:
-    options: Any = {"seed": 7, "runs": 20_000}  # some of which come twice
-    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
+    options: Any = {"seed": 7, "runs": 20_000}
+    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
+    assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
+
+    def of_tokens(v: float, n: int, rng: np.random.Generator) -> Any:
+        return [{"id": token} for token in tokens(v > 0, n, rng)]
+
+    assert audit(of_tokens, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
     with pytest.raises(NothingMeasured, match="have no order"):
-        assert_private(record, "epsilon=1", pairs=[(0.0, 0.25)], **options)
+        assert_private(of_tokens, "epsilon=1", pairs=[(0.0, 0.25)], **options)
 
 
 def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import family
 from audit.evidence.anytime import watch, watch_curve
 from audit.evidence.event import Witness
-from audit.evidence.family import FamilyProcess, View, watch_views, weigh_family, weigh_views
+from audit.evidence.family import LEADER, FamilyProcess, View, watch_views, weigh, weigh_views
 from audit.evidence.fixed import Evidence, gather, resolution
-from audit.evidence.leader import LEADER
-from audit.evidence.verdict import capped, weigh, weigh_process
+from audit.evidence.multiplicity import view_seeds
+from audit.evidence.verdict import capped
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
@@ -64,10 +64,13 @@ def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
     claim = Claim.read(text)
     outputs, worlds = noisy(runs, 0.7, runs)
     found = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=7)
-    assert found == weigh(outputs, worlds, claim, ALPHA, seed=7)
     evidence = gather(outputs, worlds, seed=7)
     assert found.p_value == evidence.p_value(*claim.exact, spend=ALPHA / 50)
-    assert len(found.outcomes) == 1
+    assert (found.verdict == "refuted") == (found.p_value <= ALPHA)
+    bound = evidence.epsilon_lower(ALPHA, claim.delta)
+    assert found.epsilon_lower == capped(bound, claim, refuted=found.verdict == "refuted")
+    assert found.witness == evidence.witness(*claim.exact)
+    assert (len(found.outcomes), found.layer.method) == (1, "prequential guessing game")
     process = watch_views(claim)
     for part in np.array_split(np.arange(runs), 3):
         process = process.update(0, [outputs[part]], worlds[part])
@@ -75,7 +78,12 @@ def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
     for part in np.array_split(np.arange(runs), 3):
         alone = alone.update(outputs[part], worlds[part])
     assert process.path.tolist() == alone.path.tolist()
-    assert weigh_family(process, ALPHA) == weigh_process(alone, claim, ALPHA)
+    watched = weigh(process, ALPHA)
+    refuted = alone.rejected_at(ALPHA) is not None
+    assert (watched.verdict == "refuted", watched.e_value) == (refuted, alone.e_value)
+    bound = alone.epsilon_lower(ALPHA, claim.delta)
+    assert watched.epsilon_lower == capped(bound, claim, refuted=refuted)
+    assert (watched.witness, watched.layer.method) == (alone.witness(), "e-process of guesses")
     assert process.rejected_at() == alone.rejected_at()
 
 
@@ -90,7 +98,9 @@ def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
         watch(*point.exact).update(outputs[:at], worlds[:at]).path[-1] for point in CURVE.points
     ]
     np.testing.assert_allclose(process.log_wealth(), each, atol=1e-9)
-    assert [o.e_value for o in process.outcomes()] == pytest.approx(np.exp(each).tolist())
+    assert [o.e_value for o in weigh(process, ALPHA).outcomes] == pytest.approx(
+        np.exp(each).tolist()
+    )
 
 
 # -- sharing a level ------------------------------------------------------------------------------
@@ -104,7 +114,7 @@ def test_each_bound_has_its_share() -> None:
     assert [(o.pair, o.claim) for o in found.outcomes] == [
         (i, point) for i in (0, 1) for point in claim.points
     ]
-    evidence = [gather(*halves[0], seed=7), gather(*halves[1], seed=family.view_seeds(7, 2)[1])]
+    evidence = [gather(*halves[0], seed=7), gather(*halves[1], seed=view_seeds(7, 2)[1])]
     share = ALPHA / 8
     for outcome in found.outcomes:
         epsilon, delta = outcome.claim.exact
@@ -131,7 +141,7 @@ def test_each_bound_has_its_share() -> None:
     process = watch_views(claim, pairs=2)
     for i, (outputs, worlds) in enumerate(halves):
         process = process.update(i, [outputs], worlds)
-    for outcome in process.outcomes():
+    for outcome in weigh(process, ALPHA).outcomes:
         delta = outcome.claim.exact[1]
         bound = process.processes[outcome.pair].epsilon_lower(share, delta)
         assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
@@ -157,8 +167,8 @@ def test_only_what_fails_is_marked() -> None:
                 views.setdefault((pair, name), []).append((outputs, worlds))
             every.append((block, pair))
     assert process.runs == 1200
-    assert [o.refuted for o in process.outcomes()] == [False, False, False, True]
-    weighed = weigh_family(process, ALPHA)
+    assert [o.refuted for o in weigh(process, ALPHA).outcomes] == [False, False, False, True]
+    weighed = weigh(process, ALPHA)
     assert (weighed.verdict, weighed.row) == ("refuted", 3)
     assert isinstance(weighed.witness, Witness)
     assert weighed.epsilon_lower > 1
@@ -221,7 +231,7 @@ def test_how_runs_are_cut_does_not_matter(cuts: list[int], listed: bool) -> None
 def test_equal_views_are_marked_alike() -> None:
     outputs, worlds = noisy(600, 0.4, 8)
     state = watch_views(LAPLACE, features=(None, "same")).update(0, [outputs, outputs], worlds)
-    marks = [outcome.refuted for outcome in state.outcomes()]
+    marks = [outcome.refuted for outcome in weigh(state, ALPHA).outcomes]
     assert marks[:4] == marks[4:]
     assert any(marks)
     views = [View(feature=name, outputs=outputs, worlds=worlds) for name in (None, "same")]
@@ -330,7 +340,7 @@ def test_a_curve_stops_early() -> None:
     worlds = draw_worlds(5_000, rng)
     state = watch_views(CURVE).update(0, [worlds + gaussian(5_000, 2, rng)], worlds)
     assert (state.rejected_at() or math.inf) <= 5000
-    found = weigh_family(state, ALPHA)
+    found = weigh(state, ALPHA)
     assert found.verdict == "refuted"
     assert found.outcomes[found.row].refuted
     assert found.layer.method == "e-process of guesses; mean of the wealths of 7 tests"
@@ -343,7 +353,7 @@ NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True])
 def test_a_pair_may_have_features_of_its_own() -> None:
     other = watch_views(Claim(epsilon=1), features=("x", "y"), weights=(Fraction(1), Fraction(3)))
     process = NOISY.through(1, other)
-    assert process.names == ((0, None), (1, "x"), (1, "y"))
+    assert process.tests == ((0, None), (1, "x"), (1, "y"))
     assert process.parts == (Fraction(1, 2), Fraction(1, 8), Fraction(3, 8))
     worlds = draw_worlds(900, np.random.default_rng(1))
     won, lost = (np.exp(watch(1).update(each, worlds).path) for each in (worlds, 0 * worlds))
@@ -383,9 +393,9 @@ def test_bad_arguments_are_named(case: str) -> None:
 
 
 def test_before_any_run_nothing_is_said() -> None:
-    found = weigh_family(watch_views(CURVE, pairs=2), ALPHA)
+    found = weigh(watch_views(CURVE, pairs=2), ALPHA)
     assert (found.verdict, found.e_value, found.epsilon_lower) == ("nothing_measured", 1.0, 0.0)
     assert {row.e_value for row in found.outcomes} == {1.0}
     nothing = watch_views(CURVE).update(0, [[]], np.zeros(0, dtype=bool))
-    assert (nothing.runs, nothing.peak, weigh_family(nothing, ALPHA).witness) == (0, None, None)
+    assert (nothing.runs, nothing.peak, weigh(nothing, ALPHA).witness) == (0, None, None)
     assert replace(nothing, path=np.zeros(0)).e_value == 1.0

@@ -13,11 +13,10 @@ from scipy import stats
 from scipy.special import expit
 
 from audit.claims.claim import Claim
-from audit.evidence import family, fixed
-from audit.evidence import leader as leading
-from audit.evidence.family import View, view_seeds, weigh_views
-from audit.evidence.fixed import GRID, LED, gather
-from audit.evidence.leader import LEADER, Leader, leaders_of, levels_of
+from audit.evidence import fixed
+from audit.evidence.family import LEADER, View, gather_views, weigh_views
+from audit.evidence.fixed import GRID, LED, Evidence, gather
+from audit.evidence.multiplicity import view_seeds
 from audit.evidence.rule import EXPERTS, Trial, follow
 from audit.outputs.worlds import draw_worlds
 from tests.effort import effort
@@ -38,13 +37,9 @@ def responses(runs: int, views: int, seed: int, *, epsilon: float = 1.0) -> list
     ]
 
 
-def leader_of(views: list[View], seed: int = 1) -> Leader:
-    evidence = [
-        gather(view.outputs, view.worlds, seed=own)
-        for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
-    ]
-    (found,) = leaders_of(views, evidence, seeds=[seed])
-    return found
+def leader_of(views: list[View], seed: int = 1) -> Evidence:
+    seeds = [*view_seeds(seed, len(views)), seed]
+    return gather_views(views, Claim(epsilon=1), seeds=seeds).evidence[-1]
 
 
 PEEKING = mutated(
@@ -61,12 +56,13 @@ def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
     level = 0.25
     leaders = [leader_of(responses(150, 3, seed), seed) for seed in range(repeats)]
     wrong = sum(each.p_value(1) <= level for each in leaders)
+    assert {len(each.beside) for each in leaders} == {2}
     assert stats.binom.sf(wrong - 1, repeats, level) > alpha
     # Some must be that small: of answers at the boundary the p-value is nearly uniform.
     assert stats.binom.cdf(sum(each.p_value(1) <= 0.9 for each in leaders), repeats, 0.7) > alpha
     # The mutant chooses whom to follow by the block that it is tested on as well.
-    monkeypatch.setattr(leading, "follow", PEEKING)
-    wrong = sum(each.p_value(1) <= level for each in leaders)
+    monkeypatch.setattr(fixed, "follow", PEEKING)
+    wrong = sum(replace(each).p_value(1) <= level for each in leaders)
     assert stats.binom.sf(wrong - 1, repeats, level) < 1e-3
 
 
@@ -111,15 +107,15 @@ def promised_by_hand(trial: Trial, e: int, q: float) -> float | None:
     return float((past * expit(odds))[on].sum() - q * seen) / math.sqrt(seen * q * (1 - q) or 1)
 
 
-def followed_by_hand(leader: Leader, epsilon: float, delta: float) -> list[tuple[int, int]]:
+def followed_by_hand(leader: Evidence, epsilon: float, delta: float) -> list[tuple[int, int]]:
     """Right and wrong guesses of each block, in plain Python, from the guesses of each expert."""
     q, found = 1 / (1 + math.exp(-epsilon)), []
     past: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
-    runs = [trial.runs for trial in leader.evidence[0].trials]
+    runs = [trial.runs for trial in leader.trials]
     for j in range(len(runs)):
         now, score = dict[tuple[int, int], tuple[int, int, int, int]](), {}
-        for i, evidence in enumerate(leader.evidence):
-            trial = evidence.trials[j]
+        for i, trials in enumerate((leader.trials, *leader.beside)):
+            trial = trials[j]
             for e, expert in enumerate(trial.rule.experts):
                 guesses = expert.guesses(epsilon)
                 in_a, in_b = trial.counts
@@ -147,8 +143,7 @@ def followed_by_hand(leader: Leader, epsilon: float, delta: float) -> list[tuple
 def test_whom_it_follows_by_hand(epsilon: float, delta: float) -> None:
     views = [*responses(400, 2, 3), *responses(400, 1, 3, epsilon=3.0)]
     leader = leader_of([View(outputs=v.outputs, worlds=views[0].worlds) for v in views])
-    trials = [each.trials for each in leader.evidence]
-    votes, _ = follow(trials, np.array([epsilon, epsilon]), delta)
+    votes, _ = follow([leader.trials, *leader.beside], np.array([epsilon, epsilon]), delta)
     hand = followed_by_hand(leader, epsilon, delta)
     assert [(int(v.right[1]), int(v.wrong[1])) for v in votes] == hand
     assert len({pair for pair in hand if sum(pair)}) > 2
@@ -165,7 +160,7 @@ def telling(runs: int, seed: int) -> list[View]:
     ]
 
 
-def test_it_finds_more_than_the_views_that_share_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_finds_more_than_the_views_that_share_a_level() -> None:
     views = telling(6000, 5)
     led = weigh_views(views, Claim(epsilon="0.2"), ALPHA, seed=1)
     row = led.outcomes[led.row]
@@ -173,8 +168,8 @@ def test_it_finds_more_than_the_views_that_share_a_level(monkeypatch: pytest.Mon
     assert led.witness is not None
     assert led.witness.feature == "view 3"
     assert led.epsilon_lower < math.log(2)
-    monkeypatch.setattr(family, "leaders_of", lambda *_, **__: ())
-    alone = weigh_views(views, Claim(epsilon="0.2"), ALPHA, seed=1)
+    left = [replace(view, followed=False) for view in views]
+    alone = weigh_views(left, Claim(epsilon="0.2"), ALPHA, seed=1)
     assert len(alone.outcomes) == len(led.outcomes) - 1
     assert alone.epsilon_lower < led.epsilon_lower - 0.01
     rare = gather(views[3].outputs, views[3].worlds, seed=1)
@@ -206,15 +201,15 @@ def test_who_has_a_leader_and_what_is_left_to_the_others() -> None:
         View(pair=1, feature="b", weight=Fraction(1), followed=False, **none),
         View(pair=2, feature="a", weight=Fraction(2), **none),
     ]
-    evidence = [gather([], np.zeros(0, bool), seed=1) for _ in views]
-    (leader,) = leaders_of(views, evidence, seeds=range(9))
-    assert (leader.pair, leader.views) == (0, (0, 1))
+    family = gather_views(views, Claim(epsilon=1), seeds=range(9))
+    assert (family.tests[len(views) :], family.followed[-1]) == (((0, LEADER),), (0, 1))
+    leader = family.evidence[-1]
     assert leader.p_value(1) == 1.0
     assert leader.epsilon_lower() == 0.0
-    assert list(leader.guessed(1)) == []
+    assert leader.followed(1) == (0, None)
     tenth = Fraction(1, 10)
-    assert levels_of(views, [leader]) == [
+    assert family.parts == (
         tenth * 3 / 5, tenth / 5, tenth * 3, tenth, tenth * 2, tenth * 4 * 4 / 5
-    ]  # fmt: skip
+    )  # fmt: skip
     found = weigh_views(views[:2], Claim(epsilon=1), ALPHA, seed=1)
     assert (found.verdict, found.p_value, found.witness) == ("nothing_measured", 1.0, None)

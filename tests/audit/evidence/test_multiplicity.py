@@ -17,17 +17,16 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
+from audit.evidence import family
 from audit.evidence.event import Tally
-from audit.evidence.family import FamilyProcess, View, watch_views, weigh_family, weigh_views
+from audit.evidence.family import FamilyProcess, View, watch_views, weigh, weigh_views
 from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
-from audit.evidence.verdict import Outcome
-from audit.evidence.view import shown
+from audit.evidence.verdict import Outcome, shown
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from tests.effort import effort
 from tests.purse import purse
-from tests.support.dpcore.mutants import mutated, rewired
 
 ALPHA = Fraction(1, 20)
 
@@ -83,14 +82,14 @@ class Chance:
     def p_value(self, epsilon: Any, delta: Any, *, spend: Any) -> float:
         return float(next(self.coins))
 
-    def epsilon_lower(self, alpha: Any, delta: Any) -> float:
+    def epsilon_lower(self, alpha: Any, delta: Any, *, known: float) -> float:
         return 0.0
 
-    def witness(self, epsilon: Any, delta: Any, *, spend: Any) -> None:
-        return None
+    def followed(self, epsilon: Any, delta: Any, *, spend: Any) -> tuple[int, None]:
+        return 0, None
 
 
-def false_alarms(test: Callable[..., Any], repeats: int) -> int:
+def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
     """Audits of three views of three true points that refute any of them."""
     rng = np.random.default_rng(5)
     empty = np.zeros(0, dtype=bool)
@@ -99,25 +98,30 @@ def false_alarms(test: Callable[..., Any], repeats: int) -> int:
     count = 0
     for _ in range(repeats):
         coins = iter(rng.random(9))
-        stubbed = rewired(test, gather=lambda *_, coins=coins, **__: Chance(coins=coins))
-        found = stubbed(views, claim, ALPHA, seed=0, allow_constant=False)
+        monkeypatch.setattr(family, "gather", lambda *_, coins=coins, **__: Chance(coins=coins))
+        found = weigh_views(views, claim, ALPHA, seed=0, allow_constant=False)
         assert (found.verdict == "refuted") == any(row.refuted for row in found.outcomes)
         count += found.verdict == "refuted"
     return count
 
 
-def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
+def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     alpha, repeats = purse.buy("family of tests: Holm", "1e-9"), 600
-    wrong = false_alarms(weigh_views, repeats)
+    wrong = false_alarms(monkeypatch, repeats)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
     assert stats.binom.cdf(wrong, repeats, 0.0489) > alpha
-    forgotten = false_alarms(rewired(weigh_views, holm=lambda found, _: list(found)), repeats)
-    assert stats.binom.sf(forgotten - 1, repeats, 0.05) < alpha
-    per_view = mutated(
-        weigh_views, "holm(found, weights)", "[q for i in (0, 3, 6) for q in holm(found[i:i + 3])]"
-    )
-    assert stats.binom.sf(false_alarms(per_view, repeats) - 1, repeats, 0.05) < alpha
+    # Two mutants: the level is not shared, or only within each view.
+    monkeypatch.setattr(family, "holm", lambda found, _: list(found))
+    assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
+
+    def per_view(found: list[float], _: object) -> list[float]:
+        return [q for i in (0, 3, 6) for q in holm(found[i : i + 3])]
+
+    monkeypatch.setattr(family, "holm", per_view)
+    assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
 
 
 def row(point: Claim, epsilon_lower: float, *, refuted: bool) -> Outcome:
@@ -141,9 +145,8 @@ def test_what_is_watched_reports_a_test_that_is_refuted(monkeypatch: pytest.Monk
     process = watch_views(claim, features=("x", "y"), weights=weights)
     monkeypatch.setattr(FamilyProcess, "log_wealth", lambda _: np.log([18.75, 50.0]))
     monkeypatch.setattr(FamilyProcess, "rejected_at", lambda *_: 9)
-    outcomes = process.outcomes(ALPHA)
-    assert [outcome.refuted for outcome in outcomes] == [False, True]
-    found = weigh_family(process, ALPHA)
+    found = weigh(process, ALPHA)
+    assert [outcome.refuted for outcome in found.outcomes] == [False, True]
     assert (found.verdict, found.row) == ("refuted", 1)
 
 

@@ -15,8 +15,8 @@ from scipy.special import betaincinv
 from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Tally
+from audit.evidence.family import View, watch_views, weigh, weigh_views
 from audit.evidence.fixed import WEIGHTS, gather, resolution
-from audit.evidence.verdict import weigh, weigh_process
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from tests.effort import by_day
@@ -78,8 +78,9 @@ def test_what_it_says_is_seen(rest: str) -> None:
     alpha = purse.buy(f"resolution is true: {rest}", "1e-9")
     claim = Claim(epsilon=1)
     outputs, worlds = revealing(0.1, rest, 1500, 0)
-    eta = weigh(outputs, worlds, claim, ALPHA, seed=0).resolution
-    anytime_eta = weigh_process(watch(1).update(outputs, worlds), claim, ALPHA).resolution
+    eta = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=0).resolution
+    watched = watch_views(claim).update(0, [outputs], worlds)
+    anytime_eta = weigh(watched, ALPHA).resolution
     for anytime, mass in ((False, eta), (True, anytime_eta)):
         hits = seen(mass, rest, 1500, claim, anytime=anytime)
         assert stats.binom.cdf(hits, AUDITS, 0.95) > alpha / 2

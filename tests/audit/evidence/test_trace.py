@@ -19,8 +19,9 @@ from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Witness
+from audit.evidence.family import View
 from audit.evidence.fixed import block_ends, gather
-from audit.evidence.trace import trace_anytime, trace_fixed
+from audit.evidence.trace import Trace, trace
 from audit.outputs.form import Outputs, join
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
@@ -43,6 +44,11 @@ def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
     in_b = int(worlds.sum())
     sides = [entry.run(entry.pair[i], n, rng) for i, n in ((0, runs - in_b), (1, in_b))]
     return join(sides[0], sides[1], worlds, rng), worlds
+
+
+def traced(outputs: Outputs, worlds: Any, claim: Claim = CLAIM, *, watched: bool = False) -> Trace:
+    """The trace of an audit of one view."""
+    return trace([View(outputs=outputs, worlds=worlds)], claim, seed=7, watched=watched)
 
 
 def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
@@ -217,7 +223,7 @@ def test_the_last_point_is_the_bound_of_the_report() -> None:
     entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
     outputs, worlds = drawn(entry)
     for claim in (CLAIM, Claim(epsilon="3")):
-        found = trace_fixed(outputs, worlds, claim, "0.05", seed=7)
+        found = traced(outputs, worlds, claim)
         evidence = gather(outputs, worlds, seed=7)
         assert found.points[-1] == (RUNS, evidence.epsilon_lower("0.05"))
         assert [runs for runs, _ in found.points] == sorted({runs for runs, _ in found.points})
@@ -230,7 +236,7 @@ def test_the_last_point_is_the_bound_of_the_report() -> None:
 def test_the_anytime_points_hold_together_and_never_fall() -> None:
     entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
     outputs, worlds = drawn(entry)
-    found = trace_anytime(outputs, worlds, CLAIM)
+    found = traced(outputs, worlds, watched=True)
     bounds = [bound for _, bound in found.points]
     assert found.holds == "together"
     assert bounds == sorted(bounds)
@@ -244,15 +250,15 @@ def test_an_audit_has_the_bound_its_trace_ends_with() -> None:
     plan = Plan(claim=CLAIM, pair=entry.pair, runs=RUNS, seed=3, sequential=True)
     report = sample(target, plan)
     outputs, worlds = drawn(entry, report.runs)
-    assert trace_anytime(outputs, worlds, CLAIM).points[-1][0] == report.runs
+    assert traced(outputs, worlds, watched=True).points[-1][0] == report.runs
 
 
 @pytest.mark.parametrize("runs", [0, 1, 31, 64, 65, 100])
 def test_short_audits_have_short_traces(runs: int) -> None:
     worlds = np.arange(runs) % 2 == 0
     for found in (
-        trace_fixed(worlds.astype(int), worlds, CLAIM, seed=7),
-        trace_anytime(worlds.astype(int), worlds, CLAIM),
+        traced(worlds.astype(int), worlds),
+        traced(worlds.astype(int), worlds, watched=True),
     ):
         assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
         told = json.loads(json.dumps(plain(found), allow_nan=False))["points"]
@@ -261,5 +267,5 @@ def test_short_audits_have_short_traces(runs: int) -> None:
 
 def test_a_bound_does_not_contradict_its_verdict() -> None:
     worlds = draw_worlds(RUNS, np.random.default_rng(3))
-    found = trace_fixed(worlds.astype(int), worlds, Claim(epsilon=Fraction(50)), seed=7)
+    found = traced(worlds.astype(int), worlds, Claim(epsilon=Fraction(50)))
     assert all(bound <= 50 for _, bound in found.points)

@@ -13,7 +13,7 @@ from scipy import stats
 import audit
 import audit.targets.target
 from audit.claims.claim import Claim
-from audit.outputs.features.feature import beside_time, read_feature
+from audit.features.feature import beside_time, read_feature
 from audit.outputs.guard import Watchdog
 from audit.outputs.worlds import draw_worlds
 from audit.runs.plan import Plan

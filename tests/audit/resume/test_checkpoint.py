@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.resume.checkpoint import resume, stored_seed
 from audit.runs.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from audit.claims.claim import Claim
-from audit.outputs.features.feature import Feature, read_feature
+from audit.features.feature import Feature, read_feature
 from audit.resume.checkpoint import SCHEMA, resume, stored_search
 from audit.resume.header import header
 from audit.resume.records import next_record, started

@@ -11,7 +11,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS, TRAINING
 from audit.evidence.fixed import gather
-from audit.outputs.features.feature import Feature, read_feature
+from audit.features.feature import Feature, read_feature
 from audit.runs.block import Stream, probe_of, stream, task_of, worlds_of
 from audit.runs.plan import Plan
 from audit.sample import draw, report_of, sample

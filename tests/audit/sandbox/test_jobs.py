@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.runs.block import Task, task_of
 from audit.runs.plan import Plan
 from audit.sample import sample

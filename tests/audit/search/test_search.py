@@ -13,7 +13,7 @@ from audit.catalogue import find
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.fixed import gather
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.outputs.form import Outputs
 from audit.outputs.worlds import draw_worlds, interleave
 from audit.runs.block import Stream

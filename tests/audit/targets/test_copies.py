@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import audit.targets.target
 from audit.errors import TargetFailed
+from audit.features.feature import own_map
 from audit.outputs.copies import captured
-from audit.outputs.features.feature import own_map
 from audit.outputs.identity import identity
 from audit.replay.declared import declare
 from audit.replay.replay import replay
@@ -288,7 +288,7 @@ def test_a_map_of_ones_own_may_return_one_buffer(monkeypatch: pytest.MonkeyPatch
         buffer[0] = output
         return buffer
 
-    monkeypatch.setattr("audit.outputs.features.feature.load", lambda _: kept)
+    monkeypatch.setattr("audit.features.feature.load", lambda _: kept)
     assert list(own_map("any:kept")([1, 2])) == [[1], [2]]
 
 

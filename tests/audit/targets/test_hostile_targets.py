@@ -25,7 +25,7 @@ dpcore.command.app._registered = lambda: {{"audit": point}}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children
 if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
-    from audit.outputs.features.feature import read_feature
+    from audit.features.feature import read_feature
     from audit.targets.spelling import read_target
     from audit.sandbox.sandbox import Sandbox
     Sandbox.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)

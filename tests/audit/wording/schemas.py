@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from audit.bench.report import Bench
+from audit.corpus.report import CorpusReport
 from audit.exact.report import ExactReport
 from audit.fit.report import FitReport
 from audit.replay.findings import ReplayReport
@@ -15,7 +17,8 @@ from audit.wording.result import Result, json_schema
 
 FOLDER = Path(__file__).parents[3] / "docs" / "schemas"
 RESULTS: tuple[type[Result], ...] = (
-    AuditReport, FitReport, ExactReport, ReplayReport, CanaryReport, StepReport,
+    AuditReport, FitReport, ExactReport, ReplayReport, CanaryReport, StepReport, Bench,
+    CorpusReport,
 )  # fmt: skip
 
 

@@ -14,8 +14,9 @@ import xmlschema
 from jsonschema import Draft202012Validator, ValidationError
 
 from audit.bench.bench import bench
-from audit.bench.render import bench_cases
 from audit.catalogue import find
+from audit.corpus.entry import entries
+from audit.corpus.report import Answer, CorpusReport, Judged
 from audit.exact.law_file import read_law
 from audit.exact.report import ExactReport
 from audit.fit.report import FitReport
@@ -108,6 +109,13 @@ def results() -> Iterator[tuple[str, Result]]:
     found = Finding(kind="no-noise", severity="error", statement=NASTY, witness={"x": NASTY})
     yield "replay", ReplayReport(target="f.py:f", pair=(0, 1), findings=(found,))
     yield "canaries", canaries(list(range(200)), [i >= 100 for i in range(200)], "epsilon=1")
+    sides = [Answer(side=entries()[0].broken, verdict="refuted", right=right, epsilon_lower=2.0)
+             for right in (True, False)]  # fmt: skip
+    row = Judged(entry=entries()[0], broken=sides[0], twin=sides[1])
+    yield "corpus", CorpusReport(rows=(row,))
+    half = find("half-scale")
+    assert half is not None
+    yield "bench", bench([half])
 
 
 @pytest.mark.parametrize("result", RESULTS)
@@ -192,7 +200,7 @@ def test_a_finding_points_to_the_line_of_its_function(
 def test_a_suite_has_a_case_for_each_entry_and_each_twin() -> None:
     entry = find("half-scale")
     assert entry is not None
-    cases = list(bench_cases(bench([entry], seed=1)))
+    cases = list(bench([entry], seed=1).cases())
     assert [case.outcome for case in cases] == ["passed"] * 3
     text = formatted("junit", text="", document="", cases=cases)
     xmlschema.XMLSchema(io.StringIO(JUNIT)).validate(text)

@@ -21,6 +21,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.support.bandits.audited import PURE, audited, viewed
+from tests.support.dpcore.mutants import mutated
 
 ALPHA = 1e-3
 
@@ -34,11 +35,9 @@ _DRAW = StreamPrivatizer.draw
 def test_a_tree_with_a_level_without_noise_is_refuted(
     name: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gap(held: object, levels: Integers, drawn: Integers) -> Integers:
-        del held
-        return np.where(levels == level, 0, drawn)
-
-    monkeypatch.setattr(totals._Tree, "drawn", gap)
+    gap = f"+ np.where(level == {level}, 0, drawn)"
+    mutant = mutated(totals._Tree._release, "+ drawn", gap)
+    monkeypatch.setattr(totals._Tree, "_release", mutant)
     assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
 
 

@@ -64,7 +64,7 @@ def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> No
     sums = totals_of(central(release), 2, [SeededRng(1), SeededRng(2)])
     draws = world.integers(-50, 50, HORIZON)
     if release == "doubling":  # drawn at the start, as sums of the closed blocks
-        own = np.diff(sums.noise[2], prepend=0)  # type: ignore[attr-defined]  # of this kind of super arms or sums
+        own = np.diff(sums.noise[2], prepend=0)
         draws[: len(own)] = own
     found = tabled(sums, outcomes, draws, (1, 0))
     assert found == streamed(release, outcomes.tolist(), draws.tolist())
@@ -76,7 +76,7 @@ def test_a_factorised_table_is_the_square_root_stream_of_blocks() -> None:
     setting = central("factorisation", horizon=4096)
     assert (setting.block, setting.items) == (4, 1024)
     sums = totals_of(setting, 1, [SeededRng(1)])
-    drawn = sums.noised.copy()[0]  # type: ignore[attr-defined]  # of this kind of super arms or sums
+    drawn = sums.noise.copy()[0]
     outcomes = np.random.default_rng(2).integers(0, 2, 40)
     found = tabled(sums, outcomes, np.zeros(40, dtype=np.int64))
     stream = SquareRootSum(horizon=1024, grid=setting.grid, noise=DiscreteLaplace(scale=1), high=4)
@@ -112,7 +112,7 @@ def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
     for outcome in (0, 1):
         sums = totals_of(central(release, horizon), 1, [SeededRng(1)])
         if release == "doubling":
-            sums.noise = np.zeros_like(sums.noise)  # type: ignore[attr-defined]  # of this kind of super arms or sums
+            sums.noise = np.zeros_like(sums.noise)
         outcomes = np.zeros(horizon, dtype=np.int64)
         outcomes[at] = outcome
         found.append(tabled(sums, outcomes, np.zeros(horizon, dtype=np.int64)))

@@ -16,11 +16,12 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
-from audit.evidence.trace import trace_anytime, trace_fixed
+from audit.evidence.family import View
+from audit.evidence.trace import trace
 from audit.evidence.verdict import Outcome
 from audit.exact.proof import prove
+from audit.features.feature import read_feature
 from audit.fit.report import FitReport
-from audit.outputs.features.feature import read_feature
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
@@ -72,11 +73,8 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
     assert len(outputs) == report.runs
     order = np.random.default_rng(7).permutation(len(outputs))
     outputs, worlds = outputs[order], worlds[order]
-    traced = (
-        trace_anytime(outputs, worlds, claim)
-        if sequential
-        else trace_fixed(outputs, worlds, claim, seed=8)
-    )
+    view = View(outputs=outputs, worlds=worlds)
+    traced = trace([view], claim, seed=8, watched=sequential)
     event = None if report.witness is None else report.witness.event
     return replace(report, histogram=worded(outputs, worlds, event), trace=traced)
 

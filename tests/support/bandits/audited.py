@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.outputs.features.feature import read_feature
+from audit.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample

@@ -1,0 +1,386 @@
+r"""The baselines: bounds from how often threshold events came, and from all runs at once.
+
+(epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds
+p <= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Two are not valid: a
+credible bound, and a bound for one family of mechanisms.
+
+The last one takes n runs in worlds drawn by n fair coins for one run of the mechanism that takes
+the coins and returns all n outputs; it is (epsilon, delta)-DP in each coin. It guesses some of the
+coins from all outputs together, where :mod:`audit.evidence.fixed` needs a rule fixed beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
+
+from audit.claims.levels import level
+from audit.evidence.event import Floats, Integers
+from audit.evidence.fixed import read_claim
+from audit.evidence.one_run import largest_rejected, one_run_p_value
+from audit.outputs.reading import read, read_worlds
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer
+
+__all__ = [
+    "BONFERRONI_THRESHOLDS",
+    "GUESSED",
+    "Asked",
+    "Counts",
+    "Scores",
+    "bayes",
+    "bonferroni_thresholds",
+    "chosen_event",
+    "clopper_pearson_lower",
+    "clopper_pearson_split",
+    "clopper_pearson_upper",
+    "credible_share",
+    "dkw",
+    "gaussian_dp",
+    "gaussian_epsilon",
+    "one_run",
+    "plug_in",
+]
+
+# -- counts of events -----------------------------------------------------------------------------
+
+_MOST_THRESHOLDS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    r"""delta, rounded up; the error probability alpha, rounded down; the seed of any coins."""
+
+    delta: float
+    alpha: float
+    seed: int
+
+    @classmethod
+    def read(cls, delta: RationalLike, alpha: RationalLike, seed: int) -> Self:
+        r"""Raises :class:`InvalidParameter` for what is out of range."""
+        return cls(
+            delta=read_claim(0, delta)[1],
+            alpha=round_down(level("alpha", alpha)),
+            seed=integer("seed", seed, at_least=0),
+        )
+
+    @property
+    def coins(self) -> np.random.Generator:
+        r"""Always the same."""
+        return np.random.default_rng(self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    r"""How often an event came, at each of some thresholds.
+
+    ``hits`` of ``runs`` in the world it points to, ``misses`` of ``others`` in the other world.
+    """
+
+    hits: Integers
+    runs: int
+    misses: Integers
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    r"""Numbers in run order, and the world of each (True for B).
+
+    Only their order is looked at, so what :meth:`read` makes of outputs are their ranks: exact,
+    where outputs are no floats.
+    """
+
+    numbers: Floats
+    worlds: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, outputs: object, worlds: object) -> Self:
+        r"""Raises :class:`InvalidParameter` for outputs that are not finite numbers."""
+        reading = read(outputs)
+        truth = read_worlds(worlds, len(reading))
+        if bool((reading.codes >= 0).any()):
+            raise InvalidParameter("outputs", outputs, "must be finite numbers for this baseline")
+        return cls(numbers=reading.numbers.unique()[2].astype(np.float64), worlds=truth)
+
+    def part(self, chosen: Integers) -> Scores:
+        r"""Some of the runs."""
+        return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
+
+    def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
+        r"""The distinct numbers, or ``most`` of their quantiles if there are more.
+
+        >>> Scores(numbers=np.arange(9.0), worlds=np.zeros(9, bool)).thresholds(3).tolist()
+        [0.0, 4.0, 8.0]
+        """
+        distinct = np.unique(self.numbers)
+        if len(distinct) <= most:
+            return distinct
+        return np.unique(np.quantile(self.numbers, np.linspace(0, 1, most), method="inverted_cdf"))
+
+    def counts(self, thresholds: Floats) -> Iterator[Counts]:
+        r"""Of "<= t" pointing to A, "> t" to A, "<= t" to B and "> t" to B."""
+        sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
+        below = [np.searchsorted(side, thresholds, side="right") for side in sides]
+        runs = [len(side) for side in sides]
+        inside = [below, [n - k for n, k in zip(runs, below, strict=True)]]
+        for world in (0, 1):
+            for k in inside:
+                yield Counts(
+                    hits=k[world], runs=runs[world], misses=k[1 - world], others=runs[1 - world]
+                )
+
+
+def clopper_pearson_lower(hits: Integers, runs: int, level: float) -> Floats:
+    r"""Exceeds the probability of a hit with probability at most ``level`` (Clopper and Pearson
+    1934).
+
+    >>> clopper_pearson_lower(np.array([0, 10]), 10, 0.05).round(4).tolist()
+    [0.0, 0.7411]
+    """
+    found: Floats = np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
+    return found
+
+
+def clopper_pearson_upper(hits: Integers, runs: int, level: float) -> Floats:
+    r"""Is below the probability of a hit with probability at most ``level``.
+
+    >>> clopper_pearson_upper(np.array([0, 10]), 10, 0.05).round(4).tolist()
+    [0.2589, 1.0]
+    """
+    found: Floats = np.where(
+        hits < runs, betaincinv(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0
+    )
+    return found
+
+
+# -- thresholds -----------------------------------------------------------------------------------
+
+BONFERRONI_THRESHOLDS: Final = 32
+r"""How many thresholds share the level."""
+
+
+def _log_ratio(p: Floats, q: Floats, delta: float) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.log(np.maximum(p - delta, 0.0)) - np.log(q)
+    return np.where(np.isnan(found), -np.inf, found)
+
+
+def _bounded(counts: Counts, delta: float, level: float) -> Floats:
+    p = clopper_pearson_lower(counts.hits, counts.runs, level)
+    q = clopper_pearson_upper(counts.misses, counts.others, level)
+    return _log_ratio(p, q, delta)
+
+
+def chosen_event(scores: Scores, asked: Asked) -> Counts | None:
+    r"""The event with the largest bound in one random half of the runs, counted in the other.
+
+    None where there are no runs to choose by.
+    """
+    order = asked.coins.permutation(len(scores.numbers))
+    train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
+    thresholds = train.thresholds()
+    if not thresholds.size:
+        return None
+    on_train = np.array(
+        [_bounded(counts, asked.delta, asked.alpha / 2) for counts in train.counts(thresholds)]
+    )
+    event, place = np.unravel_index(int(np.argmax(on_train)), on_train.shape)
+    return list(test.counts(thresholds[place : place + 1]))[int(event)]
+
+
+def clopper_pearson_split(scores: Scores, asked: Asked) -> float:
+    r"""Event from one random half, Clopper-Pearson bounds at alpha/2 each from the other.
+
+    Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
+    probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's
+    auditing.
+    """
+    counts = chosen_event(scores, asked)
+    if counts is None:
+        return 0.0
+    return max(0.0, float(_bounded(counts, asked.delta, asked.alpha / 2)[0]))
+
+
+def dkw(scores: Scores, asked: Asked) -> float:
+    r"""The largest bound over all thresholds, from bands around both distribution functions.
+
+    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is taken for alpha/2 in each world. Valid:
+    every threshold is within the bands at once. Source: Dvoretzky, Kiefer and Wolfowitz 1956, the
+    constant by Massart 1990.
+    """
+    best = 0.0
+    for counts in scores.counts(scores.thresholds()):
+        if counts.runs and counts.others:
+            sizes = (counts.runs, counts.others)
+            width = [math.sqrt(math.log(4 / asked.alpha) / (2 * n)) for n in sizes]
+            p = counts.hits / counts.runs - width[0]
+            q = np.minimum(counts.misses / counts.others + width[1], 1.0)
+            best = max(best, float(_log_ratio(p, q, asked.delta).max()))
+    return best
+
+
+def bonferroni_thresholds(scores: Scores, asked: Asked) -> float:
+    r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
+
+    A random tenth of the runs places the thresholds, at its quantiles; the others are counted. Each
+    threshold has four bounds (two worlds, two ends), each at level alpha/(4 thresholds). Valid by
+    the union bound. Source: Bonferroni; the textbook's way to test many events.
+    """
+    order = asked.coins.permutation(len(scores.numbers))
+    tenth = -(-len(order) // 10)
+    thresholds = scores.part(order[:tenth]).thresholds(BONFERRONI_THRESHOLDS)
+    tested = scores.part(order[tenth:])
+    level = asked.alpha / (4 * BONFERRONI_THRESHOLDS)
+    found = [_bounded(counts, asked.delta, level) for counts in tested.counts(thresholds)]
+    return max(0.0, *(float(bounds.max(initial=0.0)) for bounds in found))
+
+
+def plug_in(scores: Scores, asked: Asked) -> float:
+    r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
+
+    A negative control, never valid: the smallest of continuous outputs is in one world only, and
+    the ratio there is infinite, whatever the mechanism.
+    """
+    best = 0.0
+    for counts in scores.counts(scores.thresholds()):
+        if counts.runs and counts.others:
+            p, q = counts.hits / counts.runs, counts.misses / counts.others
+            best = max(best, float(_log_ratio(p, q, asked.delta).max()))
+    return best
+
+
+# -- not valid ------------------------------------------------------------------------------------
+
+_LARGEST: Final = 64.0
+_STEPS: Final = 32
+_NODES: Final = 512
+
+
+def bayes(scores: Scores, asked: Asked) -> float:
+    r"""The alpha-quantile of the posterior of epsilon, under Jeffreys priors.
+
+    The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
+    other half, its probabilities in the two worlds have independent Beta(k + 1/2, n - k + 1/2)
+    posteriors, and epsilon the law of the least epsilon that allows both. Not a confidence
+    bound: epsilon = 0 has posterior probability 0, so of identical worlds it is positive whatever
+    happens. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of differential privacy".
+    """
+    counts = chosen_event(scores, asked)
+    if counts is None:
+        return 0.0
+    other = _posterior_quantiles(counts)
+    low, high = 0.0, _LARGEST
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        below = _allowed(counts, other, middle, asked.delta) < asked.alpha
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def credible_share(counts: Counts, epsilon: float, delta: float) -> float:
+    r"""The posterior probability that an (epsilon, delta)-DP mechanism has these probabilities.
+
+    They are allowed where each is at most e^epsilon times the other plus delta, for the event and
+    for its complement.
+
+    >>> even = Counts(hits=np.array([30]), runs=60, misses=np.array([30]), others=60)
+    >>> credible_share(even, 0.0, 0.0), round(credible_share(even, 1.0, 0.0), 3)
+    (0.0, 1.0)
+    """
+    return _allowed(counts, _posterior_quantiles(counts), epsilon, delta)
+
+
+def _posterior_quantiles(counts: Counts) -> Floats:
+    # Of the other world's probability, at the middles of equal shares: an integral over them is
+    # their mean.
+    j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
+    found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
+    return found
+
+
+def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
+    k, up, down = int(counts.hits[0]), math.exp(epsilon), math.exp(-epsilon)
+    most = np.minimum(up * q + delta, 1.0 - down * (1.0 - q - delta))
+    least = np.maximum(down * (q - delta), 1.0 - delta - up * (1.0 - q))
+    ends = np.clip(np.stack((least, most)), 0.0, 1.0)
+    share = np.diff(betainc(k + 0.5, counts.runs - k + 0.5, ends), axis=0)
+    return float(np.maximum(share, 0.0).mean())
+
+
+def gaussian_dp(scores: Scores, asked: Asked) -> float:
+    r"""The epsilon of the Gaussian mechanism that could have made the error rates.
+
+    At every threshold mu = Phi^-1(p) - Phi^-1(q) from Clopper-Pearson bounds p, q at alpha/2 each;
+    the largest mu becomes epsilon on the curve of N(0, 1) against N(mu, 1). Not valid: for any
+    other mechanism mu says nothing about that curve, and the threshold is picked on the runs
+    that are tested. Source: Nasr et al. 2023, "Tight auditing of differentially private machine
+    learning", after Dong, Roth and Su 2022.
+    """
+    mu = 0.0
+    for counts in scores.counts(scores.thresholds()):
+        p = clopper_pearson_lower(counts.hits, counts.runs, asked.alpha / 2)
+        q = clopper_pearson_upper(counts.misses, counts.others, asked.alpha / 2)
+        both = (p > 0.0) & (q < 1.0)
+        mu = max(mu, float((ndtri(p[both]) - ndtri(q[both])).max(initial=0.0)))
+    return gaussian_epsilon(mu, asked.delta)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    r"""The least epsilon >= 0 with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
+    <= delta; inf at delta = 0.
+
+    >>> round(gaussian_epsilon(1.0, 1e-5), 3), gaussian_epsilon(1.0, 0.0)
+    (4.377, inf)
+    """
+    if mu <= 0.0:
+        return 0.0
+    if delta == 0.0:
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        beyond = math.exp(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)), 0.0))
+        return float(ndtr(mu / 2 - epsilon / mu)) - beyond - delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0.0:
+        high *= 2.0
+    return float(brentq(excess, 0.0, high))
+
+
+# -- all runs as canaries of one ------------------------------------------------------------------
+
+GUESSED: Final = 10
+r"""One in so many of the runs is guessed at each end of the scores."""
+
+
+def one_run(scores: Scores, asked: Asked) -> float:
+    r"""The lowest tenth of the outputs is guessed to be of one world, the highest of the other.
+
+    Valid: which way round is not looked up, each way has alpha/2. The bound is the largest epsilon
+    rejected.
+    """
+    canaries = len(scores.numbers)
+    end = canaries // GUESSED
+    if not end:
+        return 0.0
+    order = np.argsort(scores.numbers, kind="stable")
+    of_b = np.concatenate((~scores.worlds[order[:end]], scores.worlds[order[-end:]]))
+    right = int(np.count_nonzero(of_b))
+    right = max(right, 2 * end - right)
+
+    def rejected(epsilon: float) -> bool:
+        p_value = one_run_p_value(canaries, 2 * end, right, epsilon=epsilon, delta=asked.delta)
+        return p_value <= asked.alpha / 2
+
+    return largest_rejected(rejected)

@@ -1,0 +1,395 @@
+r"""The built-in learner: a sum of step functions of columns and a linear form, by least squares.
+
+Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
+sum (naive Bayes); a linear form of the standardised coordinates, and one of the sides of their
+medians; and the weights of all columns and these forms together, on ratios that the other half of
+the runs taught. What comes out is one
+sum, which a reader can compute by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.features.columns import Column, Reader, learn_reader
+from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
+from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
+from audit.outputs.rows import OTHER, Floats, Schema, Table
+
+__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
+
+CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
+r"""Naive Bayes, all columns and the linear forms jointly, the form of the coordinates, that of the
+sides of their medians on which they lie, the column that tells most, and the lowest bits of all
+coordinates.
+"""
+
+_CUT_FROM: Final = 20_000
+_CELLS: Final = 30_000_000
+_MOST_CELLS: Final = 128  # more than cuts_of makes
+_NAMED: Final = 5
+_RIDGE: Final = 1e-3
+_LEAST: Final = 1e-12
+_LARGEST: Final = 1e100
+_STRETCH: Final = 16384
+_CHANCE: Final = 4.0  # two standard deviations, squared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
+
+    ``center`` and ``slope`` are of the numbers that are no flags; elsewhere that term is 0.
+    ``most`` are the columns that move it most, with their part of all movement. ``unit``: the sum
+    is rounded to its multiples; 0: it is not.
+    """
+
+    reader: Reader
+    columns: tuple[tuple[Column, float, Steps], ...]
+    center: Floats
+    slope: Floats
+    most: tuple[tuple[str, float], ...] = ()
+    unit: float = 0.0
+
+    def __call__(self, table: Table) -> Floats:
+        r"""The score of each run; larger speaks for world B."""
+        plain = self.reader.plain(table)
+        total = np.nan_to_num(plain - self.center) @ self.slope
+        for column, weight, steps in self.columns:
+            total += weight * steps(*self.reader.read(column, table, plain))
+        return rounded(total, self.unit)
+
+    def words(self, threshold: float, *, above: bool) -> str | None:
+        r"""Where the score is at least a threshold, or not ``above`` below it, in words about its
+        only column; None where it has several.
+        """
+        if len(self.columns) != 1 or self.slope.any():
+            return None
+        ((column, weight, steps),) = self.columns
+        name, ends = column.name, steps.cuts.tolist()
+        scores = rounded(weight * np.concatenate((steps.heights, steps.others)), self.unit)
+        chosen = (scores >= threshold) == above
+        cells = chosen[: len(ends) + 1]
+        edges = np.flatnonzero(np.diff(cells, prepend=False, append=False)).reshape(-1, 2)
+        pieces = []
+        for start, stop in edges.tolist():
+            low = f"{ends[start - 1]:.17g} <= " if start else ""
+            high = f" < {ends[stop - 1]:.17g}" if stop <= len(ends) else ""
+            pieces.append(f"{low}{name}{high}" if low or high else f"{name} is a number")
+        labels = [
+            column.label(code)
+            for code, (inside, height) in enumerate(
+                zip(chosen[len(steps.heights) :].tolist(), steps.others.tolist(), strict=True)
+            )
+            if inside and height
+        ]
+        pieces += [f"{name} is {label}" for label in labels]
+        return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All that is needed to compute the score by hand.
+
+        ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
+        multiplied in, and ``others`` by the label of what is no number. ``linear``: slope * (x -
+        center) of a coordinate, where x is a number that is none of ``flags``. ``unit``: the sum
+        is rounded to its multiples, where it is not 0.
+        """
+        return {
+            "unit": self.unit,
+            "most": [{"column": name, "share": round(share, 3)} for name, share in self.most],
+            "flags": list(self.reader.flags),
+            "steps": [
+                {
+                    "column": column.name,
+                    "cuts": steps.cuts.tolist(),
+                    "heights": (weight * steps.heights[: len(steps.cuts) + 1]).tolist(),
+                    "others": {
+                        column.label(code): weight * height
+                        for code, height in enumerate(steps.others.tolist())
+                        if height
+                    },
+                }
+                for column, weight, steps in self.columns
+            ],
+            "linear": [
+                {"column": name, "center": center, "slope": slope}
+                for name, center, slope in zip(
+                    self.reader.names, self.center.tolist(), self.slope.tolist(), strict=True
+                )
+                if slope
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    r"""What ``runs`` runs taught: a step function of each column, and candidates in the order of
+    :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes`` (candidates, coordinates).
+
+    ``told`` is how much each column tells alone, in nats a run; ``spread`` the standard deviation
+    of each step function, ``scale`` that of each coordinate.
+    ``sides`` (candidates, coordinates) are the weights of +1 above and -1 below the ``middle``.
+    """
+
+    runs: int
+    reader: Reader
+    steps: tuple[Steps, ...]
+    told: tuple[float, ...]
+    spread: Floats
+    scale: Floats
+    center: Floats
+    middle: Floats
+    weights: Floats
+    slopes: Floats
+    sides: Floats
+
+    def scores(self, table: Table) -> Floats:
+        r"""What every candidate says of each run: (runs, candidates)."""
+        parts = [
+            self._scores(table.rows(slice(start, start + _STRETCH)))
+            for start in range(0, max(len(table), 1), _STRETCH)
+        ]
+        return np.concatenate(parts)
+
+    def _scores(self, table: Table) -> Floats:
+        plain = self.reader.plain(table)
+        first: Floats = _known(plain - self.center) @ self.slopes.T
+        first += _sides(plain, self.middle) @ self.sides.T
+        found = list(np.ascontiguousarray(first.T))
+        for column, steps, weights in zip(
+            self.reader.columns, self.steps, self.weights.T, strict=True
+        ):
+            if weights.any():
+                heights = steps(*self.reader.read(column, table, plain))
+                for each in np.flatnonzero(weights).tolist():
+                    found[each] += heights * weights[each]
+        return rounded(_beside(found), 0.0)
+
+    def score(self, mixture: Floats, unit: float = 0.0) -> Score:
+        r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
+        weights, slopes = mixture @ self.weights, mixture @ self.slopes
+        sides = mixture @ self.sides
+        names = [*self.reader.names]
+        names += [column.name for column in self.reader.columns]
+        moves = np.concatenate(
+            (
+                np.abs(slopes) * np.where(np.isfinite(self.scale), self.scale, 0.0) + np.abs(sides),
+                np.abs(weights) * self.spread,
+            )
+        )
+        by_name: dict[str, float] = {}
+        for name, move in zip(names, moves.tolist(), strict=True):
+            by_name[name] = by_name.get(name, 0.0) + move
+        total = sum(by_name.values()) or 1.0
+        ranked = sorted(by_name.items(), key=lambda each: -each[1])
+        return Score(
+            reader=self.reader,
+            columns=tuple(
+                (column, weight, steps)
+                for column, weight, steps in zip(
+                    self.reader.columns, weights.tolist(), self.steps, strict=True
+                )
+                if weight
+            )
+            + tuple(
+                (self.reader.number(place), weight, _step(self.middle[place]))
+                for place, weight in enumerate(sides.tolist())
+                if weight
+            ),
+            center=self.center,
+            slope=slopes,
+            most=tuple((name, move / total) for name, move in ranked[:_NAMED] if move),
+            unit=unit,
+        )
+
+
+def rounded(scores: Floats, unit: float) -> Floats:
+    r"""To the nearest multiples of ``unit``; 0: as they are. None is too large to be squared."""
+    bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
+    return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
+
+
+def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
+    r"""Learn every candidate from the same runs.
+
+    >>> rng = np.random.default_rng(1)
+    >>> worlds = rng.random(4000) < 0.5
+    >>> vectors = rng.normal(size=(4000, 3))
+    >>> vectors[:, 1] += worlds
+    >>> table = (schema := Schema()).read(vectors)
+    >>> parts = learn_parts(table, worlds, schema)
+    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table).shape
+    (True, (4000, 6))
+    """
+    reader = learn_reader(table, schema)
+    plain = reader.plain(table)
+    fold = np.arange(len(table)) % 2 == 0
+    shown = slice(None, None, -(-len(table) // _CUT_FROM))
+    # An odd step meets both halves alike.
+    thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
+    cuts, read, cells = [], [], _MOST_CELLS + reader.codes
+    for column in reader.columns:
+        numbers, codes = reader.read(column, table, plain)
+        cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
+        read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
+    # Worlds of the first half, and behind them those of the second.
+    groups = worlds + 2 * ~fold
+    halves = np.stack([counted(cells, places, groups, 4) for places in read])
+    halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
+    heights, told = heights_of(halves[0] + halves[1], reader.codes)
+    # What the other half of the runs taught.
+    others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
+        np.float32
+    )
+    behind = cells * fold[thin].astype(np.int32)
+    kept = [places[thin] for places in read]
+    known, y = plain[thin], worlds[thin] - np.mean(worlds)
+
+    def ratio(i: int, part: slice) -> Any:
+        return others[i].ravel().take(behind[part] + kept[i][part])
+
+    def learned(rows_of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+        rows = Stretches(
+            runs=len(known), width=reader.width, rows=lambda part: rows_of(known[part])
+        )
+        return learn_linear(rows, y, fold[thin])
+
+    middle = _middle(plain[shown])
+    side, crossed = learned(lambda rows: _sides(rows, middle))
+    center, scale = _standard(Stretches.of(plain))
+    slope, linear = learned(lambda rows: _known((rows - center) / scale))
+    sure = _sure((ratio(i, slice(None)) for i in range(len(kept))), y)
+    joint = _joint(reader, ratio, (linear, crossed), y)
+    what = np.array([column.what for column in reader.columns])
+    grid = what == "lowest-bit"
+    alone = np.zeros(len(what))
+    alone[int(np.argmax(np.where(grid, -np.inf, told)))] = 1.0
+    none, slopes = np.zeros(len(what)), slope / scale
+    return Parts(
+        runs=len(table),
+        reader=reader,
+        steps=tuple(
+            Steps(cuts=cut, heights=h[:_MOST_CELLS], others=h[_MOST_CELLS:])
+            for cut, h in zip(cuts, heights, strict=True)
+        ),
+        told=tuple(told.tolist()),
+        spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
+        scale=scale,
+        center=center,
+        middle=middle,
+        weights=np.stack(
+            [
+                ((what == "column") | (what == "structure")) * sure,
+                joint[0] * sure,
+                none,
+                none,
+                alone,
+                grid,
+            ]
+        ),
+        slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
+        sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
+    )
+
+
+def _beside(columns: Sequence[Any]) -> Floats:
+    # As one table, written a stretch of runs at a time: to write across it all is slow.
+    found = np.empty((len(columns[0]), len(columns)))
+    for start in range(0, len(found), _STRETCH):
+        for i, column in enumerate(columns):
+            found[start : start + _STRETCH, i] = column[start : start + _STRETCH]
+    return found
+
+
+def _middle(plain: Floats) -> Floats:
+    # The medians of coordinates, 0 where there are no numbers.
+    known = np.isfinite(plain).any(axis=0)
+    found = np.zeros(plain.shape[1])
+    found[known] = np.nanmedian(plain[:, known], axis=0)
+    return found
+
+
+def _known(numbers: Floats) -> Floats:
+    # 0 where there is no number.
+    whole = bool(np.isfinite(numbers).all())
+    return numbers if whole else np.nan_to_num(numbers)
+
+
+def _sides(plain: Floats, middle: Floats) -> Floats:
+    return _known(np.sign(plain - middle))
+
+
+def _step(middle: float) -> Steps:
+    # -1 below, 1 above, 0 there and where there is no number.
+    cuts = np.array([middle, np.nextafter(middle, np.inf)])
+    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
+
+
+def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
+    # How much of each column is more than chance, by what the other half taught of it (a
+    # James-Stein factor): a column that tells nothing is left out, not added as noise.
+    sums = [(float(each @ y), float(each @ each)) for each in ratios]
+    told, chance = np.array(sums).reshape(-1, 2).T
+    chance = chance * float(np.mean(y**2))
+    found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
+    return found
+
+
+def _spread(heights: Floats, runs: Floats) -> Floats:
+    # The standard deviation of each column's height over the runs.
+    share = runs / np.maximum(runs.sum(axis=1, keepdims=True), 1.0)
+    mean = (share * heights).sum(axis=1)
+    found: Floats = np.sqrt(np.maximum((share * heights**2).sum(axis=1) - mean**2, 0.0))
+    return found
+
+
+def _standard(plain: Stretches) -> tuple[Floats, Floats]:
+    # The mean and the standard deviation of each column of numbers.
+    count, total = np.zeros(plain.width), np.zeros(plain.width)
+    squares = np.zeros(plain.width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _, rows in plain:
+            count += np.isfinite(rows).sum(axis=0)
+            total += _known(rows).sum(axis=0)
+        count = np.maximum(count, 1)
+        center = total / count
+        for _, rows in plain:
+            squares += (_known(rows - center) ** 2).sum(axis=0)
+        scale = np.nan_to_num(np.sqrt(squares / count), nan=np.inf, posinf=np.inf)
+    scale = np.where(scale > 0, scale, 1.0)
+    # A column too large to be squared has no part in a linear form.
+    wild = ~np.isfinite(scale)
+    return np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
+
+
+def _joint(
+    reader: Reader, ratio: Callable[[int, slice], Any], forms: tuple[Floats, Floats], y: Floats
+) -> tuple[Floats, float, float]:
+    # By least squares, the weights of the columns, and of the two linear forms behind them, with a
+    # ridge that falls as the runs grow. A column that never moves gets nothing.
+    kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
+    runs, width = len(y), len(kept) + len(forms)
+    columns = Stretches(
+        runs=runs,
+        width=width,
+        rows=lambda part: np.stack(
+            [*(ratio(i, part) for i in kept), *(form[part] for form in forms)], axis=1
+        ).astype(np.float64),
+    )
+    sums = Moments.of(columns, y, np.ones(runs, dtype=np.bool_))
+    gram, rows = sums.gram, sums.columns
+    if rows is None:
+        gram, sizes = gram / runs, np.diag(gram) / runs
+    else:
+        rows, sizes = rows / np.sqrt(runs), (rows**2).mean(axis=0)
+    sizes = np.maximum(sizes, _LEAST)
+    penalty = sizes * (_RIDGE + width / runs) + _LEAST
+    found = solve_ridge(gram, rows, penalty, sums.cross / runs)
+    weights = np.zeros(len(reader.columns))
+    weights[kept] = found[:-2]
+    return weights, float(found[-2]), float(found[-1])

@@ -1,0 +1,234 @@
+r"""What a learner reads of each output: its columns, their differences, grids and summaries.
+
+Flags are numbers that come often in a column of floats (-1000 for "below", -1 for "ended"): sums,
+maxima and differences leave them out, and where outputs consist of nothing else, how often each
+flag comes takes their place. Flags, the labels of each column that come again, and the steps in
+which its numbers lie are learned from earlier runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.features.lattice import step_of
+from audit.features.numbers import LOWEST_BIT, parts_of_step
+from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, named
+
+__all__ = ["MOST_WIDE", "Column", "Reader", "learn_reader"]
+
+_FLAG: Final = 0.01
+_MOST_FLAGS: Final = 12
+_LOOKED_AT: Final = 4096
+_MOST_LABELS: Final = 1000
+_STEPPED: Final = 48
+MOST_WIDE: Final = 64
+r"""Wider outputs are read by their columns and summaries alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    r"""One thing to read of outputs: ``what`` it is, of the column at ``place`` and ``path``, or of
+    the flag or step ``value``. ``labels`` are those that come again, by their codes.
+    """
+
+    what: str
+    place: int = 0
+    path: str = ""
+    value: float = 0.0
+    labels: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        r"""As a person reads it.
+
+        >>> Column(what="column", path=".mean").name, Column(what="count", value=-1.0).name
+        ('output.mean', 'count of -1')
+        """
+        match self.what:
+            case "column":
+                return named(self.path)
+            case "difference":
+                return f"{named(self.path)} - the number before it"
+            case "number" | "lowest-bit":
+                return f"{self.what} of {named(self.path)}"
+            case "modulo":
+                return f"{named(self.path)} modulo {self.value!r}"
+            case "count":
+                return f"count of {self.value:g}"
+            case _:
+                return self.what
+
+    def label(self, code: int) -> str:
+        r"""What a code of :meth:`own` stands for."""
+        return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
+
+    def own(self, codes: Codes) -> Codes:
+        r"""Codes of a schema as those of this column, whose labels are numbered from the first."""
+        if not self.labels:
+            return np.minimum(codes, OTHER)
+        known = np.array([code for code, _ in self.labels])
+        at = np.searchsorted(known, codes).clip(max=len(known) - 1)
+        found = np.where(known[at] == codes, OTHER + 1 + at, np.minimum(codes, OTHER))
+        return found.astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    r"""Which columns there are, and the flags that summaries leave out."""
+
+    columns: tuple[Column, ...]
+    flags: tuple[float, ...]
+    paths: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        r"""The number of columns of the table it was learned from."""
+        return len(self.paths)
+
+    @property
+    def codes(self) -> int:
+        r"""Codes of columns are less than this."""
+        return OTHER + 1 + max((len(column.labels) for column in self.columns), default=0)
+
+    @property
+    def names(self) -> list[str]:
+        r"""The columns of the table as a person reads them."""
+        return [named(path) for path in self.paths]
+
+    def number(self, place: int) -> Column:
+        r"""The number at a place that is no flag."""
+        return Column(what="number", place=place, path=self.paths[place])
+
+    def plain(self, table: Table) -> Floats:
+        r"""The numbers that are no flags, nan elsewhere, as many columns as were learned of."""
+        if not self.flags and table.width == self.width:
+            return table.numbers
+        numbers = np.full((len(table), self.width), np.nan)
+        width = min(self.width, table.width)
+        numbers[:, :width] = table.numbers[:, :width]
+        for flag in self.flags:
+            numbers[numbers == flag] = np.nan
+        return numbers
+
+    def read(self, column: Column, table: Table, plain: Floats) -> tuple[Floats, Codes]:
+        r"""A column of every run: numbers, and codes where there is none."""
+        match column.what:
+            case "column":
+                numbers, codes = table.column(column.place)
+                return numbers, column.own(codes)
+            case "structure":
+                return np.full(len(table), np.nan), column.own(table.structures)
+            case "number":
+                return _coded(plain[:, column.place])
+            case "difference":
+                return _coded(plain[:, column.place] - plain[:, column.place - 1])
+            case "lowest-bit":
+                return _coded(np.asarray(LOWEST_BIT(plain[:, column.place]), dtype=np.float64))
+            case "modulo":
+                return _coded(parts_of_step(plain[:, column.place], step=column.value))
+            case "count":
+                return _coded(
+                    (table.numbers[:, : self.width] == column.value).sum(axis=1).astype(np.float64)
+                )
+        return _coded(_summary(column.what, plain))
+
+
+def _summary(what: str, plain: Floats) -> Floats:
+    known = np.isfinite(plain)
+    whole = bool(known.all()) and plain.shape[1] > 0
+    some = None if whole else known.any(axis=1)
+
+    def among(other: float) -> Floats:
+        return plain if whole else np.where(known, plain, other)
+
+    match what:
+        case "numbers":
+            found = known.sum(axis=1).astype(np.float64)
+        case "sum":
+            found = among(0.0).sum(axis=1)
+        case "max":
+            found = np.maximum.reduce(among(-np.inf).T.copy())
+        case "argmax":
+            found = among(-np.inf).argmax(axis=1).astype(np.float64)
+        case _:
+            found = np.minimum.reduce(among(np.inf).T.copy())
+    return found if some is None or what == "numbers" else np.where(some, found, np.nan)
+
+
+def _coded(numbers: Floats) -> tuple[Floats, Codes]:
+    bad = ~np.isfinite(numbers)
+    if not bool(bad.any()):
+        return numbers, np.zeros(len(numbers), dtype=np.int32)
+    return np.where(bad, np.nan, numbers), np.where(bad, ABSENT, 0).astype(np.int32)
+
+
+def learn_reader(table: Table, schema: Schema) -> Reader:
+    r"""What to read of outputs like these. A column that never varies is not read.
+
+    >>> schema = Schema()
+    >>> reader = learn_reader(schema.read(np.arange(20.0).reshape(10, 2) ** 0.5), schema)
+    >>> [column.name for column in reader.columns][:3]
+    ['output[0]', 'output[1]', 'output[1] - the number before it']
+    """
+    width = table.width
+    some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
+    known = some.known()
+    values, counts = np.unique(some.numbers[known], return_counts=True)
+    often = np.argsort(-counts)[:_MOST_FLAGS]
+    share = counts[often] / max(len(some) * width, 1)
+    # A flag comes back; a float that is none hardly does.
+    flags = np.sort(values[often[(share >= _FLAG) & (counts[often] >= _MOST_FLAGS)]])
+    flagged = int(counts[np.isin(values, flags)].sum())
+    paths = schema.paths[:width]
+    columns = [
+        Column(what="column", place=place, path=path, labels=_labels(codes, schema))
+        for place, path in enumerate(paths)
+        if _varies(*(found := table.column(place)))
+        for codes in found[1:]
+    ]
+    if bool((table.structures != table.structures[:1]).any()):
+        columns.append(Column(what="structure", labels=_labels(table.structures, schema)))
+    if width > 1:
+        columns += [Column(what="count", value=float(flag)) for flag in flags]
+    if int(known.sum()) - flagged > int(known.sum()) / 100:
+        plain = known & ~np.isin(some.numbers, flags)
+        if width <= MOST_WIDE:
+            columns += _fine(some, plain, paths)
+        if width > 1:
+            columns += [Column(what=what) for what in ("sum", "max", "min", "argmax", "numbers")]
+    return Reader(columns=tuple(columns), flags=tuple(map(float, flags)), paths=tuple(paths))
+
+
+def _varies(numbers: Floats, codes: Codes) -> bool:
+    if bool((codes != codes[:1]).any()):
+        return True
+    return not codes[:1].any() and bool((numbers != numbers[:1]).any())
+
+
+def _labels(codes: Codes, schema: Schema) -> tuple[tuple[int, str], ...]:
+    # Those that come again, the most frequent ones.
+    found, counts = np.unique(codes[codes > OTHER], return_counts=True)
+    kept = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
+    names = schema.names
+    return tuple(
+        (code, names[code - OTHER - 1]) for code in sorted(found[kept[counts[kept] > 1]].tolist())
+    )
+
+
+def _fine(some: Table, plain: NDArray[np.bool_], paths: list[str]) -> list[Column]:
+    # Differences of neighbours; of floats the grid they lie on; of all the steps between them.
+    found = [
+        Column(what="difference", place=place, path=paths[place]) for place in range(1, len(paths))
+    ]
+    fine = (plain & (some.numbers != np.rint(some.numbers))).sum(axis=0)
+    for place, path in enumerate(paths):
+        numbers = some.numbers[plain[:, place], place]
+        if 2 * int(fine[place]) > len(numbers):
+            found.append(Column(what="lowest-bit", place=place, path=path))
+        if step := step_of(numbers[-_STEPPED:]):
+            found.append(Column(what="modulo", place=place, path=path, value=step))
+    return found

@@ -1,0 +1,122 @@
+r"""What an audit looks at where nobody says so: the features for outputs like the first ones.
+
+Numbers that come again, and labels, are tested as they are: nothing is gained by more. Numbers that
+hardly come twice are also read by what remains after whole steps, where they lie in such, and
+floats by their precision, which reveals noise that was added in floating point. Anything else is
+read as a row of a table (``audit.outputs.rows``): by its structure where that varies, and by its
+columns. Of a single column of numbers thresholds are tested, wherever it lies; several are read by
+the best one, by a learned score and, up to 64 of them, by their grids. The outputs themselves keep
+a share, a large one where they come again. Decided by a training block, of which nothing is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+
+from audit.features.columns import MOST_WIDE
+from audit.features.lattice import step_of
+from audit.features.maps import each
+from audit.outputs.form import Outputs
+from audit.outputs.identity import identity, number_in
+from audit.outputs.number_line import as_float
+from audit.outputs.rows import Floats, Schema, Table
+
+__all__ = ["Share", "default_family"]
+
+_OFTEN: Final = Fraction(3, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    r"""A feature by name, and its share of the false-alarm level."""
+
+    feature: str
+    share: Fraction
+
+
+def _shares(parts: dict[str, int]) -> tuple[Share, ...]:
+    whole = sum(parts.values())
+    return tuple(Share(feature=name, share=Fraction(part, whole)) for name, part in parts.items())
+
+
+_REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
+_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
+_FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
+_STRUCTURE: Final = {"structure": 20}
+
+
+def default_family(outputs: Outputs) -> tuple[Share, ...]:
+    r"""The features for outputs like these, with shares that sum to 1; none: the outputs alone.
+
+    >>> [each.feature for each in default_family([(0.1, 0.2), (0.3, 0.1)])]
+    ['identity', 'coordinates', 'learned', 'grid']
+    >>> [each.feature for each in default_family([{"mean": 3}, {"mean": 4}, {"mean": 7}])]
+    ['identity', 'column:mean']
+    >>> default_family([3, 4, 3]), default_family(["a", "b"])
+    ((), ())
+    """
+    if not len(outputs):
+        return ()
+    values = each(outputs)
+    came = len(set(map(identity, values)))
+    if came == 1:
+        return ()
+    again = came < _OFTEN * len(values)
+    numbers = [number for value in values if (number := number_in(value)) is not None]
+    if 2 * len(numbers) > len(values):
+        # A number that is cut off at a bound may be an int among floats.
+        for kind in (float, int):
+            mine = [number.value for number in numbers if isinstance(number.value, kind)]
+            if not again and 2 * len(mine) > len(values):
+                parts = _of_number(np.array([as_float(value) for value in mine]))
+                return _shares(parts) if len(parts) > 1 else ()
+        return ()
+    schema = Schema()
+    table = schema.read(outputs)
+    return _of_table(table, schema.paths, again=again)
+
+
+def _of_number(numbers: Floats, path: str | None = None) -> dict[str, int]:
+    # One number an output, which hardly comes twice; ``path`` is where it lies within it.
+    name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
+    rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
+    if step := step_of(numbers):
+        rest.append(f"modulo:{step!r}")
+    return {name: 80} | {chain + each: 20 // len(rest) for each in rest}
+
+
+def _of_table(table: Table, paths: Sequence[str], *, again: bool) -> tuple[Share, ...]:
+    known = table.known()
+    columns = [table.column(place) for place in range(table.width)]
+    varying = [
+        place
+        for place, (numbers, codes) in enumerate(columns)
+        if len(np.unique(codes)) > 1 or len(np.unique(numbers[codes == 0])) > 1
+    ]
+    structures = len(np.unique(table.structures))
+    several = 1 < structures < _OFTEN * len(table)
+    if not several and not known[:, varying].any() and len(varying) < 2:
+        return ()  # a label alone is tested as it is
+    if not several and not any(known[:, i].any() or _comes_again(columns[i][1]) for i in varying):
+        return ()  # labels that never come again tell nothing
+    structure = _STRUCTURE if several else {}
+    if len(varying) == 1 and known[:, (place := varying[0])].all():
+        path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
+        parts = {"identity": 40 if again else 5} | _of_number(table.numbers[:, place], path)
+        return _shares(parts | structure)
+    if again:
+        return _shares(_REPEATED | structure)
+    numbers = table.numbers[known]
+    fine = numbers[numbers != np.rint(numbers)]  # among flags there may be few of them
+    gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
+    return _shares((_FLOAT_VECTORS if gridded else _VECTORS) | structure)
+
+
+def _comes_again(codes: Any) -> bool:
+    return len(np.unique(codes)) < _OFTEN * len(codes)

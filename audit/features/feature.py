@@ -1,0 +1,389 @@
+r"""Read a feature of outputs to test, where the output itself is too rich or tells too little.
+
+Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
+runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events that
+the claim speaks of. So what refutes f(M) refutes M, and a lower bound for f(M) is one for M. The
+converse is false: a feature may hide all that M tells.
+
+A feature is spelled by its name, with a number where it has one; ``a+b`` is b of a. Or it is a
+map of your own, ``module:callable`` or ``file.py:callable``, called with one output.
+
+What a feature does not understand becomes a label that says so ("no sign: str"), never an error.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final
+
+from audit.errors import TargetFailed
+from audit.features.maps import by_value, each
+from audit.features.numbers import (
+    EXPONENT,
+    LOWEST_BIT,
+    PRECISION,
+    SIGN,
+    last_bits,
+    modulo,
+    rounded,
+)
+from audit.features.shapes import (
+    ARGMAX,
+    DISTINCT,
+    KIND,
+    LENGTH,
+    SORTED,
+    STRUCTURE,
+    SUM,
+    column,
+    coordinate,
+    hashed,
+)
+from audit.outputs.copies import captured
+from audit.outputs.form import Outputs, require_readable, same
+from audit.outputs.guard import RAISED, current, failure
+from audit.outputs.loading import load
+from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
+
+__all__ = [
+    "FEATURES",
+    "Builtin",
+    "Feature",
+    "beside_time",
+    "own_map",
+    "read_feature",
+    "require_fixed",
+]
+
+_BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
+_PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
+
+    Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
+    output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
+    beside that of the others.
+
+    >>> read_feature("last-bits:2").apply([5, "six"])
+    [1, 'no last-bits:2: str']
+    """
+
+    name: str
+    apply: Callable[[Outputs], Outputs] = field(compare=False, repr=False)
+    as_it_is: bool = field(default=True, compare=False, repr=False)
+    learner: str | None = None
+    share: Fraction = Fraction(1)
+
+    @property
+    def of_time(self) -> bool:
+        r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
+        return self.name.partition("+")[0] == "time"
+
+    @property
+    def of_bits(self) -> bool:
+        r"""Whether it reads how a number is written and not how large it is."""
+        return self.name.rpartition("+")[2].partition(":")[0] in _BITS
+
+    def shown(self, outputs: Outputs) -> Outputs:
+        r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
+        found = self.apply(outputs)
+        return found if self.as_it_is else by_value(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin:
+    r"""A feature that comes with the auditor: what it says of an output, and how it is made.
+
+    One with ``limits`` takes a number within them, of their type, written ``name:number``; one with
+    ``text`` any text there. One that is ``learned`` stands last in a chain, and learns from what
+    comes before it.
+    """
+
+    says: str
+    make: Callable[[Any], Callable[[Outputs], Outputs]]
+    limits: tuple[int, int] | tuple[float, float] | None = None
+    text: bool = False
+    learned: bool = False
+
+
+def _itself(outputs: Outputs) -> Outputs:
+    return outputs
+
+
+def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Outputs], Outputs]]:
+    return lambda _: apply
+
+
+FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
+    {
+        "identity": Builtin(says="the output itself", make=_always(_itself)),
+        "sign": Builtin(says="-1, 0 or 1, and -0 by its name", make=_always(SIGN)),
+        "exponent": Builtin(says="floor(log2 |x|) of a number", make=_always(EXPONENT)),
+        "lowest-bit": Builtin(
+            says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
+            make=_always(LOWEST_BIT),
+        ),
+        "precision": Builtin(
+            says="the binary places that a number needs, then its sign and exponent",
+            make=_always(PRECISION),
+        ),
+        "modulo": Builtin(
+            says="what remains after whole steps of K, as a part of K, in 64ths",
+            make=modulo,
+            limits=(1e-300, 1e300),
+        ),
+        "last-bits": Builtin(
+            says="the lowest K bits of a float's significand, or of an integer",
+            make=last_bits,
+            limits=(1, 52),
+        ),
+        "round": Builtin(
+            says="numbers rounded to K decimals, also within sequences",
+            make=rounded,
+            limits=(-300, 300),
+        ),
+        "kind": Builtin(says="type and shape", make=_always(KIND)),
+        "length": Builtin(says="how many items", make=_always(LENGTH)),
+        "coordinate": Builtin(
+            says="the item at place K, the first at 0, the last at -1",
+            make=coordinate,
+            limits=(-(10**9), 10**9),
+        ),
+        "structure": Builtin(
+            says="types, keys and their order, nesting and lengths", make=_always(STRUCTURE)
+        ),
+        "column": Builtin(
+            says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
+            make=column,
+            text=True,
+        ),
+        "argmax": Builtin(says="the place of the largest number", make=_always(ARGMAX)),
+        "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
+        "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
+        "distinct": Builtin(says="how many different items", make=_always(DISTINCT)),
+        "time": Builtin(
+            says="nanoseconds of the call, of targets that are called for each run",
+            make=lambda _: coordinate(1),
+        ),
+        "hash": Builtin(
+            says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
+        ),
+        "coordinates": Builtin(
+            says="the coordinate, difference, sum or maximum that tells most, found as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "learned": Builtin(
+            says="a score of the whole output, learned as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "grid": Builtin(
+            says="the lowest bits of all floats in an output, weighed as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+    }
+)
+r"""The features by name.
+
+>>> print(FEATURES["lowest-bit"].says)
+the largest e for which a number is a multiple of 2^e: the grid it lies on
+"""
+
+
+def read_feature(
+    text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
+) -> Feature:
+    r"""The feature that ``text`` spells: a built-in, a chain of them, or a map of your own.
+
+    ``own`` finds such a map by its spelling, in place of :func:`own_map`.
+
+    >>> read_feature("coordinate:1+sign").apply([(5, -7), (5, 0), 3])
+    [-1, 0, 'no sign: str']
+
+    Raises :class:`InvalidParameter` for what is none, and :class:`audit.errors.TargetFailed` for a
+    file or module that fails while it is imported.
+    """
+    steps = [step.strip() for step in text.split("+")]
+    applied = tuple(_read_step(step, text, own or own_map) for step in steps)
+    last = steps[-1].partition(":")[0]
+    if steps == ["time", "identity"]:
+        reason = (
+            "time is a number already; for the output as well: --feature time --feature identity"
+        )
+        raise InvalidParameter("feature", text, reason)
+    learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
+    if learned and learned != steps[-1:]:
+        raise InvalidParameter("feature", text, f"{learned[0]} must stand last: it gives a score")
+    return Feature(
+        name="+".join(steps),
+        apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
+        as_it_is=last == "identity" or last not in FEATURES or bool(learned),
+        learner=last if learned else None,
+    )
+
+
+def _read_step(
+    step: str, text: str, own: Callable[[str], Callable[[Outputs], Outputs]]
+) -> Callable[[Outputs], Outputs]:
+    name, colon, number = step.partition(":")
+    found = FEATURES.get(name)
+    if found is None:
+        return own(step) if colon else _unknown(step, text)
+    if found.text:
+        if not colon:
+            raise InvalidParameter("feature", text, f"{name} needs a path, written {name}:mean")
+        return found.make(number)
+    if found.limits is None:
+        if colon:
+            raise InvalidParameter("feature", text, f"{name} takes no number")
+        return found.make(0)
+    low, high = found.limits
+    whole = isinstance(low, int)
+    try:
+        value = int(number) if whole else float(number)
+    except ValueError:
+        kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
+        reason = f"{name} needs {kind}, written {name}:{example}"
+        raise InvalidParameter("feature", text, reason) from None
+    if not low <= value <= high:
+        raise InvalidParameter("feature", text, f"the number of {name} must be in [{low}, {high}]")
+    return found.make(value)
+
+
+def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
+    hint = did_you_mean(step, FEATURES)
+    reason = f"{hint}must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
+    raise InvalidParameter("feature", text, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    steps: tuple[Callable[[Outputs], Outputs], ...]
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        for step in self.steps:
+            outputs = step(outputs)
+        return outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnMap:
+    spelling: str
+    function: Callable[[Any], object]
+
+    def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
+        # Another process gets the spelling and loads it anew: what comes from a file is in no
+        # module that it could find by name.
+        return own_map, (self.spelling,)
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        return [self._of(output) for output in each(outputs)]
+
+    def _of(self, output: object) -> object:
+        # Under the time limit and the watch on Ctrl-C that the target is under.
+        watchdog = current()
+        try:
+            watchdog.restart()
+            found = self.function(_copied(output))
+            require_readable(found)
+            found = captured(found)
+            watchdog.stop()
+        except RAISED as error:
+            watchdog.stop()
+            raise failure(f"feature {self.spelling}", error) from error
+        return found
+
+
+def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
+    r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
+
+    >>> own_map("builtins:abs")([-3, 3])
+    [3, 3]
+
+    Raises as :func:`read_feature`.
+    """
+    try:
+        function = load(spelling)
+    except InvalidParameter as error:
+        raise InvalidParameter("feature", spelling, error.reason) from None
+    if not callable(function):
+        reason = f"is of type {type(function).__name__}, not a callable"
+        raise InvalidParameter("feature", spelling, reason)
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        reason = "must be callable with one output"
+        raise InvalidParameter("feature", spelling, reason) from None
+    except ValueError:  # native code may not say how it is called
+        pass
+    return _OwnMap(spelling=spelling, function=function)
+
+
+def _copied(output: object) -> object:
+    # The map may change what it gets; others still have to read the output.
+    if type(output) in _PLAIN:
+        return output
+    try:
+        return copy.deepcopy(output)
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is handed over itself
+        return output
+
+
+_OUTPUT: Final = coordinate(0)
+
+
+def beside_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
+    told to read the output of it.
+
+    >>> both = read_feature("identity"), read_feature("time")
+    >>> [feature.apply([(5, 90)])[0] for feature in beside_time(both)]
+    [5, 90]
+    """
+    if not any(feature.of_time for feature in features):
+        return features
+    return tuple(feature if feature.of_time else _of_output(feature) for feature in features)
+
+
+def _of_output(feature: Feature) -> Feature:
+    apply = feature.apply
+    steps = apply.steps if isinstance(apply, _Chain) else (apply,)
+    if steps[0] is _OUTPUT:
+        return feature
+    return replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
+
+
+def require_fixed(feature: Feature, outputs: Outputs) -> None:
+    r"""Refuse a feature that does not read each output by itself, always alike.
+
+    It is applied to the outputs, which must not be tested afterwards, and again to the same in the
+    opposite order. A map that passes may still change its answers later: that is its author's part.
+
+    >>> import itertools
+    >>> counter = itertools.count()
+    >>> bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
+    >>> require_fixed(bad, [5, 5])
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: feature = when: answers differently when it is asked again: ...
+
+    Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
+    """
+    if len(first := feature.apply(outputs)) != len(outputs):
+        reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
+        raise TargetFailed(f"feature {feature.name}", reason)
+    again = feature.apply(outputs[::-1])
+    if not same(first, again[::-1]):
+        reason = "answers differently when it is asked again: a feature must be a fixed map"
+        raise InvalidParameter("feature", feature.name, reason)

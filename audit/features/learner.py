@@ -1,0 +1,172 @@
+r"""Scores of runs in the order they came: each block is scored by what earlier blocks taught.
+
+An :class:`OnlineLearner` learns from the runs it was shown, scores a new block, and only then looks
+at the worlds of that block. So a score is a fixed map of its output, given the past, and the test
+that reads scores keeps its level whatever is learned (``docs/proofs/confidence.md``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.claims.looks import LOOKS
+from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
+from audit.outputs.form import Outputs
+from audit.outputs.rows import Floats, Schema, Table, joined
+from dpcore.numbers.threads import one_thread
+
+__all__ = ["LEARNERS", "OnlineLearner", "learned_scores"]
+
+LEARNERS: Final = ("coordinates", "learned", "grid")
+r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum
+of the lowest bits.
+"""
+
+_FEWEST: Final = 64
+_GROWTH: Final = 1.5
+_SMALL: Final = 4096  # up to here it learns half as often
+_MIXED: Final = 5  # of the candidates, all but the grid
+_RECALLED: Final = 0.5
+_RIDGE: Final = 1e-2
+_LEAST: Final = 1e-12
+_UNIT: Final = 2.0**-3  # of a mean absolute score, which is 1
+_LOOKS: Final = frozenset(LOOKS)
+
+
+@dataclass(slots=True, kw_only=True)
+class OnlineLearner:
+    r"""The runs so far, what they taught, and how earlier candidates did on runs new to them.
+
+    ``models`` are the scores by name, by the number of runs that taught them.
+    """
+
+    models: dict[int, dict[str, Score]] = field(default_factory=dict)
+    schema: Schema = field(default_factory=Schema)
+    _tables: list[Table] = field(default_factory=list)
+    _worlds: list[NDArray[np.bool_]] = field(default_factory=list)
+    _past: list[Floats] = field(default_factory=list)
+    _parts: Parts | None = None
+    _mixtures: dict[str, Floats] = field(default_factory=dict)
+    _units: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        r"""Runs seen."""
+        return sum(map(len, self._worlds))
+
+    def learn(self) -> None:
+        r"""Learn anew from all runs seen, where they are enough and clearly more than before."""
+        runs, before = self.runs, 0 if self._parts is None else self._parts.runs
+        growth = _GROWTH if before > _SMALL else _GROWTH**2
+        if runs < max(_FEWEST, growth * before - 2):
+            return
+        table, worlds = joined(self._tables), np.concatenate(self._worlds)
+        self._tables, self._worlds = [table], [worlds]
+        if not table.width or worlds.all() or not worlds.any():
+            return
+        with one_thread():
+            self._parts = parts = learn_parts(table, worlds, self.schema)
+            mixed = self._mixed(worlds)
+        size = self._size(mixed, runs - before)
+        self._mixtures = {
+            "coordinates": _only("best"),
+            "learned": mixed / size if size else mixed,
+            "grid": _only("grid"),
+        }
+        # A sum of many columns never comes twice: its cells are then so many that chance picks
+        # among them.
+        self._units = {"learned": _UNIT if size else 0.0}
+        self.models[runs] = {
+            name: parts.score(each, self._units.get(name, 0.0))
+            for name, each in self._mixtures.items()
+        }
+
+    def _size(self, mixed: Floats, fresh: int) -> float:
+        # The mean absolute score of the runs that the model before this one scored, however they
+        # were cut into blocks. Divided by it, scores of one block are as large as those of the
+        # next: what a threshold means is learned from all of them.
+        if not self._past:
+            return 0.0
+        size = float(np.abs(np.concatenate(self._past)[-fresh:] @ mixed).mean())
+        return float(f"{size:.9e}") if size > _LEAST else 0.0
+
+    def _mixed(self, worlds: NDArray[np.bool_]) -> Floats:
+        # Candidates weighed by how their predecessors did on runs that were new to them.
+        past = np.concatenate(self._past) if self._past else np.zeros((0, len(CANDIDATES)))
+        past = past[int(_RECALLED * len(past)) :, :_MIXED]
+        if len(past) < 2 * _FEWEST:
+            return _only("joint")
+        from scipy.optimize import nnls  # here, not above: most outputs need no learner
+
+        y = worlds[len(worlds) - len(past) :] - 0.5
+        size = past.std(axis=0)
+        moves = np.where(size > 0, size, 1.0)
+        moved = (past - past.mean(axis=0)) / moves
+        root = np.linalg.cholesky(moved.T @ moved / len(past) + _RIDGE * np.eye(_MIXED))
+        weights, _ = nnls(root.T, np.linalg.solve(root, moved.T @ y / len(past)))
+        if not weights.any():
+            return _only("joint")
+        found: Floats = np.append(weights / moves, np.zeros(len(CANDIDATES) - _MIXED))
+        return found
+
+    def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
+        r"""The scores of a new block, by the name of the learner; then the block is the past too.
+
+        0 while nothing was learned. Call :meth:`learn` before, where a block of the test begins.
+        """
+        table = self.schema.read(outputs)
+        found = {name: np.zeros(len(table)) for name in LEARNERS}
+        if self._parts is not None:
+            with one_thread():
+                tried = self._parts.scores(table)
+            found = {
+                name: rounded(tried @ mixture, self._units.get(name, 0.0))
+                for name, mixture in self._mixtures.items()
+            }
+            self._past.append(tried)
+        self._tables.append(table)
+        self._worlds.append(worlds)
+        return found
+
+    def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
+        r"""The same of runs that are watched: learned anew where the anytime test does so."""
+        if self.runs in _LOOKS:
+            self.learn()
+        return self.scores(outputs, worlds)
+
+
+def _only(candidate: str) -> Floats:
+    return np.array([float(name == candidate) for name in CANDIDATES])
+
+
+def learned_scores(
+    outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
+) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
+    r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
+    models by the number of runs that taught them.
+
+    >>> rng = np.random.default_rng(1)
+    >>> worlds = rng.random(3000) < 0.5
+    >>> scores, _ = learned_scores(
+    ...     rng.normal(size=(3000, 5)) + worlds[:, None], worlds, [1000, 2000, 3000]
+    ... )
+    >>> (
+    ...     bool(scores["learned"][:1000].any()),
+    ...     ((scores["learned"] > 0) == worlds)[1000:].mean() > 0.8,
+    ... )
+    (False, np.True_)
+    """
+    study = OnlineLearner()
+    parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
+    for start, end in pairwise([0, *ends]):
+        study.learn()
+        for name, found in study.scores(outputs[start:end], worlds[start:end]).items():
+            parts[name].append(found)
+    return {
+        name: np.concatenate([np.zeros(0), *each]) for name, each in parts.items()
+    }, study.models

@@ -1,0 +1,295 @@
+r"""Features of numbers: what the digits of a float or an integer tell.
+
+Floating-point noise shows in its digits. Where x + z is rounded, which floats can come out depends
+on x (Mironov 2012, "On significance of the least significant bits for differential privacy"):
+with x = 0 small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
+``lowest-bit`` tells such multiples from the others at every magnitude. Between other answers the
+floats that can come out differ at some magnitudes only, or on one side of 0 (Haney, Desfontaines,
+Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"): ``precision``
+tells these apart.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.features.maps import Map, Misread, number_of
+from audit.outputs.form import Outputs
+
+__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo"]
+__all__ += ["parts_of_step", "rounded"]
+
+_FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
+_DIGITS: Final = 53
+_PART: Final = 10_000
+_ABOVE: Final = 1_100  # no float has an exponent as low as -1100
+_TOP: Final = 3_800
+_CLOCK: Final = 64
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    # One number a run; rows of one number are numbers, as a reader of outputs takes them.
+    if array.size != len(array):
+        raise Misread("rows")
+    return array.reshape(len(array))
+
+
+def _sign(output: object) -> object:
+    x = number_of(output)
+    if math.isnan(x):
+        return math.nan
+    if x == 0:
+        return "-0" if math.copysign(1.0, x) < 0.0 else 0
+    return 1 if x > 0 else -1
+
+
+def _signs(array: NDArray[Any]) -> Outputs:
+    flat = _flat(array)
+    if flat.dtype.kind != "f":
+        return (flat > 0).astype(np.int64) - (flat < 0)
+    signs: NDArray[Any] = np.sign(flat)
+    negative_zero = (flat == 0.0) & np.signbit(flat)
+    if not bool(negative_zero.any()):
+        return signs
+    labels = signs.astype(object)
+    labels[negative_zero] = "-0"
+    return list(labels)
+
+
+SIGN: Final = Map(name="sign", of_one=_sign, of_array=_signs)
+r"""-1, 0 or 1; the label "-0" for the float -0.0, which rounding towards zero leaves behind.
+
+>>> SIGN([-2.5, 0.0, -0.0, 7])
+[-1, 0, '-0', 1]
+"""
+
+
+def _exponent(output: object) -> int | float:
+    x = number_of(output)
+    if x == 0:
+        return -math.inf
+    if isinstance(x, int):
+        return x.bit_length() - 1
+    return math.frexp(x)[1] - 1 if math.isfinite(x) else abs(float(x))
+
+
+def _exponents(array: NDArray[Any]) -> Outputs:
+    flat = _flat(array)
+    if flat.dtype.kind == "f":
+        wide = flat.astype(np.float64)
+        _, power = np.frexp(wide)
+        return np.where(
+            wide == 0.0, -np.inf, np.where(np.isfinite(wide), power - 1.0, np.abs(wide))
+        )
+    size = flat.astype(np.int64, casting="unsafe").view(np.uint64)
+    size = np.where(flat < 0, np.negative(size), size)
+    _, power = np.frexp(size.astype(np.float64))
+    # The float of an integer near a power of two may have been rounded up to it.
+    power -= np.right_shift(size, np.clip(power - 1, 0, 63).astype(np.uint64)) == 0
+    return np.where(size == 0, -np.inf, power - 1.0)
+
+
+EXPONENT: Final = Map(name="exponent", of_one=_exponent, of_array=_exponents)
+r"""floor(log2 \|x\|); -inf for 0, and inf and nan are themselves.
+
+>>> EXPONENT([0.75, -8.0, 2**100])
+[-1, 3, 100]
+"""
+
+
+def _lowest_bit(output: object) -> int | float:
+    x = number_of(output)
+    if x == 0:
+        return math.inf
+    if isinstance(x, int):
+        return (x & -x).bit_length() - 1
+    if not math.isfinite(x):
+        return math.nan
+    top, bottom = float(x).as_integer_ratio()
+    return (top & -top).bit_length() - bottom.bit_length()
+
+
+def _lowest_bits(array: NDArray[Any]) -> Outputs:
+    flat = _flat(array)
+    if flat.dtype.kind == "f":
+        wide = flat.astype(np.float64)
+        usable = np.isfinite(wide) & (wide != 0.0)
+        part, power = np.frexp(np.where(usable, wide, 1.0))
+        digits = np.ldexp(part, _DIGITS).astype(np.int64)
+        _, lowest = np.frexp((digits & -digits).astype(np.float64))
+        found = power - _DIGITS + lowest - 1.0
+        return np.where(usable, found, np.where(wide == 0.0, np.inf, np.nan))
+    pattern = flat.astype(np.int64, casting="unsafe").view(np.uint64)
+    _, lowest = np.frexp((pattern & np.negative(pattern)).astype(np.float64))
+    return np.where(pattern == 0, np.inf, lowest - 1.0)
+
+
+LOWEST_BIT: Final = Map(name="lowest-bit", of_one=_lowest_bit, of_array=_lowest_bits)
+r"""The largest e for which x is a multiple of 2^e; inf for 0, nan where x is not finite.
+
+>>> LOWEST_BIT([0.75, 3 * 2.0**-53, 12])
+[-2, -53, 2]
+"""
+
+
+def _precision(output: object) -> object:
+    lowest = _lowest_bit(output)
+    if not isinstance(lowest, int):  # inf of 0, or nan
+        return -lowest
+    size = min(int(_exponent(output)), _TOP) + _ABOVE
+    return (_PART * -lowest + _PART // 2 + (size if number_of(output) > 0 else -size)) / _PART
+
+
+def _precisions(array: NDArray[Any]) -> Outputs:
+    flat = _flat(array)
+    lowest, exponent = (np.asarray(found(flat)) for found in (_lowest_bits, _exponents))
+    usable = np.isfinite(lowest)
+    size = np.where(usable, exponent, 0.0) + _ABOVE
+    side = _PART // 2 + np.where(flat > 0, size, -size)
+    return np.where(usable, (_PART * np.where(usable, -lowest, 0.0) + side) / _PART, -lowest)
+
+
+PRECISION: Final = Map(name="precision", of_one=_precision, of_array=_precisions)
+r"""How finely a number is written, where it lies: p + 1/2 + s (k + 1100)/10^4, with p the binary
+places behind the point that it needs, k its exponent and s its sign; -inf for 0, nan where x is not
+finite. Ordered by p, which is ``lowest-bit`` with its sign turned, and within it by the number.
+
+What each part tells. Lowest bits alone: noise added to 0 in one world only (Mironov 2012). With
+exponents: noise added to 1 and to 1.1, of which both lose the same last bits, but not wherever they
+are small; and noise that is then scaled, by 0.3 or as a mean by 1/100, of which fewer floats than
+all can come out at each magnitude. With signs: noise added to -1 and to 1, one the mirror of the
+other.
+
+>>> PRECISION([0.75, -0.75, 12])
+[2.6099, 2.3901, -1.3897]
+"""
+
+
+def _last_bits_of(output: object, *, bits: int) -> object:
+    x = number_of(output)
+    if isinstance(x, int):
+        return x & ((1 << bits) - 1)
+    if not math.isfinite(x):
+        return x
+    size = output.dtype.itemsize if isinstance(output, np.floating | np.ndarray) else 8
+    if size not in _FORMATS:
+        raise Misread("a float of another length")
+    as_float, as_bits, digits = _FORMATS[size]
+    (pattern,) = struct.unpack(as_bits, struct.pack(as_float, x))
+    return int(pattern) & ((1 << min(bits, digits)) - 1)
+
+
+def _last_bits(array: NDArray[Any], *, bits: int) -> Outputs:
+    flat = _flat(array)
+    if flat.dtype.kind != "f":
+        return flat.astype(np.int64, casting="unsafe") & ((1 << bits) - 1)
+    size = flat.dtype.itemsize
+    pattern = flat.astype(flat.dtype.newbyteorder("=")).view(f"u{size}").astype(np.int64)
+    found = pattern & ((1 << min(bits, _FORMATS[size][2])) - 1)
+    finite = np.isfinite(flat)
+    return found if bool(finite.all()) else np.where(finite, found, flat.astype(np.float64))
+
+
+def last_bits(bits: int) -> Map:
+    r"""The lowest ``bits`` bits of a float's significand as it is stored, or of an integer.
+
+    A float64 has 52 of them, a float32 23; inf and nan are themselves.
+
+    >>> last_bits(4)([1.0 + 3 * 2.0**-52, 35])
+    [3, 3]
+    """
+    return Map(
+        name=f"last-bits:{bits}",
+        of_one=partial(_last_bits_of, bits=bits),
+        of_array=partial(_last_bits, bits=bits),
+    )
+
+
+def _modulo_of(output: object, *, step: float) -> object:
+    x = number_of(output)
+    if isinstance(x, int) and float(step).is_integer():
+        return (x % int(step)) / step
+    return float(parts_of_step(np.array([x], dtype=np.float64), step=step)[0])
+
+
+def parts_of_step(numbers: NDArray[Any], *, step: float) -> NDArray[np.float64]:
+    r"""What :func:`modulo` gives of an array of numbers."""
+    wide = numbers.astype(np.float64)
+    finite = np.isfinite(wide)
+    rest = np.fmod(np.where(finite, wide, 0.0), step)  # fmod is exact
+    found = np.rint(rest / step * _CLOCK) % _CLOCK / _CLOCK
+    if float(step).is_integer():
+        found = np.where(wide == np.rint(wide), rest % step / step, found)
+    return np.where(finite, found, wide)
+
+
+def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any] | None:
+    flat = _flat(array)
+    if flat.dtype.kind == "f" or not float(step).is_integer():
+        return parts_of_step(flat, step=step)
+    return flat.astype(np.int64) % int(step) / step if flat.dtype.kind == "i" else None
+
+
+def modulo(step: float) -> Map:
+    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th; of an
+    integer after steps of integers, exactly.
+
+    Noise in steps of 0.01, whether it was drawn or rounded so, tells what it was added to where
+    that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
+    of which only one dataset gives any, are told from other numbers likewise. inf and nan are
+    themselves.
+
+    >>> modulo(0.5)([20, -19.5, 3.25, 3.875]), modulo(1000.0)([7001, -1]).tolist()
+    ([0.0, 0.0, 0.5, 0.75], [0.001, 0.999])
+    """
+    return Map(
+        name=f"modulo:{step!r}",
+        of_one=partial(_modulo_of, step=step),
+        of_array=partial(_modulo, step=step),
+    )
+
+
+def _round_of(output: object, *, digits: int) -> object:
+    match output:
+        case list() | tuple():
+            return tuple(_round_of(item, digits=digits) for item in output)
+        case np.ndarray() if output.ndim:
+            return tuple(_round_of(item, digits=digits) for item in output)
+    x = number_of(output)
+    if isinstance(x, int) and digits >= 0:
+        return x
+    return float(_round(np.array([x], dtype=np.float64), digits=digits)[0])
+
+
+def _round(array: NDArray[Any], *, digits: int) -> NDArray[Any]:
+    if array.dtype.kind != "f" and digits >= 0:
+        return array
+    wide, power = array.astype(np.float64), 10.0 ** abs(digits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if digits >= 0:
+            found = np.rint(wide * power) / power
+        else:
+            found = np.rint(wide / power) * power
+    # What has left the floats on the way has no digits behind the point.
+    return np.where(np.isfinite(found), found, wide)
+
+
+def rounded(digits: int) -> Map:
+    r"""Every number rounded to ``digits`` decimals, those in a sequence one by one.
+
+    A vector of floats never comes twice; rounded it does, so that it can be counted.
+
+    >>> rounded(1)([0.26, (0.11, 0.09)])
+    [0.3, (0.1, 0.1)]
+    """
+    return Map(
+        name=f"round:{digits}",
+        of_one=partial(_round_of, digits=digits),
+        of_array=partial(_round, digits=digits),
+    )

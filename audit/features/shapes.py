@@ -1,0 +1,346 @@
+r"""Features of sequences, and of outputs of any kind.
+
+A list, a tuple, a row of an array, a string (of its letters) and bytes (of their values) are
+sequences. nan is the largest of numbers, and equal to itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.features.maps import Map, Misread, number_of
+from audit.outputs.form import Outputs, kind
+from audit.outputs.identity import without_address
+from audit.outputs.rows import path_of, paths_of, row_of
+
+__all__ = ["ARGMAX", "DISTINCT", "KIND", "LENGTH", "SORTED", "STRUCTURE", "SUM"]
+__all__ += ["column", "coordinate", "hashed"]
+
+_MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_WORD: Final = 1 << 64
+
+
+def _items(output: object) -> Sequence[Any]:
+    match output:
+        case list() | tuple() | str() | bytes():
+            return output
+        case np.ndarray() if output.ndim:
+            return list(output.tolist())
+        case _:
+            raise Misread("no sequence")
+
+
+def _numbers(output: object) -> list[int | float]:
+    # The numbers in a sequence, and in sequences within it, in order.
+    found: list[int | float] = []
+    for item in _items(output):
+        match item:
+            case list() | tuple() | np.ndarray():
+                found += _numbers(item)
+            case bool() | np.bool_():
+                found.append(int(item))
+            case _:
+                found.append(number_of(item))
+    return found
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any] | None:
+    if array.ndim == 1:
+        raise Misread("numbers")
+    return array.reshape(len(array), -1) if array.size else None
+
+
+def _kind(output: object) -> str:
+    # Numbers of one plain type are joined to an array: nobody can tell them from Python's there,
+    # so nobody does elsewhere.
+    if isinstance(output, np.float64 | np.int64):
+        return kind(output.item())
+    return kind(output)
+
+
+def _kinds(array: NDArray[Any]) -> Outputs:
+    return [_kind(array[0])] * len(array) if len(array) else []
+
+
+KIND: Final = Map(name="kind", of_one=_kind, of_array=_kinds)
+r"""Type and shape.
+
+>>> KIND([1, [1, 2], None])
+['int', 'list of 2', 'None']
+"""
+
+
+def _length(output: object) -> int:
+    if isinstance(output, dict | set | frozenset):
+        return len(output)
+    return len(_items(output))
+
+
+def _lengths(array: NDArray[Any]) -> Outputs:
+    if array.ndim == 1:
+        raise Misread("numbers")
+    return np.full(len(array), array.shape[1])
+
+
+LENGTH: Final = Map(name="length", of_one=_length, of_array=_lengths)
+r"""How many items.
+
+>>> LENGTH([[1, 2], "abc", 7])
+[2, 3, 'no length: int']
+"""
+
+
+def _sum(output: object) -> int | float:
+    total: int | float = 0
+    for number in _numbers(output):
+        total = total + number
+    return total
+
+
+def _sums(array: NDArray[Any]) -> Outputs | None:
+    rows = _rows(array)
+    if rows is None:
+        return None
+    if rows.dtype.kind == "f":
+        rows = rows.astype(np.float64, copy=False)
+    elif int(np.abs(rows.astype(np.float64)).max()) * rows.shape[1] < 1 << 62:
+        rows = rows.astype(np.int64)
+    else:
+        return None
+    # One column after the other: the order, so the rounding, is that of one run by itself.
+    total = np.zeros(len(rows), dtype=rows.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column in rows.T:
+            total = total + column
+    return total
+
+
+SUM: Final = Map(name="sum", of_one=_sum, of_array=_sums)
+r"""The sum of all numbers in a sequence, from left to right; True counts as 1.
+
+>>> SUM([[1, 2], [0.5, [True, 2]], "ab"])
+[3, 3.5, 'no sum: str']
+"""
+
+
+def _rank(number: float) -> tuple[bool, int | float]:
+    return (True, 0) if math.isnan(number) else (False, number)
+
+
+def _argmax(output: object) -> int:
+    numbers = _numbers(output)
+    return max(range(len(numbers)), key=lambda i: _rank(numbers[i]))
+
+
+def _argmaxes(array: NDArray[Any]) -> Outputs | None:
+    rows = _rows(array)
+    return None if rows is None else np.argmax(rows, axis=1)
+
+
+ARGMAX: Final = Map(name="argmax", of_one=_argmax, of_array=_argmaxes)
+r"""The place of the largest number, the first of equals; places count from 0.
+
+>>> ARGMAX([[3, 9, 9], []])
+[1, 'no argmax: list of 0']
+"""
+
+
+def _sorted(output: object) -> tuple[object, ...]:
+    items = _items(output)
+    try:
+        plain = [number_of(item) for item in items]
+    except Misread:
+        return tuple(sorted(items, key=_text))
+    return tuple(sorted(plain, key=_rank))
+
+
+def _all_sorted(array: NDArray[Any]) -> Outputs | None:
+    if array.ndim == 1:
+        raise Misread("numbers")
+    return np.sort(array, axis=1) if array.ndim == 2 else None
+
+
+SORTED: Final = Map(name="sorted", of_one=_sorted, of_array=_all_sorted)
+r"""The items without their order.
+
+>>> SORTED([[3, 1, 2], "ba"])
+[(1, 2, 3), ('a', 'b')]
+"""
+
+
+def _distinct(output: object) -> int:
+    return len({_same_as(item) for item in _items(output)})
+
+
+def _same_as(item: object) -> object:
+    # Equal for equal numbers, and for other items of equal text.
+    if isinstance(item, int | float | np.integer | np.floating) and not math.isnan(item):
+        return item
+    return _text(item)
+
+
+def _distinct_of(array: NDArray[Any]) -> Outputs | None:
+    if array.ndim == 1:
+        raise Misread("numbers")
+    if array.ndim > 2 or not array.shape[1]:
+        return None
+    ordered = np.sort(array, axis=1)
+    fresh = ordered[:, 1:] != ordered[:, :-1]
+    if array.dtype.kind == "f":
+        fresh &= ~np.isnan(ordered[:, :-1])
+    distinct: Outputs = np.count_nonzero(fresh, axis=1) + 1
+    return distinct
+
+
+DISTINCT: Final = Map(name="distinct", of_one=_distinct, of_array=_distinct_of)
+r"""How many items differ from all before them.
+
+>>> DISTINCT([[1, 1.0, 2], "abba"])
+[2, 2]
+"""
+
+
+def _coordinate_of(output: object, *, place: int) -> object:
+    return _items(output)[place]
+
+
+def _coordinates(array: NDArray[Any], *, place: int) -> Outputs:
+    if array.ndim == 1 or not -array.shape[1] <= place < array.shape[1]:
+        raise Misread("no such place")
+    return array[:, place]
+
+
+def coordinate(place: int) -> Map:
+    r"""The item at a place, the first at 0, the last at -1.
+
+    >>> coordinate(-1)([[1, 2], "abc", 7])
+    [2, 'c', 'no coordinate:-1: int']
+    """
+    return Map(
+        name=f"coordinate:{place}",
+        of_one=partial(_coordinate_of, place=place),
+        of_array=partial(_coordinates, place=place),
+    )
+
+
+def _structure_of(output: object) -> str:
+    return row_of(output).structure
+
+
+def _structures(array: NDArray[Any]) -> Outputs:
+    return [_structure_of(array[0])] * len(array) if len(array) else []
+
+
+STRUCTURE: Final = Map(name="structure", of_one=_structure_of, of_array=_structures)
+r"""What stands around the values: types, keys and their order, nesting, lengths.
+
+>>> STRUCTURE([{"a": 1}, [True, 2.5]])
+["dict('a': int)", 'list(bool, float)']
+"""
+
+
+def _column_of(output: object, *, path: str) -> object:
+    for own, cell in row_of(output).cells:
+        if own == path:
+            return cell
+    raise Misread("no such column")
+
+
+def _columns(array: NDArray[Any], *, path: str) -> Outputs:
+    paths = paths_of(array.shape[1:])
+    if path not in paths:
+        raise Misread("no such column")
+    return array.reshape(len(array), -1)[:, paths.index(path)]
+
+
+def column(spelled: str) -> Map:
+    r"""The number or label at a path (:mod:`audit.outputs.rows`), ``%2B`` in it for a plus sign.
+
+    >>> column("rows[1]")([{"rows": [3, 4]}, {"rows": []}])
+    [4, 'no column:rows[1]: dict']
+    """
+    path = path_of(spelled)
+    return Map(
+        name=f"column:{spelled}",
+        of_one=partial(_column_of, path=path),
+        of_array=partial(_columns, path=path),
+    )
+
+
+def _text(output: object) -> str:
+    # The same in every process: no address, no order of a set, no difference of list and array.
+    match output:
+        case np.ndarray() | np.generic():
+            return _text(output.tolist())
+        case list() | tuple():
+            return f"({','.join(map(_text, output))})"
+        case set() | frozenset():
+            return f"{{{','.join(sorted(map(_text, output)))}}}"
+        case dict():
+            return f"{{{','.join(f'{_text(k)}:{_text(v)}' for k, v in output.items())}}}"
+        case str() | bytes() | bool() | int() | float() | None:
+            return repr(output)
+        case _:
+            return without_address(repr(output))
+
+
+def _hash_of(output: object, *, cells: int) -> int:
+    try:
+        word = _word(number_of(output))
+    except Misread:
+        text = _text(output).encode("utf-8", "surrogatepass")
+        word = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    word = (word + _MIX[0]) % _WORD
+    word = ((word ^ (word >> 30)) * _MIX[1]) % _WORD
+    word = ((word ^ (word >> 27)) * _MIX[2]) % _WORD
+    return (word ^ (word >> 31)) % cells
+
+
+def _word(number: float) -> int:
+    # Equal numbers, whatever their types, have equal words.
+    if isinstance(number, int) or (number.is_integer() and abs(number) < _WORD >> 1):
+        return int(number) % _WORD
+    (word,) = struct.unpack("<Q", struct.pack("<d", math.nan if math.isnan(number) else number))
+    return int(word)
+
+
+def _hashes(array: NDArray[Any], *, cells: int) -> Outputs | None:
+    if array.size != len(array):
+        return None
+    flat = array.reshape(len(array))
+    if flat.dtype.kind == "f":
+        wide = np.where(np.isnan(flat), math.nan, flat.astype(np.float64))
+        small = (wide == np.rint(wide)) & (np.abs(wide) < _WORD >> 1)
+        as_integer = np.where(small, wide, 0.0).astype(np.int64).view(np.uint64)
+        words = np.where(small, as_integer, wide.view(np.uint64))
+    else:
+        words = flat.astype(np.int64, casting="unsafe").view(np.uint64)
+    words = words + np.uint64(_MIX[0])
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_MIX[1])
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_MIX[2])
+    places: Outputs = ((words ^ (words >> np.uint64(31))) % np.uint64(cells)).astype(np.int64)
+    return places
+
+
+def hashed(cells: int) -> Map:
+    r"""A fixed hash of any output into 0, ..., cells - 1: equal outputs have equal hashes.
+
+    Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of anything else by
+    BLAKE2b, without a key: the same in every process.
+
+    >>> hashed(16)([3, 3.0, np.array([1, 2]), (1, 2)])
+    [13, 13, 6, 6]
+    """
+    return Map(
+        name=f"hash:{cells}",
+        of_one=partial(_hash_of, cells=cells),
+        of_array=partial(_hashes, cells=cells),
+    )

@@ -1,0 +1,156 @@
+r"""A column as evidence: cells, and in each the learned log-likelihood ratio of the two datasets.
+
+Cells of numbers are intervals of equal count, with a cell of its own for a number that comes often;
+a cell borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few
+runs and a jump still shows. Whatever is no number has a cell by its code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.outputs.rows import Codes, Floats
+
+__all__ = ["Places", "Steps", "counted", "cuts_of", "heights_of", "placed"]
+
+Places: TypeAlias = NDArray[np.int16]
+
+_MOST: Final = 64
+_DEPARTS: Final = 9.0  # three standard deviations, squared
+_LEAST: Final = 1e-9
+_BINS: Final = 2048
+_FEW: Final = 16  # cuts: fewer are found at once
+_MANY: Final = 4096
+_MOST_NATS: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k], and ``others``
+    by the code of what is no number.
+
+    >>> steps = Steps(cuts=np.array([1.0]), heights=np.array([-1.0, 1.0]), others=np.zeros(1))
+    >>> steps(np.array([0.5, 1.0]), np.zeros(2, np.int16)).tolist()
+    [-1.0, 1.0]
+    """
+
+    cuts: Floats
+    heights: Floats
+    others: Floats
+
+    def __call__(self, numbers: Floats, codes: Codes) -> Floats:
+        r"""The height of each value."""
+        places = placed(self.cuts, numbers, codes, len(self.heights))
+        found: Floats = np.concatenate((self.heights, self.others))[places]
+        return found
+
+
+def cuts_of(numbers: Floats) -> Floats:
+    r"""Where the cells of a column part, from some of its numbers: about 64 cells at most.
+
+    >>> cuts_of(np.array([0.0, 1.0, 1.0, 0.0, 2.0]))
+    array([1., 2.])
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    if len(values) <= _MOST:
+        return values[1:]
+    total = int(counts.sum())
+    heavy = counts >= max(4, 2 * total // _MOST)
+    # Rank by rank, finer at the ends: a tail that tells the datasets apart is a few runs in many.
+    ends = 0.5 ** np.arange(6, max(7, int(np.log2(total)) - 2))[: _MOST // 8]
+    shares = np.concatenate((np.arange(1, _MOST // 2) / (_MOST // 2), ends, 1.0 - ends))
+    starts = np.searchsorted(np.cumsum(counts), np.unique(shares) * total)
+    starts = starts[(starts > 0) & (starts < len(values))]
+    cuts = np.concatenate((values[starts], values[heavy], np.nextafter(values[heavy], np.inf)))
+    return np.unique(cuts[cuts > values[0]])
+
+
+def placed(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
+    r"""The cell of each value, those of codes behind ``cells`` of numbers."""
+    if bool(codes.any()):
+        place = np.searchsorted(cuts, numbers, side="right")
+        return np.where(codes > 0, cells + codes, place).astype(np.int16)
+    return _search(cuts, numbers)
+
+
+def _search(cuts: Floats, numbers: Floats) -> Places:
+    # searchsorted(cuts, numbers, side="right"). Of many numbers by bins of equal width: what a bin
+    # is never falls as numbers grow, so where a bin has no cut all its numbers have one place.
+    many = len(cuts) >= _FEW and len(numbers) >= _MANY
+    width = float(cuts[-1]) - float(cuts[0]) if many else 0.0
+    scale = _BINS / width if width > 0.0 else math.inf
+    if not 0.0 < scale < math.inf:
+        return np.searchsorted(cuts, numbers, side="right").astype(np.int16)
+
+    def bin_of(values: Floats) -> NDArray[np.int16]:
+        with np.errstate(over="ignore"):
+            moved = (values - cuts[0]) * scale
+        found: NDArray[np.int16] = np.clip(moved, -1.0, _BINS + 1.0).astype(np.int16) + np.int16(1)
+        return found
+
+    bins, of_cuts = bin_of(numbers), bin_of(cuts)
+    place: Places = np.searchsorted(of_cuts, np.arange(_BINS + 3)).astype(np.int16)[bins]
+    near = np.flatnonzero((np.bincount(of_cuts, minlength=_BINS + 3) > 0)[bins])
+    place[near] = np.searchsorted(cuts, numbers[near], side="right")
+    return place
+
+
+def counted(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
+    r"""Runs in each of the cells, a row for each of so many groups of runs."""
+    flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
+    return flat.reshape(many, cells).astype(np.float64)
+
+
+def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
+    r"""Of many columns, counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio
+    of B to A in each cell, and how much each column tells, in nats a run.
+
+    >>> counts = np.zeros((1, 2, 2 + 1))
+    >>> counts[0, :, :2] = [[90, 10], [10, 90]]
+    >>> heights, told = heights_of(counts, 1)
+    >>> heights[0, :2].round(1).tolist(), bool(told[0] > 0.3)
+    ([-2.2, 2.2], True)
+    """
+    cells = counts.shape[2] - codes
+    sides = np.maximum(counts[0].sum(axis=1), 1.0)
+    total, base = counts.sum(axis=1), float(sides[1] / sides.sum())
+    inner = _smooth(counts[:, :, :cells], base)
+    outer = (counts[:, 1, cells:] + base) / (total[:, cells:] + 1.0)
+    rate = np.concatenate((inner, outer), axis=1)
+    ratio = np.log(rate / (1.0 - rate)) - np.log(base / (1.0 - base))
+    seen = total > 0
+    heights = np.where(seen, np.clip(ratio, -_MOST_NATS, _MOST_NATS), 0.0)
+    # The mean log-likelihood that the rates gain, less what chance alone would: half a unit a cell.
+    share = counts[:, 1] / np.maximum(total, 1.0)
+    gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
+    spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
+    told = ((total * gained).sum(axis=1) - spent) / np.maximum(total.sum(axis=1), 1.0)
+    return heights, told
+
+
+def _smooth(leaves: Floats, base: float) -> Floats:
+    # The rate of world B in each cell, shrunk towards its parent's by the spread among siblings.
+    columns, _, width = leaves.shape
+    size = 1 << max(width - 1, 0).bit_length()
+    levels = [np.pad(leaves, ((0, 0), (0, 0), (0, size - width)))]
+    while levels[-1].shape[2] > 1:
+        levels.append(levels[-1].reshape(columns, 2, -1, 2).sum(axis=3))
+    rate = np.full((columns, 1), base)
+    for counts in reversed(levels):
+        rate = np.repeat(rate, counts.shape[2] // rate.shape[1], axis=1)
+        total = counts.sum(axis=1)
+        variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
+        surprise = (counts[:, 1] - total * rate) ** 2 / variance
+        # Two siblings share their parent's mean: half of the expected surprise is noise.
+        noise = np.count_nonzero(total, axis=1) / 2
+        spread = (surprise.sum(axis=1) - noise) / np.maximum(total.sum(axis=1) / 2, 1.0)
+        shrink = 1.0 / np.maximum(spread, _LEAST)[:, None]
+        shrink = np.where(surprise > _DEPARTS, 1.0, shrink)
+        rate = (counts[:, 1] + shrink * rate) / (total + shrink)
+    found: Floats = np.clip(rate[:, :width], _LEAST, 1.0 - _LEAST)
+    return found

@@ -1,1 +1,0 @@
-r"""Learn scores of outputs from earlier runs: learned witnesses that tell two datasets apart."""

@@ -1,0 +1,572 @@
+r"""Read an output as a row of a table: its structure as one label, and its columns by path.
+
+The *structure* is what stands around the values: types, keys and their order, nesting, lengths,
+dtypes, the names of index and columns. A *column* holds a number or a label at one path, such as
+``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]``, the third number in a text; ``.text`` is the
+text with its numbers blanked. Text that is JSON is read as its value, lines of text line by line,
+and an object of an unknown class by its repr. Each output is read by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.outputs.form import Outputs, adjoining
+from audit.outputs.identity import BASES, identity, without_address
+from audit.outputs.number_line import as_float
+from audit.outputs.tables import table_of
+
+__all__ = ["ABSENT", "CODES", "MOST", "OTHER", "Cell", "Codes", "Floats", "Row", "Schema", "Table"]
+__all__ += [
+    "added_up",
+    "joined",
+    "named",
+    "path_of",
+    "paths_of",
+    "row_of",
+    "spelled",
+    "structure_words",
+    "table_of_rows",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Codes: TypeAlias = NDArray[np.int32]
+Cell: TypeAlias = int | float | str
+r"""A number, or the text of a label."""
+
+ABSENT: Final = 1
+r"""The code of a cell where an output has no item; 0 is that of a number."""
+
+OTHER: Final = 5
+r"""The code of labels beyond the dictionary; 2 is nan, 3 and 4 are the infinities."""
+
+CODES: Final[dict[int, str]] = {ABSENT: "absent", 2: "nan", 3: "inf", 4: "-inf", OTHER: "other"}
+r"""Codes that are of no label by name. A label has a larger one."""
+
+MOST: Final = 2048
+r"""Columns of their own; further ones are added up by the hash of their path."""
+
+_FIRST: Final = 8
+_BUCKETS: Final = 512
+_MOST_LABELS: Final = 1 << 16
+_NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_MOST_DIGITS: Final = 400
+_NAMES: Final = {"float64": "float", "int64": "int"}
+_KEY: Final = re.compile(r"(?<=[(, ])('(?:[^'\\]|\\.)*'): ")
+_PRINTED: Final = re.compile(rb"[\t\n\r\x20-\x7e]+")
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+
+
+@dataclasses.dataclass(slots=True)
+class Row:
+    r"""One output: its structure, and its cells by path."""
+
+    structure: str
+    cells: list[tuple[str, Cell]]
+
+
+def row_of(output: object) -> Row:
+    r"""Read one output.
+
+    >>> row_of(["3 men", None]).structure, dict(row_of({"a": "3 men"}).cells)
+    ('list(text, NoneType)', {'.a.text': '# men', '.a.text[0]': 3})
+    """
+    cells: list[tuple[str, Cell]] = []
+    return Row(_walk(output, "", cells), cells)
+
+
+_Cells: TypeAlias = list[tuple[str, Cell]]
+
+
+def _walk(value: Any, path: str, cells: _Cells) -> str:
+    kind = type(value)
+    if kind is float or kind is int:
+        cells.append((path, value))
+        return kind.__name__
+    reader = _READERS.get(kind)
+    if reader is not None:
+        return reader(value, path, cells)
+    match value:
+        case np.generic() | np.ndarray():
+            return _numpy(value, path, cells)
+        case enum.Enum():
+            cells.append((path, str(identity(value))))
+            return kind.__name__
+        case tuple() if hasattr(value, "_fields"):
+            pairs = zip(value._fields, value, strict=True)
+            return f"{kind.__name__}{_fields(pairs, path, cells)}"
+        case _ if dataclasses.is_dataclass(kind):
+            fields = ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
+            return f"{kind.__name__}{_fields(fields, path, cells)}"
+    table = table_of(value)
+    if table is not None:
+        return _table(kind.__name__, table, path, cells)
+    for base, bare in BASES.items():
+        if isinstance(value, base):
+            own = getattr(value, "__dict__", None)
+            more = _fields(own.items(), path, cells) if own else ""
+            return f"{kind.__name__}{more}: {_walk(bare(value), path, cells)}"
+    return f"{kind.__name__}: {_text(without_address(repr(value)), path, cells)}"
+
+
+def _fields(pairs: Iterable[tuple[Any, Any]], path: str, cells: _Cells) -> str:
+    parts = [f"{_named(key)}: {_walk(value, path + _step(key), cells)}" for key, value in pairs]
+    return f"({', '.join(parts)})"
+
+
+@lru_cache(maxsize=4096)
+def _named(key: Hashable) -> str:
+    return str(identity(key))
+
+
+@lru_cache(maxsize=4096)
+def _step(key: Hashable) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f".{key}"
+    return f"[{identity(key)}]"
+
+
+def _items(values: Iterable[Any], path: str, cells: _Cells) -> str:
+    found = [_walk(value, f"{path}[{i}]", cells) for i, value in enumerate(values)]
+    parts = [(part, len(list(alike))) for part, alike in groupby(found)]
+    return f"({', '.join(part if many == 1 else f'{many} {part}' for part, many in parts)})"
+
+
+def _set(value: Any, path: str, cells: _Cells) -> str:
+    numbers = [item for item in value if type(item) in {int, float}]
+    cells += [(f"{path}{{{i}}}", item) for i, item in enumerate(sorted(numbers))]
+    texts = sorted(str(identity(item)) for item in value if type(item) not in {int, float})
+    cells += [(f"{path}{{{text}}}", 1) for text in texts]
+    return f"{type(value).__name__} of {len(value)}"
+
+
+def _text(text: str, path: str, cells: _Cells) -> str:
+    r"""Numbers of a text stand alone or behind a sign or bracket, never within a word."""
+    if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
+        return f"json {_walk(value, path, cells)}"
+    lines = text.splitlines()
+    if len(lines) > 1:
+        parts = [_text(line, f"{path}.line[{i}]", cells) for i, line in enumerate(lines)]
+        return f"{len(parts)} lines"
+    found: list[int | float] = []
+
+    def blanked(match: re.Match[str]) -> str:
+        digits = match[0]
+        if len(digits) > _MOST_DIGITS or not math.isfinite(number := float(digits)):
+            return digits
+        whole = digits.lstrip("+-").isdecimal()
+        found.append(int(digits) if whole else number)
+        return "#" if whole else "#.#"
+
+    cells.append((f"{path}.text", _NUMBER.sub(blanked, text)))
+    cells += [(f"{path}.text[{i}]", number) for i, number in enumerate(found)]
+    return "text"
+
+
+def _of_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _bytes(value: bytes | bytearray, path: str, cells: _Cells) -> str:
+    name = type(value).__name__
+    if _PRINTED.fullmatch(value):
+        return f"{name} {_text(value.decode('ascii'), path, cells)}"
+    cells += [(f"{path}[{i}]", byte) for i, byte in enumerate(value)]
+    return f"{name} of {len(value)}"
+
+
+def _label(value: object, path: str, cells: _Cells) -> str:
+    cells.append((path, str(identity(value))))
+    return type(value).__name__
+
+
+def _number(value: int, name: str, path: str, cells: _Cells) -> str:
+    cells.append((path, value))
+    return name
+
+
+def _complex(value: complex, path: str, cells: _Cells) -> str:
+    cells += [(f"{path}.real", value.real), (f"{path}.imag", value.imag)]
+    return "complex"
+
+
+def _ratio(value: Fraction | Decimal, path: str, cells: _Cells) -> str:
+    finite = isinstance(value, Fraction) or value.is_finite()
+    cells.append((path, as_float(value) if finite else str(value)))
+    return type(value).__name__
+
+
+def _date(value: dt.datetime, path: str, cells: _Cells) -> str:
+    at = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    cells.append((path, (at - _EPOCH) // _MICROSECOND))
+    return "datetime" if value.tzinfo is None else f"datetime {value.tzinfo}"
+
+
+def _numpy(value: Any, path: str, cells: _Cells) -> str:
+    dtype = value.dtype
+    name = _NAMES.get(dtype.name, dtype.name)
+    if isinstance(value, np.ma.MaskedArray):
+        return f"masked {name}{value.shape}{_items(value.tolist(), path, cells)}"
+    if value.ndim:
+        outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
+        shape = f"{outer}{value.shape}"
+        if dtype.kind in "biuf" and dtype.itemsize <= 8:
+            cells += zip(_paths(path, value.shape), value.ravel().tolist(), strict=True)
+            return f"{shape} of {name}"
+        items = list(value.ravel()) if dtype.kind != "O" else value.ravel().tolist()
+        return f"{shape}{_items(items, path, cells)}"
+    if dtype.names is not None:
+        pairs = ((each, value[each]) for each in dtype.names)
+        return f"row{_fields(pairs, path, cells)}"
+    if dtype.kind in "mM":
+        missing = bool(np.isnat(value))
+        cells.append((path, "NaT" if missing else int(value.astype(np.int64))))
+        return str(dtype)
+    item = value.item()
+    if isinstance(item, np.generic):  # a float of more digits
+        cells.append((path, float(value)))
+        return str(name)
+    inner = _walk(item, path, cells)
+    return f"np {inner}" if dtype.kind in "US" else str(name)
+
+
+def _table(name: str, table: Any, path: str, cells: _Cells) -> str:
+    columns = table.columns or (table.name,)
+    parts = []
+    for key, kind, values in zip(columns, table.types, table.values, strict=True):
+        own = path + _step(key) if table.columns else path
+        parts.append(f"{_named(key)}: {kind}{_items(values, own, cells)}")
+    index = "" if table.index is None else f", index {identity(table.index)}"
+    return f"{name}({', '.join(parts)}{index})"
+
+
+_Reader: TypeAlias = Callable[[Any, str, _Cells], str]
+_READERS: Final[dict[type, _Reader]] = {
+    bool: lambda value, path, cells: _number(int(value), "bool", path, cells),
+    type(None): _label,
+    str: _text,
+    bytes: _bytes,
+    bytearray: _bytes,
+    complex: _complex,
+    Fraction: _ratio,
+    Decimal: _ratio,
+    list: lambda value, path, cells: f"list{_items(value, path, cells)}",
+    tuple: lambda value, path, cells: f"tuple{_items(value, path, cells)}",
+    dict: lambda value, path, cells: f"dict{_fields(value.items(), path, cells)}",
+    set: _set,
+    frozenset: _set,
+    dt.datetime: _date,
+    dt.date: lambda value, path, cells: _number(value.toordinal(), "date", path, cells),
+    dt.timedelta: lambda value, path, cells: _number(
+        value // _MICROSECOND, "timedelta", path, cells
+    ),
+}
+
+
+@lru_cache(maxsize=64)
+def _paths(path: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"{path}[{', '.join(map(str, place))}]" for place in np.ndindex(shape))
+
+
+def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
+    r"""The paths of the numbers of an array.
+
+    >>> paths_of(()), paths_of((2,))
+    (('',), ('[0]', '[1]'))
+    """
+    return _paths("", shape) if shape else ("",)
+
+
+def named(path: str) -> str:
+    r"""A path as a person reads it.
+
+    >>> named(""), named(".rows[3].mean")
+    ('output', 'output.rows[3].mean')
+    """
+    return f"output{path}"
+
+
+def spelled(path: str) -> str:
+    r"""The name of a path as the feature ``column`` takes it.
+
+    >>> spelled("mean"), spelled("[0]['a%2Bb']")
+    ('output.mean', "output[0]['a+b']")
+    """
+    return named(path_of(path))
+
+
+def path_of(text: str) -> str:
+    r"""The path that is spelled without its first point, and with ``%2B`` for a plus sign."""
+    path = unquote(text)
+    return path if not path or path[0] in "[{" else f".{path}"
+
+
+def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
+    r"""What tells some structures from others, where that is a key or the order of keys.
+
+    >>> structure_words(["dict('a': int, 'b': int)"], ["dict('a': int)"])
+    "output has key 'b'"
+    >>> structure_words(["dict('b': int, 'a': int)"], ["dict('a': int, 'b': int)"])
+    "the order of keys in output is 'b', 'a'"
+    """
+    if not inside or not outside:
+        return None
+    mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
+    for word, some, rest in (("has", mine, others), ("has no", others, mine)):
+        if only := set.intersection(*map(set, some)).difference(*rest):
+            return f"output {word} key {min(only)}"
+    alike = {tuple(sorted(keys)) for keys in (*mine, *others)}
+    if len(alike) == 1 and all(keys == mine[0] for keys in mine) and mine[0] not in others:
+        return f"the order of keys in output is {', '.join(mine[0])}"
+    return None
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    r"""``numbers`` (runs, columns), nan where there is none; there ``codes`` says what there is,
+    None where all cells are finite numbers. ``structures`` has the code of each run's structure.
+
+    >>> table = table_of_rows([(1, "stop"), (2.5, None), [3]])
+    >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
+    ([1.0, 2.5, 3.0], [True, True, True])
+    """
+
+    numbers: Floats
+    codes: Codes | None
+    structures: Codes
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def width(self) -> int:
+        r"""The number of columns."""
+        return int(self.numbers.shape[1])
+
+    def rows(self, part: slice | NDArray[Any]) -> Table:
+        r"""Some of the runs."""
+        return Table(
+            numbers=self.numbers[part],
+            codes=None if self.codes is None else self.codes[part],
+            structures=self.structures[part],
+        )
+
+    def column(self, place: int) -> tuple[Floats, Codes]:
+        r"""A column: numbers and codes; beyond the last, nothing there."""
+        if place >= self.width:
+            return np.full(len(self), np.nan), np.full(len(self), ABSENT, dtype=np.int32)
+        numbers = self.numbers[:, place]
+        if self.codes is None:
+            return numbers, np.zeros(len(self), dtype=np.int32)
+        return numbers, self.codes[:, place]
+
+    def known(self) -> NDArray[np.bool_]:
+        r"""Where there are numbers."""
+        whole = np.ones(self.numbers.shape, dtype=np.bool_)
+        return whole if self.codes is None else self.codes == 0
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    r"""One after the other, as wide as the widest; tables of one schema."""
+    if len(tables) == 1:
+        return tables[0]
+    width = max(table.width for table in tables)
+    plain = all(table.codes is None and table.width == width for table in tables)
+    codes = [
+        np.zeros(table.numbers.shape, np.int32) if table.codes is None else table.codes
+        for table in tables
+        if not plain
+    ]
+    together = adjoining([table.numbers for table in tables]) if plain else None
+    if together is not None:
+        return Table(
+            numbers=together,
+            codes=None,
+            structures=np.concatenate([table.structures for table in tables]),
+        )
+    return Table(
+        numbers=np.concatenate([_wide(table.numbers, width, np.nan) for table in tables]),
+        codes=None if plain else np.concatenate([_wide(each, width, ABSENT) for each in codes]),
+        structures=np.concatenate([table.structures for table in tables]),
+    )
+
+
+def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
+    if cells.shape[1] == width:
+        return cells
+    return np.pad(cells, ((0, 0), (0, width - cells.shape[1])), constant_values=fill)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Schema:
+    r"""The places of paths and the codes of labels, in the order in which they came.
+
+    Both grow as outputs are read. A path or label has one place or code for good, so that a row
+    says the same whatever stands beside it.
+    """
+
+    places: dict[str, int] = dataclasses.field(default_factory=dict)
+    labels: dict[str, int] = dataclasses.field(default_factory=dict)
+    hashed: set[str] = dataclasses.field(default_factory=set)
+
+    def place(self, path: str) -> int:
+        r"""The place of a path, given to it where it is new."""
+        found = self.places.get(path)
+        if found is not None:
+            return found
+        if len(self.places) < MOST:
+            return self.places.setdefault(path, len(self.places))
+        if len(self.hashed) < _MOST_LABELS:
+            self.hashed.add(path)
+        return MOST + zlib.crc32(path.encode("utf-8", "surrogatepass")) % _BUCKETS
+
+    def code(self, label: str) -> int:
+        r"""The code of a label, given to it where it is new; OTHER if it comes too late."""
+        found = self.labels.get(label)
+        if found is not None:
+            return found
+        if len(self.labels) < _MOST_LABELS:
+            return self.labels.setdefault(label, OTHER + 1 + len(self.labels))
+        return OTHER
+
+    @property
+    def width(self) -> int:
+        r"""Columns that there are by now."""
+        return MOST + _BUCKETS if self.hashed else len(self.places)
+
+    @property
+    def names(self) -> list[str]:
+        r"""The labels in the order of their codes."""
+        return list(self.labels)
+
+    @property
+    def paths(self) -> list[str]:
+        r"""The paths of the columns in their order, and the names of buckets."""
+        buckets = (f" hashed[{bucket}]" for bucket in range(_BUCKETS if self.hashed else 0))
+        return [*self.places, *buckets]
+
+    def read(self, outputs: Outputs) -> Table:
+        r"""The table of some outputs."""
+        array = outputs if isinstance(outputs, np.ndarray) else _stacked(outputs)
+        if array is not None and array.dtype.kind in "biuf" and array.size:
+            return self._of_array(array, outputs[0])
+        rows = [row_of(output) for output in outputs]
+        structures = np.array([self.code(row.structure) for row in rows], dtype=np.int32)
+        at: list[tuple[int, int]] = []
+        values: list[float] = []
+        codes: list[int] = []
+        for i, row in enumerate(rows):
+            for path, cell in row.cells:
+                place = self.place(path)
+                at.append((i, place))
+                if isinstance(cell, str):
+                    values.append(_sign_of(cell) if place >= MOST else math.nan)
+                    codes.append(0 if place >= MOST else self.code(cell))
+                else:
+                    values.append(cell if type(cell) is float else as_float(cell))
+                    codes.append(0)
+        shape = (len(rows), self.width)
+        numbers, coded = np.full(shape, np.nan), np.full(shape, ABSENT, dtype=np.int32)
+        if at:
+            run, place = np.array(at).T
+            own = place < MOST
+            worth, which = np.array(values), np.array(codes, dtype=np.int32)
+            numbers[run[own], place[own]], coded[run[own], place[own]] = worth[own], which[own]
+            if self.hashed:
+                numbers[:, MOST:], coded[:, MOST:] = 0.0, 0
+                np.add.at(numbers, (run[~own], place[~own]), np.nan_to_num(worth[~own]))
+        return _table_of(numbers, coded, structures)
+
+    def _of_array(self, array: NDArray[Any], first: object) -> Table:
+        flat = array.reshape(len(array), -1)
+        row = row_of(first)
+        structures = np.broadcast_to(np.int32(self.code(row.structure)), len(flat))
+        places = np.array([self.place(path) for path, _ in row.cells])
+        numbers = flat.astype(np.float64, copy=False)
+        if len(places) == self.width and bool((places == np.arange(len(places))).all()):
+            return _table_of(numbers, None, structures)
+        found = np.full((len(flat), self.width), np.nan)
+        codes = np.full(found.shape, ABSENT, dtype=np.int32)
+        own = places < MOST
+        found[:, places[own]], codes[:, places[own]] = numbers[:, own], 0
+        if self.hashed:
+            codes[:, MOST:] = 0
+            for bucket in range(MOST, self.width):
+                found[:, bucket] = np.nan_to_num(numbers[:, places == bucket]).sum(axis=1)
+        return _table_of(found, codes, structures)
+
+
+def table_of_rows(outputs: Outputs) -> Table:
+    r"""The table of outputs by themselves."""
+    return Schema().read(outputs)
+
+
+def added_up(outputs: Outputs) -> list[str]:
+    r"""A warning where the first outputs have more columns than are read one by one.
+
+    >>> added_up([[0.5] * 3000])
+    ['outputs have 3,000 columns: those beyond the first 2,048 are added up in 512 sums']
+    """
+    widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
+    if widest <= MOST:
+        return []
+    found = f"outputs have {widest:,} columns: those beyond the first {MOST:,} are added up"
+    return [f"{found} in {_BUCKETS} sums"]
+
+
+def _sign_of(label: str) -> float:
+    return 1.0 if zlib.crc32(label.encode("utf-8", "surrogatepass")) & 1 else -1.0
+
+
+def _table_of(numbers: Floats, codes: Codes | None, structures: Codes) -> Table:
+    finite = np.isfinite(numbers)
+    if bool(finite.all()):
+        return Table(numbers=numbers, codes=None, structures=structures)
+    if codes is None:
+        codes = np.zeros(numbers.shape, dtype=np.int32)
+    plain = codes == 0
+    codes[plain & np.isnan(numbers)] = 2
+    codes[plain & np.isposinf(numbers)] = 3
+    codes[plain & np.isneginf(numbers)] = 4
+    return Table(numbers=np.where(codes > 0, np.nan, numbers), codes=codes, structures=structures)
+
+
+def _stacked(outputs: Sequence[Any]) -> NDArray[Any] | None:
+    # Rows of one type and length that hold nothing but numbers of one type, at once.
+    kinds = set(map(type, outputs))
+    if kinds == {np.ndarray}:
+        alike = {(output.dtype, output.shape) for output in outputs}
+        return np.stack(outputs) if len(alike) == 1 else None
+    if len(kinds) != 1 or not kinds <= {int, float, list, tuple}:
+        return None
+    if kinds <= {list, tuple}:
+        items: Iterator[Any] = (item for output in outputs for item in output)
+        if len(set(map(len, outputs))) != 1 or set(map(type, items)) not in ({int}, {float}):
+            return None
+    try:
+        return np.array(outputs, dtype=np.float64)
+    except OverflowError:
+        return None

@@ -1,0 +1,87 @@
+"""A policy of one's own in run, compare and plot: played as others are, and refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.bandits.command import Bandit
+
+HALVING = (Path(__file__).parents[3] / "examples" / "halving.py").read_text(encoding="utf-8")
+OTHERS = """
+from own import Halving
+ready = Halving()
+def plain(): return ready
+def needs(epsilon, words): return ready
+def fails(epsilon): return 1 / 0
+def wrong(epsilon): return epsilon
+def refuses(epsilon): return Halving(epsilon=epsilon).privatizer.noise(-1)
+"""
+SMALL = ("--horizon", "3000", "--instances", 2, "--arms", 3, "--epsilon", "1/2")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own.py").write_text(HALVING, encoding="utf-8")
+    (tmp_path / "own_module.py").write_text(HALVING, encoding="utf-8")
+    (tmp_path / "others.py").write_text(OTHERS, encoding="utf-8")
+    return tmp_path
+
+
+def test_it_is_played_compared_and_drawn(bandit: Bandit) -> None:
+    names = "own.py:Halving,own_module:Halving,cdp-se"
+    found = bandit("run", "cz/easy", *SMALL, "--algorithms", names, "-o", "out", "--json").json
+    one, other, built_in = found["rows"]
+    assert [row["algorithm"] for row in found["rows"]] == names.split(",")
+    assert 0 < one["regret_per_round"] < 0.2
+    assert one["guarantee"] == other["guarantee"]
+    assert one["guarantee"]["pure"] == built_in["guarantee"]["pure"] == "1/2"
+    alone = bandit("run", "cz/easy", *SMALL, "--algorithms", "own.py:Halving", "--json").json
+    assert alone["rows"] == [one]
+    assert "own.py:Halving" in bandit("compare", "out", "out").out
+    assert bandit("plot", "out", "-o", "regret.svg").code == 0
+
+
+def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) -> None:
+    begun = (*("run", "cz/easy"), *SMALL, "--algorithms", "own.py:Halving", "--resume", "state")
+    assert bandit(*begun).code == 0
+    assert bandit(*begun).code == 0
+    (folder / "own.py").write_text(f"{HALVING}\n# changed\n", encoding="utf-8")
+    changed = bandit(*begun)
+    assert changed.code == 2
+    assert "was begun with another source of a policy" in changed.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("own.py", "must be own.py:NAME, a policy in that file"),
+        ("own.py:Nobody", "has no attribute 'Nobody'"),
+        ("lost.py:Policy", "there is no file lost.py"),
+        ("lost.module:Policy", "No module named 'lost'"),
+        ("others.py:ready", "must be made from epsilon"),
+        ("others.py:plain", "must be made from epsilon"),
+        ("others.py:needs", "cannot be made without words"),
+        ("others.py:fails", "ZeroDivisionError"),
+        ("others.py:wrong", "is a Fraction, and must be or return a bandits.Policy"),
+        ("others.py:refuses", "gives no policy"),
+        ("se:ready", "se has no parameters"),
+        ("own.py:Halving,own.py:Halving", "names one twice"),
+    ],
+)
+def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: str) -> None:
+    refused = bandit("run", "cz/easy", *SMALL, "--algorithms", name)
+    assert refused.code == 2
+    assert refused.err.startswith("error: --algorithms = ")
+    assert said in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_it_is_played_in_worlds_of_arms_by_new_users(bandit: Bandit) -> None:
+    for preset, more in (("csb/topk", ()), ("cz/easy", ("--visits", 2))):
+        refused = bandit("run", preset, "--algorithms", "own.py:Halving", *more)
+        assert refused.code == 2
+        assert "--algorithms = own.py:Halving" in refused.err
