@@ -181,8 +181,8 @@ def _window(pair: Pair) -> _Window:
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     # Where the masses have fallen by so many nats: a proposal, for the tails are bounded.
     at = pair.coordinates()
-    center = at.noise.mean
-    center = round(center if isinstance(center, Fraction) else Fraction(center.lower))
+    mean = at.noise.mean
+    center = round(mean if isinstance(mean, Fraction) else Fraction(mean.lower))
     ends = [_fallen(at.noise, center, sign, nats) for sign in (-1, 1)]
     spots = [at.sign * (end - offset) for end in ends for offset in (at.here, at.there)]
     spots += [m + k for m in pair.bends() for k in (0, 1)]
@@ -197,7 +197,7 @@ def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
         return top - _log_mass(noise, center + sign * distance)
 
     variance = noise.variance
-    spread = math.sqrt(variance if isinstance(variance, Fraction) else variance.upper)
+    spread = math.sqrt(float(variance if isinstance(variance, Fraction) else variance.upper))
     near = math.ceil(_DEVIATIONS * spread) + 1
     first = fall(near)
     if not 0 < first < nats:
@@ -206,12 +206,13 @@ def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
     while (second := fall(far)) == math.inf and far > near + 1:
         far = (near + far) // 2
     power = math.log(second / first) / math.log(far / near) if second > first else 1.0
-    return center + sign * math.ceil(near * (nats / first) ** (1 / max(power, _LEAST_POWER)))
+    distance = near * (nats / first) ** (1 / max(power, _LEAST_POWER))
+    return center + sign * math.ceil(distance)
 
 
 def _log_mass(noise: Noise, k: int) -> float:
     try:
-        return noise.log_pmf(k)
+        return float(noise.log_pmf(k))
     except (InvalidParameter, PrecisionExhausted):
         with precision(_BITS):
             mass = noise.pmf_ball(k)

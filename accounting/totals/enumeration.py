@@ -8,7 +8,7 @@ the listings. Proofs: docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -66,8 +66,7 @@ class Enumeration:
         for total in self._totals():
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)
-            low = _last(lambda x, all_of=total: all_of.delta(Fraction(x))[0] > delta, total)
-            high = _last(lambda x, all_of=total: all_of.delta(Fraction(x))[1] > delta, total)
+            low, high = (_last(total, delta, end) for end in (0, 1))
             if low == math.inf:
                 return Enclosure.infinite()
             high = math.nextafter(high, math.inf)
@@ -140,15 +139,16 @@ def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats
     return losses[stops - 1] if up else losses[starts], sums
 
 
-def _last(above: Callable[[float], bool], total: Listing) -> float:
-    # The last float >= 0, closely, at which this falling condition holds.
+def _last(total: Listing, delta: Fraction, end: int) -> float:
+    # The last float >= 0, closely, at which this end of the falling curve exceeds delta.
+    def above(x: float) -> bool:
+        return total.delta(Fraction(x))[end] > delta
+
     low, high = 0.0, max(float(total.losses[-1]), 0.0) if len(total.losses) else 0.0
     if above(math.nextafter(high, math.inf)):
         return math.inf
     if not above(0.0):
         return 0.0
-    while low < (middle := (low + high) / 2) < high:
+    while low < (middle := (low + high) / 2) < high and high - low > 4 * _UNIT * high:
         low, high = (middle, high) if above(middle) else (low, middle)
-        if high - low <= 4 * _UNIT * high:
-            break
     return low if not above(high) else high

@@ -1,4 +1,4 @@
-r"""Totals of wide discrete Gaussian noise on samples, beside the engine that lists its outcomes."""
+r"""Totals of wide discrete Gaussian noise on samples, beside its single integers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from importlib import import_module
 import pytest
 
 from accounting.claims.bound import Bound
+from accounting.laws.registry import pair_of
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.table import Sampled
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
@@ -29,8 +32,13 @@ def wide(sigma: int, shift: int, rate: str) -> PoissonSampled:
 
 def listed(source: PoissonSampled, rounds: int, relative: Fraction) -> Bound:
     """By the outcomes of every round, each with its mass."""
-    found = tuple(((pair, 1),) for pair in source.pairs())
-    each = Ways(above=found, attained=found)
+    assert isinstance(source.curve, PrivacyCurve)
+    assert isinstance(source.curve.sensitivity, int)
+    base = IntegerPair(pair=pair_of(source.curve.noise, ((source.curve.sensitivity, 1),)))
+    tables = (
+        Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
+    )
+    each = Ways.tabled(*(((Fraction(1), table),) for table in tables))
     return over_totals([(each, rounds)], lambda total: total.epsilon(AT, relative))
 
 
