@@ -210,7 +210,7 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
         whole += float(weights.sum())
     if not whole:
         return _FEWEST
-    count = math.sqrt(most / (4.8 * whole * variance)) if variance > 0 else _MOST
+    count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
     return max(1 << math.ceil(math.log2(max(count, 1.0))), _FEWEST)
