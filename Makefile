@@ -16,7 +16,7 @@ export LC_ALL := C.UTF-8
 export TZ := UTC
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly corpus bench figures docs lint format clean
+.PHONY: help demo test nightly corpus bench figures docs kernel lint format clean
 
 help:  ## show the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
@@ -45,6 +45,9 @@ figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quar
 
 docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
 	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py
+
+kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and needs no package
+	@$(PY) -m accounting.checker.single_file > kernel.py
 
 lint: .venv/.dev  ## linters, types and layers only: seconds
 	@$(PY) -m ruff check .

@@ -15,13 +15,14 @@ from fractions import Fraction
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from accounting.certificates.evidence import ends_of, evidence_of, plan_of
 from accounting.certificates.stated import FEWEST_DIGITS, Asked, exact_claims
 from accounting.checker import Status, Verdict, verify
-from accounting.checker.clock import bounded
-from accounting.checker.laws.masses import Unchecked
+from accounting.checker.clock import OutOfTime, bounded
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.rounds import alternatives
 from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required_assumptions
-from accounting.checker.text.reading import Malformed, parsed, part_of, read
+from accounting.checker.text.reading import Claim, Malformed, Part, parsed, part_of, read
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
@@ -48,6 +49,7 @@ __all__ = ["Certificate", "Disagreement", "Subject", "certify"]
 
 _MOST: Final = 30
 _NARROW: Final = Fraction(1, 1 << 64)
+_CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
@@ -85,6 +87,7 @@ class Certificate:
     assumptions: tuple[str, ...]
     claims: tuple[Mapping[str, Any], ...]
     software: Mapping[str, str]
+    evidence: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         r"""The document, with its digest."""
@@ -96,6 +99,8 @@ class Certificate:
             "claims": [dict(claim) for claim in self.claims],
             "software": dict(self.software),
         }
+        if self.evidence is not None:
+            document["evidence"] = dict(self.evidence)
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
@@ -121,6 +126,7 @@ class Certificate:
             assumptions=tuple(document["assumptions"]),
             claims=tuple(document["claims"]),
             software=document["software"],
+            evidence=document.get("evidence"),
         )
 
 
@@ -131,6 +137,7 @@ def certify(
     epsilons: Iterable[RationalLike] | RationalLike = (),
     orders: Iterable[RationalLike] | RationalLike = (),
     digits: int = 8,
+    evidence: bool = False,
 ) -> Certificate:
     r"""The certificate of a composition, of one mechanism, stream or curve, or of some releases.
 
@@ -138,6 +145,9 @@ def certify(
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
     has ``digits`` significant digits, fewer (3 at least) where the second path decides no more. At
     delta = 0 epsilon is the largest loss, which must be finite.
+
+    With ``evidence`` the claims are what the integer kernel proves, and the certificate says how
+    finely it computes; their ends may be more than one unit apart.
 
     A run of releases is what one participant may have taken part in: where all releases are alike
     and name their participants, as often as the most frequent of them did; otherwise all.
@@ -157,6 +167,8 @@ def certify(
     exact = tuple(exact_claims([(source, rounds) for (source, _), rounds in kinds.items()]))
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
+    if evidence:
+        return _proven(draft, asked, exact, most)
     counts = [most] * len(asked)
     with bounded():
         while True:
@@ -208,11 +220,51 @@ def _check_form(certificate: Certificate) -> None:
 def _check_reach(draft: Certificate) -> None:
     # What the second path cannot check at all is refused before the engines work on it.
     try:
-        alternatives(tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts)))
+        for rounds in alternatives(_parts_of(draft)):
+            _ = [each.density for each in rounds]
     except Malformed as error:
         raise NotDerived("a certificate of this composition", str(error)) from None
     except Unchecked as error:
         raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
+
+
+def _parts_of(draft: Certificate) -> tuple[Part, ...]:
+    return tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
+
+
+def _proven(
+    draft: Certificate, asked: Sequence[Asked], exact: Sequence[Mapping[str, Any]], digits: int
+) -> Certificate:
+    # Each claim is what the kernel proves; the engine must not find another number.
+    what = "a certificate of this composition with evidence"
+    with bounded():
+        try:
+            parts = _parts_of(draft)
+            found = [each.ends(_CLOSE) for each in asked]
+            claims = [
+                Claim(
+                    quantity=each.quantity,
+                    at=each.at,
+                    lower=low,
+                    upper=high,
+                    unit=high / 10**digits,
+                )
+                for each, (low, high) in zip(asked, found, strict=True)
+            ]
+            plan = plan_of(parts, claims)
+            ends = [ends_of(parts, claim, plan) for claim in claims]
+        except (Malformed, Unchecked, OutOfTime) as error:
+            raise NotDerived(what, str(error)) from None
+        for claim, (low, high) in zip(claims, ends, strict=True):
+            if low > claim.upper or high < claim.lower:
+                told = f"the kernel proves [{float(low)}, {float(high)}]"
+                raise Disagreement(f"{claim.quantity} at {claim.at}: {told}")
+        stated = [each.between(*both, digits) for each, both in zip(asked, ends, strict=True)]
+        certificate = replace(draft, claims=(*stated, *exact), evidence=evidence_of(plan))
+        _check_form(certificate)
+        for finding in verify(certificate).failures:
+            raise NotDerived(what, str(finding))
+    return certificate
 
 
 def _fewer(verdict: Verdict, counts: list[int]) -> None:

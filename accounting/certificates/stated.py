@@ -42,27 +42,40 @@ class Asked:
 
     def claim(self, digits: int) -> dict[str, Any]:
         r"""The claim with as many significant digits as the engine's enclosure decides."""
-        wanted = f"{self.quantity} at {self.key} {self.at} in a certificate"
         for spare in (1, 2):
             try:
-                found = self.bound(self.at, Fraction(1, 10 ** (digits + spare)))
+                lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))
             except PrecisionExhausted:
                 if spare == 1:
                     raise
                 break
-            if found.lower is None:
-                raise NotDerived(wanted, f"only an upper bound is known: {found.theorem}")
-            if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
-                raise NotDerived(
-                    wanted, "it is infinite, or not known to be finite; state it at a delta > 0"
-                )
-            decimals = _decimals(found.upper, digits)
-            cell = _cell(found.lower, found.upper, decimals)
+            decimals = _decimals(upper, digits)
+            cell = _cell(lower, upper, decimals)
             if cell is not None:
                 return self._written(*cell, decimals)
         if digits > FEWEST_DIGITS:
             return self.claim(digits - 1)
-        raise NotDerived(wanted, "its enclosure is too wide, or lies on a decimal")
+        raise NotDerived(self._wanted, "its enclosure is too wide, or lies on a decimal")
+
+    def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
+        r"""The claim of two given ends, rounded outwards to ``digits`` significant ones."""
+        decimals = _decimals(upper, digits)
+        ends = math.floor(lower * 10**decimals), math.ceil(upper * 10**decimals)
+        return self._written(*ends, decimals)
+
+    def ends(self, relative: Fraction) -> tuple[Fraction, Fraction]:
+        r"""What the engine finds. Raises :class:`NotDerived` where that is not two numbers."""
+        found = self.bound(self.at, relative)
+        if found.lower is None:
+            raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
+        if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
+            why = "it is infinite, or not known to be finite; state it at a delta > 0"
+            raise NotDerived(self._wanted, why)
+        return found.lower, found.upper
+
+    @property
+    def _wanted(self) -> str:
+        return f"{self.quantity} at {self.key} {self.at} in a certificate"
 
     def _written(self, lower: int, upper: int, decimals: int) -> dict[str, Any]:
         return {

@@ -16,7 +16,8 @@ from itertools import accumulate
 from typing import Final
 
 from accounting.checker.clock import ticking
-from accounting.checker.laws.masses import REAL, Law, Number, Unchecked, effort, masses, reach, real
+from accounting.checker.laws.law import Law, Unchecked
+from accounting.checker.laws.masses import REAL, Number, effort, masses, reach, real
 from accounting.checker.laws.value import Value
 
 __all__ = ["deltas_of_one", "knows", "listed_values"]

@@ -13,8 +13,9 @@ from typing import Final
 from accounting.checker.alone import deltas_of_one, knows, listed_values
 from accounting.checker.exact import exact_value
 from accounting.checker.laws.density import Density
+from accounting.checker.laws.law import Law, Unchecked
 from accounting.checker.laws.losses import Losses, losses_of, randomised_response, sampled_losses
-from accounting.checker.laws.masses import REAL, Law, Unchecked, effort, reach, real
+from accounting.checker.laws.masses import REAL, effort, reach, real
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.rounds import Rounds, alternatives
 from accounting.checker.sums.tilt import Listed
@@ -79,7 +80,7 @@ def listings(parts: tuple[Part, ...], claim: Claim) -> Iterator[tuple[object, in
             yield listed_values(alone, rounds[0].step, _surprise(rounds, allowed(claim)))
             continue
         for each in rounds:
-            if each.law is None:
+            if each.law is None or each.squared is not None:
                 continue
             kind = (claim, each.law, each.step, each.mirrored, each.rate, each.way)
             if each.law.name == "discrete-laplace":

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from accounting.checker.laws.correlated import Correlated
-from accounting.checker.laws.masses import Law, Unchecked
+from accounting.checker.laws.law import Law, Unchecked
 from accounting.checker.text.reading import Claim, Part
 
 __all__ = ["exact_pure", "exact_value", "exact_zcdp"]

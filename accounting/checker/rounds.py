@@ -13,11 +13,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from accounting.checker.laws.density import REAL_LAWS, Density
-from accounting.checker.laws.masses import Law, Unchecked
+from accounting.checker.laws.law import REAL_LAWS, Law, Unchecked
 from accounting.checker.text.reading import Part
+
+if TYPE_CHECKING:
+    from accounting.checker.laws.density import Density
 
 __all__ = ["Rounds", "alternatives"]
 
@@ -27,19 +29,33 @@ _ONE_SIDED: Final = ("poisson", "poisson-group")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    r"""``count`` rounds of one law under one step, of a density, or of a stated (epsilon, delta).
+    r"""``count`` rounds of one law under one step, or of a stated (epsilon, delta).
 
-    A sampled law holds the unit with chance ``rate``, in the direction ``way``.
+    A sampled law holds each of ``members`` with chance ``rate``, in the direction ``way``. Of noise
+    on the reals ``squared`` is the squared length of the shift, from below and above.
     """
 
     law: Law | None
     step: int = 0
     mirrored: bool = False
-    density: Density | None = None
+    squared: tuple[Fraction, Fraction] | None = None
     rate: Fraction = Fraction(1)
     way: str = "present"
+    members: int = 1
     stated: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     count: int
+
+    @property
+    def density(self) -> Density | None:
+        r"""The density of noise on the reals, for the second path.
+
+        Raises :class:`Unchecked` for sizes that no float sums.
+        """
+        if self.law is None or self.squared is None:
+            return None
+        from accounting.checker.laws.density import Density  # here: the kernel's file has none
+
+        return Density.of(self.law, self.squared[0], self.rate, self.way, self.members)
 
 
 def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
@@ -83,11 +99,16 @@ def _real(part: Part, law: Law, way: str) -> Rounds:
     squared = Fraction(sum(step**2 for step in part.amounts))
     if part.norm == "l2-squared":
         squared = Fraction(part.amounts[0])
-    if part.correlated is not None:
-        # A run is one Gaussian of the sensitivity of its strategy, whatever is made of it.
-        squared *= part.correlated.squared
-    density = Density.of(law, squared, part.rate, way, part.members)
-    return Rounds(law=None, density=density, count=part.rounds)
+    # A run is one Gaussian of the sensitivity of its strategy, whatever is made of it.
+    low, high = (1, 1) if part.correlated is None else part.correlated.squared
+    return Rounds(
+        law=law,
+        squared=(squared * low, squared * high),
+        rate=part.rate,
+        way=way,
+        members=part.members,
+        count=part.rounds,
+    )
 
 
 def _choices(part: Part) -> list[tuple[Rounds, ...]]:

@@ -34,7 +34,8 @@ from functools import lru_cache
 from typing import Final
 
 from accounting.checker.clock import tick, ticking
-from accounting.checker.laws.masses import REAL, Law, Unchecked, masses, real
+from accounting.checker.laws.law import Law, Unchecked
+from accounting.checker.laws.masses import REAL, masses, real
 
 __all__ = ["MOST_BITS", "Shuffle", "shuffle_keeps"]
 

@@ -1,9 +1,7 @@
-r"""Every claim of a certificate, computed again, and what is found.
+r"""Every claim of a certificate, decided by the kernel or by a second path, and what is found.
 
-A claim [lower, upper] is one unit of its last digit wide and the truth lies at least a sixteenth of
-a unit inside. So the second path must place it more than 1/32 of a unit inside either end, with an
-error below 1/64: a claim moved by one unit fails, and no claim passes that this path cannot decide.
-A claim of two equal ends is one of a rational, and is compared with that rational.
+A certificate that carries evidence is decided by the integer kernel, and what holds is proven; any
+other is computed again by a second numerical path, whose error is estimated.
 """
 
 from __future__ import annotations
@@ -11,24 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from accounting.checker.clock import OutOfTime, bounded, tick
-from accounting.checker.curve import allowed, largest, largest_loss, listings, worst_deltas
-from accounting.checker.exact import exact_pure, exact_value, exact_zcdp
-from accounting.checker.laws.losses import randomised_response, renyi_of, renyi_of_listed
-from accounting.checker.laws.masses import REAL, Unchecked, real
-from accounting.checker.laws.value import Value, Wanted
-from accounting.checker.rounds import Rounds, alternatives
-from accounting.checker.text.reading import Claim, Malformed, Part, Read, parsed, read
+from accounting.checker.laws.law import Unchecked
+from accounting.checker.proof import proven
+from accounting.checker.text.reading import Claim, Malformed, Read, parsed, read
 from accounting.checker.text.words import claim_in_words, rounds_in_words
 
-__all__ = ["Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
+__all__ = ["KERNEL", "SECOND_PATH", "Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
 
-_INSIDE: Final = Fraction(1, 32)
-_ERROR: Final = Fraction(1, 64)
+
+KERNEL: Final = "kernel"
+SECOND_PATH: Final = "second path"
+"""What decided: the integer kernel, or a second numerical path."""
 
 
 class Status(Enum):
@@ -55,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    r"""What the second path found, a line a claim and a line a fault of the text.
+    r"""What was found, a line a claim and a line a fault of the text; ``proof`` says what decided.
 
     >>> verify("{}").holds
     False
@@ -64,6 +58,7 @@ class Verdict:
     """
 
     findings: tuple[Finding, ...]
+    proof: str = SECOND_PATH
 
     @property
     def holds(self) -> bool:
@@ -80,12 +75,12 @@ class Verdict:
         return tuple(each for each in self.findings if each.status in bad)
 
     def to_json(self) -> dict[str, Any]:
-        r"""``{"holds": ..., "findings": [...]}``."""
+        r"""``{"holds": ..., "findings": [...], "proof": ...}``."""
         findings = [
             {"where": each.where, "status": each.status.value, "reason": each.reason}
             for each in self.findings
         ]
-        return {"holds": self.holds, "findings": findings}
+        return {"holds": self.holds, "findings": findings, "proof": self.proof}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings))
@@ -100,7 +95,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting.checker.laws.masses.Unchecked: the claims need more than 1000 values in all
+    accounting.checker.laws.law.Unchecked: the claims need more than 1000 values in all
     """
 
     __slots__ = ("listed", "most")
@@ -130,12 +125,16 @@ def verify(
     r"""Check a certificate: its form, its digest, its assumptions, and every claim anew.
 
     Never raises for anything the text may hold: what is malformed is a finding. A verdict that
-    holds says that a second computation agrees to the last digit stated; the digest is no
-    signature, so it does not say who wrote the certificate. Claims beyond the ``allowance``, 2^20
+    holds says that the kernel proves every claim, where the certificate has evidence, and otherwise
+    that a second computation agrees to the last digit stated; the digest is no signature, so it
+    does not say who wrote the certificate. Claims beyond the ``allowance``, 2^20
     values of listings if none is given, are unchecked. All claims together have the time of the
     :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
     """
-    return judged(_findings(certificate, Allowance() if allowance is None else allowance))
+    proofs: list[str] = []
+    spent = Allowance() if allowance is None else allowance
+    verdict = judged(_findings(certificate, spent, proofs))
+    return replace(verdict, proof=proofs[0]) if proofs else verdict
 
 
 def judged(findings: Iterator[Finding]) -> Verdict:
@@ -149,7 +148,9 @@ def judged(findings: Iterator[Finding]) -> Verdict:
 
 
 def _findings(
-    certificate: str | bytes | Mapping[str, Any] | Document, allowance: Allowance
+    certificate: str | bytes | Mapping[str, Any] | Document,
+    allowance: Allowance,
+    proofs: list[str],
 ) -> Iterator[Finding]:
     if isinstance(certificate, (str, bytes)):
         document = parsed(certificate)
@@ -159,6 +160,8 @@ def _findings(
         document = certificate.to_json()
     else:
         raise Malformed("certificate", "must be text, an object, or a Certificate")
+    if isinstance(document, Mapping) and "evidence" in document:
+        proofs.append(KERNEL)
     found = read(document)
     for where, reason in found.complaints:
         yield Finding(where=where, status=Status.FAILS, reason=reason)
@@ -175,9 +178,7 @@ def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
     where = f"claims[{index}] ({claim.quantity})"
     try:
         tick()
-        for listing, values in listings(found.parts, claim):
-            allowance.spend(listing, values)
-        holds, reason = _checked(found.parts, claim)
+        holds, reason = _decided(found, claim, allowance)
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:
         status, reason = Status.UNDECIDED, str(error)
@@ -186,109 +187,13 @@ def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
     return Finding(where=where, status=status, reason=reason)
 
 
-@lru_cache(maxsize=128)
-def _checked(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    match claim.quantity:
-        case "pure":
-            return _equal(claim.at, exact_pure(parts))
-        case "zcdp":
-            return _equal(claim.at, exact_zcdp(parts))
-    exact = exact_value(parts, claim)
-    if exact is not None:
-        return _inside_exactly(claim, exact)
-    match claim.quantity:
-        case "renyi":
-            return _renyi(parts, claim)
-        case "delta":
-            return _delta(parts, claim)
-    return _epsilon(parts, claim)
+def _decided(found: Read, claim: Claim, allowance: Allowance) -> tuple[bool, str]:
+    if found.plan is not None:
+        return proven(found.parts, claim, found.plan, allowance.spend)
+    # Here: the file that an auditor runs alone has the kernel, and no second path.
+    from accounting.checker.curve import listings
+    from accounting.checker.estimate import checked
 
-
-def _equal(claimed: Fraction, found: Fraction) -> tuple[bool, str]:
-    if claimed == found:
-        return True, "equal, exactly"
-    return False, f"the second path finds {found}"
-
-
-def _inside_exactly(claim: Claim, found: Fraction) -> tuple[bool, str]:
-    if claim.lower == claim.upper:
-        return _equal(claim.lower, found)
-    margin = _INSIDE * claim.unit
-    holds = claim.lower + margin < found < claim.upper - margin
-    return holds, f"the second path finds {REAL.nstr(real(found), 20)}, a rational"
-
-
-# -- enclosed claims -------------------------------------------------------------------------------
-
-
-def _delta(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    size = max(claim.lower, claim.unit)
-    wanted = Wanted(relative=float(claim.unit * _ERROR / size))
-    return _inside(claim, worst_deltas(parts, [claim.at], allowed(claim), wanted)[0])
-
-
-def _renyi(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    found = []
-    for rounds in alternatives(parts):
-        ones = [(each.count, _renyi_of_one(each, claim.at)) for each in rounds]
-        value = REAL.fsum(count * one.value for count, one in ones)
-        found.append(Value(value=value, error=REAL.fsum(k * one.error for k, one in ones)))
-    return _inside(claim, largest(found))
-
-
-def _renyi_of_one(each: Rounds, order: Fraction) -> Value:
-    if each.density is not None or each.rate < 1:
-        raise Unchecked("a Renyi divergence of a sample, or of noise on the reals")
-    if each.law is not None:
-        return renyi_of(each.law, each.step, order)
-    epsilon, lost = each.stated
-    if lost:
-        raise Unchecked("a Renyi divergence of an approximate claim")
-    return renyi_of_listed(randomised_response(epsilon, lost), order)[0]
-
-
-def _inside(claim: Claim, found: Value) -> tuple[bool, str]:
-    unit = real(claim.unit)
-    shown = f"the second path finds {REAL.nstr(found.value, 20)}"
-    if not REAL.isfinite(found.value):
-        return False, shown
-    if claim.lower == claim.upper:
-        # A computation with an error tells only that they are not met.
-        if abs(found.value - real(claim.lower)) > found.error:
-            return False, shown
-        raise Unchecked(f"{shown}, and no rational: two equal ends are not checked")
-    if found.error > real(_ERROR) * unit:
-        raise Unchecked(f"{shown} with error {REAL.nstr(found.error, 3)}")
-    low, high = (real(end) for end in (claim.lower, claim.upper))
-    margin = real(_INSIDE) * unit
-    return bool(low + margin < found.value < high - margin), shown
-
-
-def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    # delta(epsilon) falls: it must exceed the target just inside the lower end, and stay below it
-    # just inside the upper end.
-    if claim.at == 0:
-        return _inside(claim, largest([largest_loss(each) for each in alternatives(parts)]))
-    target, goal = real(claim.at), Wanted(of_epsilon=float(claim.unit * _ERROR))
-    room = allowed(claim)
-    if claim.lower == claim.upper:
-        if claim.lower:
-            return False, "no epsilon but 0 is exact"
-        (most,) = worst_deltas(parts, [Fraction(0)], room, goal)
-        shown = f"delta(0) is {REAL.nstr(most.value, 20)}"
-        if abs(most.value - target) <= most.error:
-            raise Unchecked(f"{shown} with error {REAL.nstr(most.error, 3)}: too near the target")
-        return bool(most.value < target), shown
-    ends = [claim.lower + _INSIDE * claim.unit, claim.upper - _INSIDE * claim.unit]
-    left, right = worst_deltas(parts, ends, room, goal)
-    for each in (left, right):
-        if abs(each.value - target) <= each.error:
-            raise Unchecked(
-                f"delta at an end is {REAL.nstr(each.value, 20)} with error "
-                f"{REAL.nstr(each.error, 3)}: too near the target"
-            )
-    holds = bool(left.value > target > right.value)
-    return holds, (
-        f"just inside the bounds delta is {REAL.nstr(left.value, 16)} and "
-        f"{REAL.nstr(right.value, 16)}; the claimed delta {'lies' if holds else 'must lie'} between"
-    )
+    for listing, values in listings(found.parts, claim):
+        allowance.spend(listing, values)
+    return checked(found.parts, claim)

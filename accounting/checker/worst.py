@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.checker.clock import OutOfTime
-from accounting.checker.laws.masses import REAL, Unchecked, real
+from accounting.checker.laws.law import Unchecked
+from accounting.checker.laws.masses import REAL, real
 from accounting.checker.shuffled import Shuffle, shuffle_keeps
 from accounting.checker.text.reading import Malformed, read
 from accounting.checker.text.words import decimal_of, rounds_in_words

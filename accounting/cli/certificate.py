@@ -14,6 +14,7 @@ import typer
 from accounting.cli.releases import Releases, whole
 from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
+from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
@@ -26,6 +27,10 @@ __all__ = ["certify", "verify"]
 
 FAILED: Final = 1
 _LONGEST: Final = 10**6
+_DECIDED: Final = {
+    "kernel": "decided by the integer kernel",
+    "second path": "checked by a second path",
+}
 _TENTHS: Final = 10
 
 Deadline = Annotated[
@@ -53,11 +58,16 @@ def certify_command(
         "K", "Certify users who return: each takes part in at most K rounds."
     ),
     digits: str = option("N", "Significant digits of each bound.", default="8"),
+    evidence: bool = option(
+        "", "State what the integer kernel proves, and how finely it computes.", "--evidence"
+    ),
+    output: Path | None = option("FILE", "Write to FILE, and print its size.", "-o", "--output"),
     deadline: Deadline = "60",
 ) -> None:
     r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.
 
-    Every claim is computed a second time, independently, before it is written.
+    Every claim is computed a second time, independently, before it is written; with --evidence it
+    is what the integer kernel proves, and verify proves it again.
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
@@ -79,8 +89,15 @@ def certify_command(
             epsilons=asked[0],
             orders=asked[1],
             digits=whole("--digits", digits, 1),
+            evidence=evidence,
         )
-    sys.stdout.write(certificate.text())
+    if output is None:
+        sys.stdout.write(certificate.text())
+    else:
+        check_writable("--output", output)
+        text = certificate.text()
+        write_whole("--output", output, text)
+        show([f"{output}: {len(text)} bytes"])
 
 
 @verify.command()
@@ -90,8 +107,9 @@ def verify_command(
     deadline: Deadline = "60",
     as_json: AsJson = False,
 ) -> None:
-    r"""Check a certificate: compute every claim again, independently, and print what fails.
+    r"""Check a certificate: prove every claim again, or compute it independently; print what fails.
 
+    A certificate with evidence is decided by the integer kernel, any other by a second path.
     Certificates of bandit runs are checked too. Exit code: 0 all claims hold; 1 a claim fails, the
     file was changed, or a claim could not be checked (too large, or not within --deadline); 2 there
     is no such file, it is not a certificate, or no installed package knows its format.
@@ -109,7 +127,7 @@ def verify_command(
     if as_json:
         show(verdict.to_json())
     else:
-        show([*map(str, verdict.findings), _word(verdict)])
+        show([*map(str, verdict.findings), _DECIDED[verdict.proof], _word(verdict)])
     if not verdict.holds:
         raise typer.Exit(FAILED)
 

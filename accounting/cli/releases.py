@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -251,14 +252,23 @@ def format_part(source: Guarantee, rounds: int) -> str:
     return f"{rounds} x {source!r}"
 
 
-def write_certificate(path: Path | None, total: Composition, delta: Fraction) -> None:
-    r"""Certify epsilon at ``delta`` in a file, if one is asked for: whole, or not at all."""
+def write_certificate(
+    path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
+) -> list[tuple[str, str]]:
+    r"""Certify epsilon at ``delta`` in a file, if one is asked for: whole, or not at all.
+
+    Returns a fact to print: the size of a certificate with evidence.
+    """
     if path is None:
-        return
+        return []
     from accounting.certificates.certificate import certify
+    from accounting.checker import deadline
 
     check_writable("--certificate", path)
-    write_whole("--certificate", path, certify(total, deltas=[delta]).text())
+    with deadline(_PROVING) if evidence else nullcontext():
+        text = certify(total, deltas=[delta], evidence=evidence).text()
+    write_whole("--certificate", path, text)
+    return [("evidence", f"{path}: {len(text)} bytes")] if evidence else []
 
 
 def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
@@ -304,6 +314,8 @@ def show_answer(
 
 
 _MOST: Final = 1 << 62
+_PROVING: Final = 600.0
+"""Seconds for a certificate with evidence."""
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
 

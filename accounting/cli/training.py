@@ -107,6 +107,12 @@ def dpsgd(
     group: Group = "1",
     relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
+    evidence: bool = option(
+        "",
+        "The certificate states what the integer kernel proves, and how finely it computes; for "
+        "14,000 batches that takes half a minute.",
+        "--evidence",
+    ),
     plot: Path | None = option(
         "FILE",
         "Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also RDP "
@@ -126,10 +132,7 @@ def dpsgd(
     if truncate is not None and sampling is not Sampling.POISSON:
         reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
         raise InvalidParameter("--truncate", truncate, reason)
-    for name, file in (("--certificate", certificate), ("--plot", plot)):
-        if truncate is not None and file is not None:
-            reason = "is not written with --truncate: it could not state what cutting adds"
-            raise InvalidParameter(name, str(file), reason)
+    _check_files(truncate, certificate, plot, evidence=evidence)
     replaced = sampling is Sampling.POISSON and relation is Relation.REPLACE
     said = _REPLACED if replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
@@ -145,7 +148,7 @@ def dpsgd(
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
-    write_certificate(certificate, total, at)
+    written = write_certificate(certificate, total, at, evidence=evidence)
     if plot is not None:
         from accounting.cli.plot import draw_epochs, over_epochs
 
@@ -165,6 +168,7 @@ def dpsgd(
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
         ("sampling", f"{sampling.value}: {said}"),
     ]
+    facts += written
     if cut is not None:
         derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
         eta = up(cut.cut_at_all.upper, _DIGITS)
@@ -175,6 +179,17 @@ def dpsgd(
         return
     same = [] if command is None else [("the same", command)]
     show([*lines(facts), *lines_of(total, found), *lines(same)])
+
+
+def _check_files(
+    truncate: str | None, certificate: Path | None, plot: Path | None, *, evidence: bool
+) -> None:
+    if evidence and certificate is None:
+        raise InvalidParameter("--evidence", "true", "is for a file: give --certificate FILE too")
+    for name, file in (("--certificate", certificate), ("--plot", plot)):
+        if truncate is not None and file is not None:
+            reason = "is not written with --truncate: it could not state what cutting adds"
+            raise InvalidParameter(name, str(file), reason)
 
 
 @contextmanager

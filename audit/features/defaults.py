@@ -67,6 +67,8 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     came = len(set(map(identity, values)))
     if came == 1:
         return ()
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return ()  # of two values a threshold says no more
     again = came < _OFTEN * len(values)
     numbers = [number for value in values if (number := number_in(value)) is not None]
     if 2 * len(numbers) > len(values):

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from accounting.checker.clock import tick
-from accounting.checker.laws.masses import REAL, Number, Unchecked, real
+from accounting.checker.laws.law import Unchecked
 
 __all__ = ["STRATEGIES", "Correlated"]
 
@@ -21,7 +21,7 @@ STRATEGIES: Final = {"tree": (), "banded": ("bands",), "toeplitz": ("coefficient
 """The strategies that a certificate may name, with their fields."""
 
 _MOST_WORK: Final = 1 << 18
-_BITS: Final = 180
+_BITS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Correlated:
 
     >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
     >>> tree.squared
-    Fraction(10, 1)
+    (Fraction(10, 1), Fraction(10, 1))
     """
 
     strategy: str
@@ -44,40 +44,42 @@ class Correlated:
     coefficients: tuple[Fraction, ...] = ()
 
     @property
-    def squared(self) -> Fraction:
-        r"""The largest squared length, to 2^-160 of itself where it is no short rational.
+    def squared(self) -> tuple[Fraction, Fraction]:
+        r"""The largest squared length, from below and above.
 
         Raises :class:`Unchecked` where there are too many patterns, or products below 0.
         """
         if self.strategy == "tree":
-            return Fraction(self._longest_pattern())
+            return self._longest_pattern(), self._longest_pattern()
         if any(each < 0 for each in self.coefficients):
             raise Unchecked("a strategy with a coefficient below 0")
         if self.strategy == "banded" or all(a >= b for a, b in pairwise(self.coefficients)):
             return self._of_earliest()
-        return self._longest_pattern()
+        return self._longest_pattern(), self._longest_pattern()
 
-    def _of_earliest(self) -> Fraction:
-        # Of coefficients that never rise the earliest rounds are the worst: every row of C u.
+    def _of_earliest(self) -> tuple[Fraction, Fraction]:
+        # Of coefficients that never rise the earliest rounds are the worst: every row of C u, in
+        # units of 2^-256. A coefficient is rounded down by less than its place in the column.
         column = self._column()
         places = range(0, self.rounds, self.apart)[: self.most]
         if len(column) * len(places) > _MOST_WORK:
             raise Unchecked("a strategy of too many rounds and participations")
-        rows = [REAL.zero] * self.rounds
+        rows = [0] * self.rounds
         for place in places:
             for k, each in enumerate(column[: self.rounds - place]):
                 tick()
                 rows[place + k] += each
-        scaled = REAL.fsum(row * row for row in rows) * (1 << _BITS)
-        return Fraction(int(REAL.nint(scaled)), 1 << _BITS)
+        slack, scale = len(column) * len(places), 1 << 2 * _BITS
+        low = sum(row * row for row in rows)
+        high = sum((row + slack) ** 2 for row in rows)
+        return Fraction(low, scale), Fraction(high, scale)
 
-    def _column(self) -> list[Number]:
+    def _column(self) -> list[int]:
         if self.strategy == "toeplitz":
-            return [real(each) for each in self.coefficients]
-        found, ratio = [], REAL.one
-        for k in range(1, self.bands + 1):
-            found.append(ratio)
-            ratio = ratio * (2 * k - 1) / (2 * k)
+            return [(each.numerator << _BITS) // each.denominator for each in self.coefficients]
+        found = [1 << _BITS]
+        for k in range(1, self.bands):
+            found.append(found[-1] * (2 * k - 1) // (2 * k))
         return found
 
     def _longest_pattern(self) -> Fraction:

@@ -26,12 +26,10 @@ from typing import Final
 from mpmath import MPContext
 
 from accounting.checker.clock import ticking
-from accounting.checker.laws.masses import REAL, Law, Number, Unchecked, real
+from accounting.checker.laws.law import Law, Unchecked
+from accounting.checker.laws.masses import REAL, Number, real
 
-__all__ = ["REAL_LAWS", "Density", "Nodes", "chances"]
-
-REAL_LAWS: Final = {"gaussian": ("sigma",), "laplace": ("scale",)}
-"""The parameters of the laws on the reals."""
+__all__ = ["Density", "Nodes", "chances"]
 
 _NATS: Final = 42.0
 _WIDE: Final = 10.0

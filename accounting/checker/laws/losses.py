@@ -13,16 +13,8 @@ from functools import lru_cache
 from typing import Final
 
 from accounting.checker.clock import ticking
-from accounting.checker.laws.masses import (
-    MOST_ATOMS,
-    REAL,
-    Law,
-    Number,
-    Unchecked,
-    masses,
-    reach,
-    real,
-)
+from accounting.checker.laws.law import Law, Unchecked
+from accounting.checker.laws.masses import MOST_ATOMS, REAL, Number, masses, reach, real
 from accounting.checker.laws.value import Value
 
 _LEFT: Final = REAL.mpf(10) ** -34

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 from mpmath import MPContext
 
 from accounting.checker.clock import tick, ticking
+from accounting.checker.laws.law import Law, Unchecked
 
 __all__ = [
-    "LAWS",
     "MOST_ATOMS",
     "REAL",
-    "Law",
     "Number",
-    "Unchecked",
     "effort",
     "masses",
     "reach",
@@ -42,49 +39,6 @@ _FIXED: Final = 160
 _KEPT: Final = 150
 _FARTHEST: Final = 2500
 _MOST_WORK: Final = 1 << 36
-
-LAWS: Final = {
-    "discrete-laplace": ("scale",),
-    "discrete-gaussian": ("sigma_squared",),
-    "discrete-gaussian-sum": ("count", "sigma_squared"),
-    "skellam": ("variance",),
-    "polya": ("shape", "scale"),
-    "polya-difference": ("shape", "scale"),
-    "poisson": ("mean",),
-    "binomial": ("trials", "probability"),
-}
-"""The parameters of every law this path knows."""
-
-_SYMMETRIC: Final = frozenset(LAWS) - {"polya", "poisson", "binomial"}
-
-
-class Unchecked(Exception):
-    r"""The second path has no opinion: too large, or outside what it can compute.
-
-    >>> raise Unchecked("a law of a million values")
-    Traceback (most recent call last):
-    ...
-    accounting.checker.laws.masses.Unchecked: a law of a million values
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    r"""A law by name, with its parameters in the order of :data:`LAWS`.
-
-    >>> Law("skellam", (Fraction(400),)).symmetric
-    True
-    """
-
-    name: str
-    parameters: tuple[Fraction, ...]
-
-    @property
-    def symmetric(self) -> bool:
-        r"""Whether X and -X have one law (a fair binomial up to a shift, which costs nothing)."""
-        return self.name in _SYMMETRIC or (
-            self.name == "binomial" and self.parameters[1] == Fraction(1, 2)
-        )
 
 
 def real(value: Fraction | int) -> Number:
@@ -191,7 +145,7 @@ def masses(law: Law, low: int, high: int, most: int = 4 * MOST_ATOMS) -> list[Nu
     """
     if high - low > most:
         raise Unchecked(f"{law.name}: more than {most} values asked for")
-    if law.name in _SYMMETRIC:
+    if law.name in _HALVES:
         half = _HALVES[law.name](max(abs(low), abs(high)), *law.parameters)
         return [half[abs(k)] for k in range(low, high + 1)]
     return _one_sided(law, low, high)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from accounting.checker.laws.density import REAL_LAWS
-from accounting.checker.laws.masses import LAWS
+from accounting.checker.laws.law import LAWS, REAL_LAWS
 
 __all__ = ["NORMS", "norms_of"]
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from accounting.checker.clock import tick
 from accounting.checker.laws.density import Density
-from accounting.checker.laws.masses import Unchecked
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.sums.integral import integral
 from accounting.checker.sums.tilt import Listed, Tilted, tilted

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from accounting.checker.laws.masses import REAL, Unchecked
+from accounting.checker.laws.law import Unchecked
+from accounting.checker.laws.masses import REAL
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.sums.tilt import Listed, Tilted, best_tilt, echoes, scan, tilted
 

@@ -15,8 +15,9 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.checker.clock import tick, ticking
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.laws.losses import Grid, Losses
-from accounting.checker.laws.masses import REAL, Number, Unchecked, real
+from accounting.checker.laws.masses import REAL, Number, real
 from accounting.checker.laws.value import Value
 from accounting.checker.sums.tilt import best_tilt, scan, tilted
 

@@ -17,8 +17,9 @@ from typing import Final, TypeAlias
 
 from accounting.checker.clock import tick
 from accounting.checker.laws.density import Density
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.laws.losses import Losses
-from accounting.checker.laws.masses import Number, Unchecked
+from accounting.checker.laws.masses import Number
 
 __all__ = ["Listed", "Point", "Tilted", "best_tilt", "echoes", "scan", "tilted"]
 

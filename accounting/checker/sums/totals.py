@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.checker.closed import closed_form, delta_of
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.laws.losses import Losses
-from accounting.checker.laws.masses import REAL, Number, Unchecked, real
+from accounting.checker.laws.masses import REAL, Number, real
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.sums.densities import smooth_integral
 from accounting.checker.sums.direct import halves

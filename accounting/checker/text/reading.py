@@ -12,8 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.checker.laws.correlated import STRATEGIES, Correlated
-from accounting.checker.laws.density import REAL_LAWS
-from accounting.checker.laws.masses import LAWS, Law
+from accounting.checker.laws.law import LAWS, REAL_LAWS, Law
 from accounting.checker.laws.norms import NORMS, norms_of
 from accounting.checker.text.fields import (
     Malformed,
@@ -27,11 +26,14 @@ from accounting.checker.text.fields import (
     whole,
 )
 from accounting.checker.text.form import SCHEMA, THEOREMS, digest_of, required_assumptions
+from accounting.kernel.sums import Plan
 
 __all__ = ["Claim", "Malformed", "Part", "Read", "parsed", "part_of", "read", "scope_of"]
 
 _MOST_ROUNDS: Final = 10**7
 _MOST_DECIMALS: Final = 400
+_MOST_SLOTS: Final = 1 << 17
+_MOST_PLACES: Final = 1 << 22
 _MOST_AMOUNTS: Final = 1 << 14
 _FIELDS: Final = frozenset(
     {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
@@ -77,6 +79,8 @@ class Part:
 class Claim:
     r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one of the last digit.
 
+    With evidence the ends may be any number of units apart, without it one.
+
     For an exact quantity all three are equal, and ``unit`` is 0.
     """
 
@@ -89,11 +93,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
+    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes.
+
+    ``plan`` is its evidence for the kernel, None where it carries none.
+    """
 
     parts: tuple[Part, ...]
     claims: tuple[Claim, ...]
     complaints: tuple[tuple[str, str], ...]
+    plan: Plan | None = None
 
 
 def read(document: object) -> Read:
@@ -104,7 +112,8 @@ def read(document: object) -> Read:
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
-    exactly("certificate", top, _FIELDS)
+    exactly("certificate", top, _FIELDS | ({"evidence"} & top.keys()))
+    plan = _plan("evidence", top["evidence"]) if "evidence" in top else None
     scope_of("scope", top["scope"])
     parts = [
         part_of(f"parts[{i}]", mapping(f"parts[{i}]", item))
@@ -117,7 +126,7 @@ def read(document: object) -> Read:
     if len({part.members for part in parts if part.sampling}) > 1:
         raise Malformed("parts", "must have one number of members in all that is sampled")
     claims = [
-        _claim(f"claims[{i}]", mapping(f"claims[{i}]", item))
+        _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
         for i, item in enumerate(items("claims", top["claims"]))
     ]
     if len(set(claims)) < len(claims):
@@ -126,7 +135,21 @@ def read(document: object) -> Read:
     exactly("software", software, {"name", "version"})
     for key, value in software.items():
         text_of(f"software.{key}", value)
-    return Read(parts=tuple(parts), claims=tuple(claims), complaints=_complaints(top))
+    return Read(parts=tuple(parts), claims=tuple(claims), complaints=_complaints(top), plan=plan)
+
+
+def _plan(where: str, value: object) -> Plan:
+    # How finely the kernel computes. No plan makes a false claim hold; limits bound the work.
+    item = mapping(where, value)
+    exactly(where, item, {"step", "digits", "slots", "cut"})
+    step = rational(f"{where}.step", item["step"])
+    if not Fraction(1, 10**9) <= step <= 1:
+        raise Malformed(f"{where}.step", "must lie in [1/10^9, 1]")
+    digits = whole(f"{where}.digits", item["digits"], 8, _MOST_DECIMALS)
+    slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
+    if digits * slots > _MOST_PLACES:
+        raise Malformed(where, f"must have at most {_MOST_PLACES} digits in all slots")
+    return Plan(step, digits, slots, whole(f"{where}.cut", item["cut"], 0, 10**20))
 
 
 def scope_of(where: str, value: object) -> Mapping[str, Any]:
@@ -271,7 +294,7 @@ def _law(where: str, noise: Mapping[str, Any]) -> Law:
     return Law(name, values)
 
 
-def _claim(where: str, item: Mapping[str, Any]) -> Claim:
+def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     quantity = item.get("quantity")
     if not isinstance(quantity, str) or quantity not in THEOREMS:
         raise Malformed(f"{where}.quantity", f"must be one of {', '.join(THEOREMS)}")
@@ -291,6 +314,8 @@ def _claim(where: str, item: Mapping[str, Any]) -> Claim:
     lower = decimal(f"{where}.lower", item["lower"], digits)
     upper = decimal(f"{where}.upper", item["upper"], digits)
     unit = Fraction(1, 10**digits)
-    if upper - lower not in (0, unit):
+    if wide and upper < lower:
+        raise Malformed(where, "upper must be at least lower")
+    if not wide and upper - lower not in (0, unit):
         raise Malformed(where, "upper must be lower, or lower and one unit of the last digit")
     return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from accounting.checker import alone, verdict
+from accounting.checker import alone, estimate
 from accounting.checker.clock import deadline
 from accounting.checker.exact import exact_value
 from accounting.checker.laws import losses
@@ -25,5 +25,5 @@ def forgotten() -> Iterator[None]:
 def clear() -> None:
     losses.losses_of.cache_clear()
     alone._listing.cache_clear()
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     exact_value.cache_clear()

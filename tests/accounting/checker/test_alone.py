@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from accounting.certificates.certificate import certify
-from accounting.checker import alone, verdict
+from accounting.checker import alone, estimate
 from accounting.checker.alone import deltas_of_one, knows
 from accounting.checker.laws import masses as laws
+from accounting.checker.laws.law import Law, Unchecked
 from accounting.checker.laws.losses import losses_of
-from accounting.checker.laws.masses import REAL, Law, Unchecked, masses, real
+from accounting.checker.laws.masses import REAL, masses, real
 from accounting.checker.sums.direct import halves
 from accounting.checker.verdict import verify
 from accounting.release.curve import PrivacyCurve
@@ -78,7 +79,7 @@ def test_discrete_laplace_of_any_size_is_a_closed_form() -> None:
 def test_laws_that_are_wide_are_checked_in_time_and_wider_ones_declined() -> None:
     curve = PrivacyCurve(noise=read_noise("skellam:variance=4000000"), sensitivity=1000)
     text = certify(curve, deltas=["1e-6"]).text()
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     start = time.process_time()
     assert verify(text).holds
     assert time.process_time() - start < 5
@@ -144,8 +145,8 @@ def test_a_broken_formula_disagrees(
     name, old, new, noise, step = mutant
     text = certify(PrivacyCurve(noise=read_noise(noise), sensitivity=step), deltas=["1e-3"]).text()
     monkeypatch.setattr(alone, name, mutated(getattr(alone, name), old, new))
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     try:
         assert not verify(text).holds
     finally:
-        verdict._checked.cache_clear()
+        estimate.checked.cache_clear()

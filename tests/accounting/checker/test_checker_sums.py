@@ -12,10 +12,11 @@ import mpmath
 import pytest
 
 from accounting.certificates.certificate import certify
-from accounting.checker import Status, alone, verdict, verify
+from accounting.checker import Status, alone, estimate, verify
 from accounting.checker.alone import deltas_of_one
 from accounting.checker.laws import masses as laws
-from accounting.checker.laws.masses import REAL, Law, Unchecked, masses
+from accounting.checker.laws.law import Law, Unchecked
+from accounting.checker.laws.masses import REAL, masses
 from accounting.checker.text.form import SCHEMA, THEOREMS, digest_of, required_assumptions
 from accounting.checker.verdict import Allowance
 from accounting.errors import NotDerived
@@ -225,7 +226,7 @@ def test_the_listing_of_one_law_is_spent_once() -> None:
     allowance = Allowance(3000)
     curve = PrivacyCurve(noise=DiscreteGaussianSum(count=3, sigma_squared=40), sensitivity=2)
     text = certify(curve, deltas=["1e-6", "1e-5"], epsilons=["1/10"]).text()
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     assert verify(text, allowance).holds
     spent = sum(allowance.listed.values())
     assert verify(text, allowance).holds

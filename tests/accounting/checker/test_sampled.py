@@ -21,14 +21,14 @@ from accounting.checker import Status, verify
 from accounting.checker import rounds as lists
 from accounting.checker.closed import delta_of
 from accounting.checker.curve import worst_deltas
+from accounting.checker.estimate import checked
 from accounting.checker.laws import losses
 from accounting.checker.laws.density import Density
-from accounting.checker.laws.masses import Law, Unchecked
+from accounting.checker.laws.law import Law, Unchecked
 from accounting.checker.laws.value import Wanted
 from accounting.checker.sums.densities import smooth_integral
 from accounting.checker.text.form import required_assumptions
 from accounting.checker.text.reading import part_of
-from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
@@ -311,7 +311,7 @@ def test_a_broken_formula_disagrees(
     owner, name, old, new = row
     good = written()
     monkeypatch.setattr(owner, name, mutated(getattr(owner, name), old, new))
-    _checked.cache_clear()
+    checked.cache_clear()
     assert not verify(good).holds
 
 
@@ -330,7 +330,7 @@ def test_a_broken_mixture_of_integers_disagrees(
     assert verify(good).holds
     broken = mutated(losses.sampled_losses.__wrapped__, *change)
     monkeypatch.setattr("accounting.checker.curve.sampled_losses", broken)
-    _checked.cache_clear()
+    checked.cache_clear()
     assert not verify(good).holds
 
 

@@ -16,8 +16,8 @@ import pytest
 from accounting.certificates.certificate import certify
 from accounting.checker import Status, verify
 from accounting.checker.closed import delta_of
+from accounting.checker.estimate import checked
 from accounting.checker.laws.density import Density
-from accounting.checker.verdict import _checked
 from accounting.errors import NotDerived
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.group import GroupSampled
@@ -204,6 +204,6 @@ def test_a_broken_formula_disagrees(
     r"""Shifts that forget their squares, q and 1 - q swapped."""
     good = written()
     monkeypatch.setattr(Density, name, mutated(getattr(Density, name), old, new))
-    _checked.cache_clear()
+    checked.cache_clear()
     assert not verify(good).holds
-    _checked.cache_clear()
+    checked.cache_clear()

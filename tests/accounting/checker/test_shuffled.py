@@ -9,7 +9,7 @@ import pytest
 
 from accounting.checker import deadline, shuffled
 from accounting.checker.clock import OutOfTime
-from accounting.checker.laws.masses import Unchecked
+from accounting.checker.laws.law import Unchecked
 from accounting.checker.shuffled import MOST_BITS, Shuffle, shuffle_keeps
 from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
 from dpcore.laws.polya_difference import PolyaDifference

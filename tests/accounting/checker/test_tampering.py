@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from accounting.certificates.certificate import Certificate
 from accounting.checker import Status, verify
+from accounting.checker.estimate import checked
 from accounting.checker.text.form import digest_of
-from accounting.checker.verdict import _checked
 from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
 from tests.effort import effort, spread
@@ -256,8 +256,8 @@ def test_what_the_second_path_cannot_decide_does_not_hold() -> None:
 
 
 def test_verdicts_are_remembered_only_for_equal_claims() -> None:
-    _checked.cache_clear()
+    checked.cache_clear()
     assert verify(golden()).holds
-    misses = _checked.cache_info().misses
+    misses = checked.cache_info().misses
     assert verify(golden()).holds
-    assert _checked.cache_info().misses == misses
+    assert checked.cache_info().misses == misses

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import Status, deadline, rounds, verdict, verify
+from accounting.checker import Status, deadline, estimate, rounds, verify
 from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
 from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
 
@@ -185,7 +185,7 @@ def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> Non
         return [[(step, down, count) for step, count in shift] for down in ways]
 
     monkeypatch.setattr(rounds, "_directions", all_up_or_all_down)
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     bad, _ = faults(5, 20, TURNING, ("box",))
-    verdict._checked.cache_clear()
+    estimate.checked.cache_clear()
     assert bad != []

@@ -16,8 +16,9 @@ from accounting.checker import Status, deadline, verify
 from accounting.checker.clock import OutOfTime
 from accounting.checker.laws import losses
 from accounting.checker.laws import masses as laws
+from accounting.checker.laws.law import Law
 from accounting.checker.laws.losses import losses_of, renyi_of
-from accounting.checker.laws.masses import REAL, Law
+from accounting.checker.laws.masses import REAL
 from accounting.checker.sums import direct, lattice, tilt
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve

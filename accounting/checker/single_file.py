@@ -1,0 +1,100 @@
+r"""The checker as one file for an auditor who installs nothing: ``make kernel`` writes kernel.py.
+
+``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` on a certificate with
+evidence. The file holds the sources as they are, and needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Final
+
+__all__ = ["single_file"]
+
+_ROOT: Final = Path(__file__).parents[2]
+_START: Final = "accounting.checker.verdict"
+
+_HEAD: Final = '''#!/usr/bin/env python3
+"""Checks certificates of dpcore: python kernel.py certificate.json
+
+Exit code: 0 every claim is proven; 1 a claim is refused, and its line says why; 2 not a
+certificate. Nothing but the standard library is needed. This file holds the sources of the
+packages accounting.kernel and accounting.checker, module by module.
+"""
+
+import json
+import sys
+import types
+
+SOURCES = {
+'''
+
+_TAIL: Final = """}
+
+
+def load():
+    for name, source in SOURCES.items():
+        parts = name.split(".")
+        for i in range(1, len(parts)):
+            parent = ".".join(parts[:i])
+            if parent not in sys.modules:
+                sys.modules[parent] = types.ModuleType(parent)
+                sys.modules[parent].__path__ = []
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(source, name, "exec"), module.__dict__)
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        print("usage: python kernel.py certificate.json", file=sys.stderr)
+        return 2
+    load()
+    try:
+        with open(arguments[0], "rb") as file:
+            text = file.read(1 << 22)
+        document = json.loads(text)
+        schema = document["schema"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        print(f"not a certificate: {error!r}", file=sys.stderr)
+        return 2
+    if schema != sys.modules["accounting.checker.text.form"].SCHEMA:
+        print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
+        return 2
+    if "evidence" not in document:
+        print("REFUSED: no evidence to prove it from; dpcore verify checks it by a second path")
+        return 1
+    with sys.modules["accounting.checker.clock"].deadline(3600):
+        found = sys.modules["accounting.checker.verdict"].verify(text)
+    print(found)
+    print("every claim is proven" if found.holds else "REFUSED")
+    return 0 if found.holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+def single_file() -> str:
+    r"""The text of kernel.py: what the verdict imports at its top, in order; so no second path."""
+    found: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        path = _ROOT / f"{name.replace('.', '/')}.py"
+        if name in found or not path.exists():
+            return
+        source = path.read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                add(node.module)
+        found[name] = source
+
+    add(_START)
+    listed = "".join(f"    {name!r}: r'''{source}''',\n" for name, source in found.items())
+    return f"{_HEAD}{listed}{_TAIL}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(single_file())

@@ -1,0 +1,186 @@
+r"""A round as a table of cells: P-mass and Q-mass from below, and an enclosure of the loss log P/Q.
+
+Masses are only ever bounded from below: they add up to 1, so what is missing in all bounds each of
+them from above. From a table :func:`listing` makes a law of the loss on a grid, at least as large
+(above) or at most as large (below) as the loss of the round. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from accounting.kernel.series import Fixed
+from accounting.kernel.sums import Listing
+
+__all__ = ["Cell", "Pair", "combined", "listing", "of_masses"]
+
+Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
+r"""P-mass and Q-mass from below, and the ends of the loss; None where it may be infinite."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    r"""Cells by rising loss, the masses of P and Q that no cell has, and how far ends may miss."""
+
+    fixed: Fixed
+    cells: list[Cell]
+    p_missing: int
+    q_missing: int
+    slack: int
+
+
+def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int) -> Pair:
+    r"""The pair of single outcomes: lower bounds of P and Q, and whether Q is exactly 0.
+
+    Outcomes of a P-mass below ``least`` are left out.
+    """
+    listed = list(masses)
+    p_missing = fixed.one - sum(p for p, _, _ in listed)
+    q_missing = fixed.one - sum(q for _, q, _ in listed)
+    cells: list[Cell] = []
+    for p, q, never in listed:
+        if p < least:
+            continue
+        if never:
+            cells.append((p, 0, None, None))
+            continue
+        low = fixed.log((p << fixed.bits) // (q + q_missing))[0] if q + q_missing else None
+        high = fixed.log(((p + p_missing << fixed.bits) // q) + 1)[1] if q else None
+        cells.append((p, q, low, high))
+    cells.sort(key=lambda cell: (cell[2] is None, cell[2]))
+    return Pair(fixed, cells, p_missing, q_missing, fixed.one >> 72)
+
+
+def combined(one: Pair, other: Pair) -> Pair:
+    r"""The pair of two independent rounds: every cell of the one with every cell of the other."""
+    fixed = one.fixed
+    cells: list[Cell] = []
+    for p, q, low, high in one.cells:
+        for a, b, least, most in other.cells:
+            bottom = None if low is None or least is None else low + least
+            top = None if high is None or most is None else high + most
+            cells.append((p * a >> fixed.bits, q * b >> fixed.bits, bottom, top))
+    # (p + m)(a + n) <= p a + m + n, and one unit for the rounding.
+    p_missing = one.p_missing + other.p_missing + 1
+    q_missing = one.q_missing + other.q_missing + 1
+    return Pair(fixed, cells, p_missing, q_missing, one.slack + other.slack)
+
+
+def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
+    r"""The loss of one round on the grid start + j step: not below it, or not above it."""
+    fixed = pair.fixed
+    make = _above if above else _below
+    found: defaultdict[int, int] = defaultdict(int)
+    infinite = 0
+    for place, mass in make(pair, step, start):
+        if place is None:
+            infinite += mass
+        else:
+            found[place] += mass
+    if not found:
+        found[0] = 0
+    first, last, unit = min(found), max(found), 10**digits
+    # The rest of a grid that is shifted by the slack: up for above, down for below.
+    shift = Fraction(pair.slack, fixed.one)
+    return Listing(
+        above=above,
+        step=step,
+        start=start + (shift if above else -shift),
+        first=first,
+        weights=[found[j] * unit >> fixed.bits for j in range(first, last + 1)],
+        infinite=infinite * unit >> fixed.bits,
+    )
+
+
+def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
+    # The P-mass of a cell goes to two places around its loss, such that the Q-mass is kept too:
+    # a share w of it at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
+    fixed, slack = pair.fixed, pair.slack
+    one, bits = fixed.one, fixed.bits
+    ratios: dict[int, tuple[int, int]] = {}
+    for p, q, low, high in pair.cells:
+        if low is None or high is None:
+            continue
+        j = _floor(low + slack, step, start, one)
+        k = -_floor(slack - high, step, -start, one)
+        if k <= j:
+            yield j, p
+            continue
+        at = fixed.of(start + j * step)[0] - slack
+        if k - j not in ratios:
+            ratios[k - j] = fixed.exp(-(fixed.of((k - j) * step)[0] + 2 * slack))
+        ratio = ratios[k - j]
+        share = (q * fixed.exp(at)[0] >> bits) - ((p + pair.p_missing) * ratio[1] >> bits) - 1
+        down = min(max((share << bits) // (one - ratio[0] + 1), 0), p)
+        yield j, down
+        yield k, p - down
+
+
+def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
+    # Cells merge from the lowest loss up, until the merged loss is a place of the grid: a cell of a
+    # loss below the place has a want, e^place Q - P, and one of a loss above it an excess.
+    fixed, slack = pair.fixed, pair.slack
+    bits, one = fixed.bits, fixed.one
+    factors: dict[int, int] = {}
+
+    def factor(j: int) -> int:
+        if j not in factors:
+            factors.clear()
+            factors[j] = fixed.exp(fixed.of(start + j * step)[1] - slack)[1]
+        return factors[j]
+
+    def with_loss(cell: Cell) -> tuple[int, int, int | None]:
+        p, q, low, _ = cell
+        most = 0 if low is None else q + pair.q_missing
+        return p, most, fixed.log((p << bits) // most)[0] if most else None
+
+    waiting = map(with_loss, pair.cells)
+    cell = next(waiting, None)
+    place, mass, other, want = 0, 0, 0, 0
+    while cell is not None:
+        p, q, low = cell
+        if low is None:
+            # Nothing of Q is here: an infinite loss.
+            yield None, p
+            cell = next(waiting, None)
+            continue
+        if not mass:
+            place = _floor(low + slack, step, start, one)
+            if p << bits >= factor(place) * q and low - slack <= _at(place, step, start, one):
+                yield place, p
+                cell = next(waiting, None)
+                continue
+            place += 1
+            mass, other, want = p, q, (factor(place) * q >> bits) + 1 - p
+            cell = next(waiting, None)
+            continue
+        excess = p - (factor(place) * q >> bits) - 1
+        if excess <= want:
+            mass, other, want = mass + p, other + q, want - excess
+            cell = next(waiting, None)
+            continue
+        part = min(-(-want * p // excess), p)
+        yield place, mass + part
+        mass = 0
+        rest = p - part
+        cell = (rest, -(-q * rest // p), low) if rest else next(waiting, None)
+    if mass:
+        yield _floor(fixed.log((mass << bits) // other)[0] + slack, step, start, one), mass
+
+
+def _floor(loss: int, step: Fraction, start: Fraction, one: int) -> int:
+    # The largest j with start + j step <= loss.
+    return (
+        (loss * start.denominator - start.numerator * one)
+        * step.denominator
+        // (start.denominator * step.numerator * one)
+    )
+
+
+def _at(place: int, step: Fraction, start: Fraction, one: int) -> int:
+    at = start + place * step
+    return -((-at.numerator * one) // at.denominator)

@@ -1,0 +1,173 @@
+r"""The loss of many rounds: listings of losses on a grid, added up by one decimal product each.
+
+A listing says of a loss L (under P) that P(L = start + j step) is ``weights[j - first]`` units of
+10^-digits. *Above*, the missing mass is at infinity and L is at most that large in distribution;
+*below*, the missing mass is at minus infinity and L is at least that large. Whatever is rounded is
+rounded towards its side, so every operation here keeps the order. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from accounting.kernel.series import Fixed
+
+__all__ = ["Listing", "Plan", "convolved", "power", "product"]
+
+_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+@dataclass(frozen=True)
+class Plan:
+    r"""How finely to compute. No plan makes a false claim pass: it decides the width, and the work.
+
+    Losses are put on a grid of ``step``; masses are counted in units of 10^-``digits``; a listing
+    with more than ``slots`` weights goes to a grid twice as wide; each product may push ``cut``
+    units per round out of its window.
+    """
+
+    step: Fraction
+    digits: int
+    slots: int
+    cut: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    r"""The losses start + j step, j = first, first + 1, ..., in units of 10^-digits."""
+
+    above: bool
+    step: Fraction
+    start: Fraction
+    first: int
+    weights: list[int]
+    infinite: int
+    rounds: int = 1
+
+    def fitted(self, plan: Plan) -> Listing:
+        r"""With at most ``cut`` units a round moved at either end, on a grid that fits."""
+        found = self._trimmed(plan.cut * self.rounds)
+        while len(found.weights) > plan.slots:
+            found = found.doubled()
+        return found
+
+    def _trimmed(self, most: int) -> Listing:
+        weights, low, high = self.weights, 0, len(self.weights)
+        lost = gained = 0
+        while low < high - 1 and lost + weights[low] <= most:
+            lost += weights[low]
+            low += 1
+        while high > low + 1 and gained + weights[high - 1] <= most:
+            high -= 1
+            gained += weights[high]
+        kept = weights[low:high]
+        # Above: the lowest losses move up, the highest to infinity. Below: down, the lowest away.
+        if self.above:
+            kept[0] += lost
+        else:
+            kept[-1] += gained
+        return replace(self, first=self.first + low, weights=kept)
+
+    def doubled(self) -> Listing:
+        r"""On a grid of twice the step, P-mass and Q-mass kept up to one unit a place."""
+        odd = self.first % 2
+        weights = [0] * odd + self.weights
+        weights += [0] * (1 - len(weights) % 2)  # from an even place to an even place
+        found = weights[::2]
+        if self.above:
+            # Share w at the lower of two neighbours with w e^step + (1 - w) e^-step = 1.
+            numerator, denominator = _lower_share(self.step)
+            for i, mass in enumerate(weights[1::2]):
+                down = mass * numerator // denominator
+                found[i] += down
+                found[i + 1] += mass - down
+        else:
+            # Two odd places around an even one merge into it where their Q-masses allow it:
+            # c below and c e^step above. What finds no partner moves down.
+            numerator, denominator = _above_exp(self.step)
+            waiting = 0
+            for i, mass in enumerate(weights[1::2]):
+                taken = min(waiting, mass * denominator // numerator)
+                partner = min(mass, -(-taken * numerator // denominator))
+                found[i] += taken + partner
+                if i:
+                    found[i - 1] += waiting - taken
+                waiting = mass - partner
+            if len(found) > 1:
+                found[-2] += waiting
+        first = (self.first - odd) // 2
+        return replace(self, step=2 * self.step, first=first, weights=found)
+
+    def total(self) -> int:
+        r"""The mass that is listed."""
+        return sum(self.weights) + self.infinite
+
+
+def _lower_share(step: Fraction) -> tuple[int, int]:
+    # w = (1 - e^-step)/(e^step - e^-step) = 1/(1 + e^step), rounded down.
+    fixed = Fixed(128)
+    high = fixed.exp(fixed.of(step)[1])[1]
+    return fixed.one, fixed.one + high
+
+
+def _above_exp(step: Fraction) -> tuple[int, int]:
+    fixed = Fixed(128)
+    return fixed.exp(fixed.of(step)[1])[1], fixed.one
+
+
+def product(one: Listing, other: Listing, plan: Plan) -> Listing:
+    r"""The sum of two independent losses."""
+    while one.step < other.step:
+        one = one.doubled()
+    while other.step < one.step:
+        other = other.doubled()
+    if one.step != other.step:
+        raise ValueError("the steps of two parts must differ by a power of 2")
+    weights = convolved(one.weights, other.weights, 2 * plan.digits + 2, plan.digits)
+    unit = 10**plan.digits
+    infinite = 0
+    if not one.above:
+        a, b = one.infinite, other.infinite
+        infinite = (a * other.total() + b * one.total() - a * b) // unit
+    return Listing(
+        above=one.above,
+        step=one.step,
+        start=one.start + other.start,
+        first=one.first + other.first,
+        weights=weights,
+        infinite=infinite,
+        rounds=one.rounds + other.rounds,
+    ).fitted(plan)
+
+
+def power(
+    one: Listing, rounds: int, plan: Plan, tick: Callable[[], None] = lambda: None
+) -> Listing:
+    r"""The sum of ``rounds`` independent copies, by squaring."""
+    found = one = one.fitted(plan)
+    for bit in bin(rounds)[3:]:
+        tick()
+        found = product(found, found, plan)
+        if bit == "1":
+            found = product(found, one, plan)
+    return found
+
+
+def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
+    r"""The sums of products of two lists >= 0, each below 10^slot, without their last digits.
+
+    One product of two long integers, in decimal: its digits are those of all sums in a row.
+    """
+    a = decimal.Decimal("".join(f"{each:0{slot}d}" for each in reversed(one)))
+    b = (
+        a
+        if other is one
+        else decimal.Decimal("".join(f"{each:0{slot}d}" for each in reversed(other)))
+    )
+    count = len(one) + len(other) - 1
+    text = str(_EXACT.multiply(a, b)).rjust(count * slot, "0")
+    kept = slot - drop
+    return [int(text[i : i + kept]) for i in range((count - 1) * slot, -1, -slot)]

@@ -1,0 +1,265 @@
+r"""Certificates with evidence: each kind the kernel covers, false claims, plans, hostile sizes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from accounting.certificates import evidence
+from accounting.certificates.certificate import Certificate, certify
+from accounting.checker import Status, deadline, verify
+from accounting.checker.estimate import checked
+from accounting.checker.laws.law import Unchecked
+from accounting.checker.proof import curve_of, proven
+from accounting.checker.text.form import digest_of
+from accounting.checker.text.reading import Malformed, read
+from accounting.claims.claim import Approx, ZCdp
+from accounting.errors import NotDerived
+from accounting.kernel import laws
+from accounting.mechanism.description import Description, Poisson
+from accounting.mechanism.real_noise import Laplace
+from accounting.release.guarantee import guarantee
+from accounting.totals.compose import compose
+from dpcore import DiscreteGaussian, Mechanism
+from tests.support.typed import Answer, typed
+
+KINDS: Final = {
+    "one Gaussian": "gaussian:sigma=2",
+    "Gaussians": "gaussian:sigma=7 --rounds 9",
+    "Laplace": "laplace:scale=3 --rounds 40",
+    "discrete Gaussian": "discrete-gaussian:sigma_squared=40 --rounds 50",
+    "discrete Laplace": "discrete-laplace:scale=9 --rounds 20",
+    "Skellam": "skellam:variance=30 --rounds 3",
+    "Polya difference": "polya-difference:shape=1/2,scale=4",
+    "Poisson": "poisson:mean=40",
+    "binomial": "binomial:trials=60,probability=1/3",
+    "a sample": "gaussian:sigma=1 --poisson 1/50 --rounds 60",
+    "a sample of integers": "discrete-gaussian:sigma_squared=5 --poisson 1/20 --rounds 2",
+    "replaced": "gaussian:sigma=1 --poisson 1/50 --relation replace --rounds 60",
+    "a group": "gaussian:sigma=2 --poisson 1/50 --group 2 --rounds 60",
+}
+MADE: Final[dict[str, dict[str, Any]]] = {}
+"""Certificates by kind, made once."""
+
+DELTA: Final = "1/10000"
+
+
+Run: TypeAlias = Callable[..., Answer]
+Certified: TypeAlias = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return lambda *words: typed(capsys, *words)
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Coarse, so that it takes a moment; the grid decides the width, and nothing else.
+    for place, name, value in (
+        (evidence, "_SLOTS", 1 << 9),
+        (evidence, "_WIDTH", 0.01),
+        (laws, "_FINE", 64),
+    ):
+        monkeypatch.setattr(place, name, value)
+
+
+@pytest.fixture
+def certified(run: Run, tmp_path: Path) -> Certified:
+    def made(kind: str) -> dict[str, Any]:
+        if kind in MADE:
+            return copy.deepcopy(MADE[kind])
+        file = tmp_path / "c.json"
+        words = f"certify --noise {KINDS[kind]} --delta {DELTA} --evidence -o {file}"
+        answer = run(*words.split())
+        assert answer.code == 0, answer.err
+        assert answer.out == f"{file}: {file.stat().st_size} bytes\n"
+        MADE[kind] = json.loads(file.read_text("utf-8"))
+        return copy.deepcopy(MADE[kind])
+
+    return made
+
+
+def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
+    """The first claim with another end, everything else made to fit."""
+    digits = document["claims"][0]["digits"]
+    text = str(round(to * 10**digits)).rjust(digits + 1, "0")
+    claim = {**document["claims"][0], end: f"{text[:-digits]}.{text[-digits:]}"}
+    changed = {**document, "claims": [claim, *document["claims"][1:]]}
+    return {**changed, "digest": digest_of(changed)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernel_proves_what_the_second_path_finds_and_no_false_end(
+    kind: str, certified: Certified
+) -> None:
+    document = certified(kind)
+    verdict = verify(document)
+    assert (verdict.holds, verdict.proof) == (True, "kernel")
+    claim = read(document).claims[0]
+    assert claim.upper - claim.lower <= claim.upper / 10
+    # The second path shares no number with the kernel: its epsilon lies between these ends.
+    width = claim.upper - claim.lower
+    assert checked(read(document).parts, replace(claim, unit=width / 8))[0]
+    for end, to in (("upper", claim.lower - width), ("lower", claim.upper + width)):
+        other = {"upper": "lower", "lower": "upper"}[end]
+        far = to - 9 * width if end == "upper" else to + 9 * width
+        changed = moved(moved(document, end, to), other, far)
+        (failure,) = verify(changed).failures
+        assert failure.where == "claims[0] (epsilon)"
+        assert failure.status is Status.FAILS, failure
+        assert f"{end} end" in failure.reason
+
+
+def test_no_plan_makes_a_false_claim_hold(certified: Certified) -> None:
+    document = certified("a sample")
+    claim = read(document).claims[0]
+    width = claim.upper - claim.lower
+    false = moved(document, "upper", claim.upper - 2 * width)
+    false = moved(false, "lower", claim.lower - 9 * width)
+    for field, value in (
+        ("step", "1"), ("digits", 8), ("slots", 64), ("cut", 10**20),
+    ):  # fmt: skip
+        changed = {**false, "evidence": {**document["evidence"], field: value}}
+        changed["digest"] = digest_of(changed)
+        assert verify(changed).failures
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", "1/10000000000"),
+        ("step", "2"),
+        ("digits", 401),
+        ("digits", 7),
+        ("slots", 1 << 18),
+        ("slots", 63),
+        ("cut", -1),
+        ("cut", 10**21),
+        ("more", 1),
+    ],
+)
+def test_hostile_plans_are_refused_by_name(field: str, value: Any, certified: Certified) -> None:
+    document = certified("one Gaussian")
+    document["evidence"][field] = value
+    with pytest.raises(Malformed, match="evidence"):
+        read(document)
+    document["evidence"] |= {"digits": 400, "slots": 1 << 17}
+    assert not verify(document).holds
+
+
+HOSTILE: Final = [
+    {"law": "discrete-gaussian", "sigma_squared": str(10**30)},
+    {"law": "discrete-gaussian-sum", "count": "1000000", "sigma_squared": "400"},
+    {"law": "skellam", "variance": str(10**300)},
+    {"law": "polya-difference", "shape": "1/2", "scale": str(10**20)},
+    {"law": "binomial", "trials": str(10**400), "probability": "1/2"},
+]
+
+
+@pytest.mark.parametrize("noise", HOSTILE, ids=lambda noise: noise["law"])
+def test_hostile_sizes_end_at_once(noise: dict[str, Any], certified: Certified) -> None:
+    document = certified("discrete Gaussian")
+    part = {**document["parts"][0], "noise": noise}
+    changed = {**document, "parts": [part], "claims": document["claims"][:1]}
+    changed["digest"] = digest_of(changed)
+    start = time.process_time()
+    failures = verify(changed).failures
+    assert "claims[0] (epsilon)" in {each.where for each in failures}
+    assert time.process_time() - start < 2
+
+
+SLOW: Final = [
+    ("discrete Gaussian", {"noise": {"law": "discrete-gaussian", "sigma_squared": str(10**6)}}),
+    ("discrete Gaussian", {"noise": {"law": "skellam", "variance": str(10**5)}}),
+    ("a sample", {"noise": {"law": "gaussian", "sigma": "1/20"}}),
+    ("a group", {"sampling": {"kind": "poisson-group", "rate": "1/50", "members": 64}}),
+    ("a sample", {"rounds": 10**7}),
+]
+
+
+@pytest.mark.parametrize(("kind", "part"), SLOW, ids=range(len(SLOW)))
+def test_what_takes_long_is_stopped_in_time(
+    kind: str, part: dict[str, Any], certified: Certified
+) -> None:
+    document = certified(kind)
+    changed = {**document, "parts": [{**document["parts"][0], **part}]}
+    changed["evidence"] = {"step": "1/100000", "digits": 128, "slots": 1 << 15, "cut": 0}
+    changed["digest"] = digest_of(changed)
+    start = time.process_time()
+    with deadline(0.5):
+        failures = verify(changed).failures
+    assert failures[-1].status in (Status.UNDECIDED, Status.UNCHECKED)
+    assert time.process_time() - start < 5
+
+
+def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:
+    mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)
+    for asked in ({"deltas": (), "orders": ["5/2"]}, {"orders": ["5/2"]}):
+        with pytest.raises(NotDerived, match="no Renyi divergence that is not a rational"):
+            certify(mechanism, evidence=True, **asked)
+    sample = Description(noise=Laplace(scale=2), scheme=Poisson(rate="1/10"))
+    with pytest.raises(NotDerived, match="no largest loss that is not a rational"):
+        certify(compose(guarantee(sample)), deltas=[0], evidence=True)
+    with pytest.raises(NotDerived, match="zCDP"):
+        certify(compose(ZCdp("1/2")), evidence=True)
+
+
+def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
+    # There delta stays 2^-10, however large epsilon is.
+    certificate = certify(compose(Approx("1", "1/1024")), deltas=["1/512"], evidence=True)
+    document = read(certificate.to_json())
+    assert document.plan is not None
+    claim = document.claims[0]
+    at, ends = Fraction(1, 1024), (Fraction(3, 2), Fraction(2))
+    false = replace(claim, at=at, lower=ends[0], upper=ends[1])
+    with pytest.raises(Unchecked, match="end is not proven"):
+        proven(document.parts, false, document.plan, lambda *_: None)
+
+
+def test_evidence_survives_its_text(certified: Certified) -> None:
+    document = certified("Poisson")
+    again = Certificate.from_text(json.dumps(document))
+    assert again.to_json() == document
+    curve_of.cache_clear()
+    assert verify(again).holds
+
+
+def test_the_command_says_what_decided(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    words = "budget dpsgd --noise-multiplier 2 --batch-size 512 --examples 25600 --rounds 90"
+    answer = run(*words.split(), "--delta", "1e-4", "--certificate", str(file), "--evidence")
+    assert answer.code == 0, answer.err
+    assert f"{file}: {file.stat().st_size} bytes" in answer.out.replace("\n", " ")
+    shown = run("verify", str(file))
+    assert shown.code == 0
+    assert shown.out.splitlines()[-2:] == ["decided by the integer kernel", "every claim holds"]
+    assert "proven: delta is at most" in shown.out
+    assert json.loads(run("verify", str(file), "--json").out)["proof"] == "kernel"
+    alone = run(*words.split(), "--delta", "1e-4", "--evidence")
+    assert (alone.code, "--certificate" in alone.err) == (2, True)
+
+
+def test_the_command_refuses_a_false_certificate(
+    run: Run, certified: Certified, tmp_path: Path
+) -> None:
+    document = certified("Poisson")
+    claim = read(document).claims[0]
+    false = moved(document, "upper", claim.lower - 10 * (claim.upper - claim.lower))
+    false = moved(false, "lower", Fraction(0))
+    file = tmp_path / "false.json"
+    file.write_text(json.dumps(false), "utf-8")
+    answer = run("verify", str(file))
+    assert answer.code == 1
+    assert "claims[0] (epsilon): fails: proven: delta is at least" in answer.out
+    assert "at the upper end" in answer.out
+    file.write_text("{}", "utf-8")
+    assert run("verify", str(file)).code == 2
