@@ -1,7 +1,7 @@
 r"""delta(epsilon) of rounds, from above and from below: what the kernel proves.
 
-A *scenario* is a list of rounds with their counts; of several the worst counts, whoever wrote the
-claim. Proofs: docs/proofs/kernel.md.
+A *scenario* is a list of rounds with their counts. Of several scenarios the worst one decides,
+whatever the certificate names. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations

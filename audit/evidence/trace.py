@@ -59,9 +59,9 @@ def trace(
     r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
     claim, by default the first ones, from about 16 numbers of the first runs of its pair.
 
-    With a number of runs fixed beforehand each is the bound of an audit of so many runs, and holds
-    by itself: whoever picks the largest afterwards has no such confidence. Watched, all hold
-    together. The last is that of all runs.
+    With a number of runs fixed beforehand, each is the bound of an audit of that many runs, and
+    holds by itself: the largest of them, picked afterwards, does not have this confidence. Watched
+    bounds hold together. The last bound is that of all runs.
 
     >>> import numpy as np
     >>> from audit.outputs.worlds import draw_worlds
