@@ -82,8 +82,7 @@ class ListedLoss(ABC):
 class TabledLoss(ListedLoss):
     r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
 
-    Its total is an upper bound of theirs if ``above``, and a lower one otherwise. A tail of
-    unbounded losses, of the P-mass ``spare`` or about 0, is one cell.
+    Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_pair import RealPair
@@ -95,19 +94,17 @@ class TabledLoss(ListedLoss):
 
     kinds: Tables
     above: bool
-    spare: float = 0.0
 
     def cut(self, spare: float) -> TabledLoss:
-        r"""With such a tail."""
-        return replace(self, spare=spare)
+        r"""With every table cut."""
+        return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
     def hidden(self) -> arb:
         r"""A bound of the mass at infinity, from the side of the listings."""
         rounded = _up if self.above else _down
         found = sum(
-            rounded(chance) * pair.infinite(above=self.above, spare=self.spare)
-            for chance, pair in self.kinds
+            rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
         )
         return arb(found * _UP + 1e-305 * (found > 0) if self.above else found / _UP)
 
@@ -118,7 +115,7 @@ class TabledLoss(ListedLoss):
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Of what is sketched."""
-        return _cumulants(self.kinds, self.spare, tilt)
+        return _cumulants(self.kinds, tilt)
 
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
@@ -186,12 +183,12 @@ class AllocatedLoss(ListedLoss):
 
 
 @lru_cache(maxsize=256)
-def _cumulants(kinds: Tables, spare: float, tilt: float) -> tuple[float, float, float]:
-    return cumulants(*_sketches(kinds, spare, tilt))
+def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
+    return cumulants(*_sketches(kinds, tilt))
 
 
-def _sketches(kinds: Tables, spare: float, tilt: float) -> tuple[Floats, Floats]:
-    found = [(math.log(chance), *pair.sketch(spare)[1:]) for chance, pair in kinds]
+def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
+    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
     return logs + tilt * losses, losses
@@ -201,9 +198,9 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
     most, whole = 0.0, 0.0
     for chance, pair in law.kinds:
-        if pair.fixed:
+        _, losses, logs = pair.sketch()
+        if pair.fixed or len(losses) < 2:
             continue
-        _, losses, logs = pair.sketch(law.spare)
         weights = float(chance) * np.exp(np.minimum(logs + focus.growth(losses), 600.0))
         steps = np.abs(np.gradient(losses))
         most += float(np.cbrt(weights * steps * steps).sum()) ** 3
@@ -217,15 +214,15 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
 
 
 def _listing(law: TabledLoss, focus: Focus, count: int) -> Listing:
-    tables = [(chance, _cells(pair, focus, count, law.spare)) for chance, pair in law.kinds]
+    tables = [(chance, _cells(pair, focus, count)) for chance, pair in law.kinds]
     if law.above:
         return listed_above(*((_up(chance), cells) for chance, cells in tables))
     return listed_below(*((_down(chance), cells) for chance, cells in tables))
 
 
 @lru_cache(maxsize=32)
-def _cells(pair: LossTable, focus: Focus, count: int, spare: float) -> Cells:
-    return pair.cells(pair.edges(focus, count, spare))
+def _cells(pair: LossTable, focus: Focus, count: int) -> Cells:
+    return pair.cells(pair.edges(focus, count))
 
 
 @lru_cache(maxsize=64)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.loss.cells import Approximate, Cells, Integers, Ratios
@@ -40,7 +40,7 @@ _SURE: Final = 48
 _MOST_SINGLE: Final = 1 << 14
 """More integers are taken together in ranges."""
 
-_MOST_LISTED: Final = 1 << 17
+_MOST_LISTED: Final = 1 << 18
 """Of more integers single masses are not computed: those of ranges are differences of tails."""
 
 _RANGES: Final = 1 << 10
@@ -48,8 +48,11 @@ _POINTS: Final = 257
 _DEVIATIONS: Final = 8
 _FARTHEST: Final = 256.0
 _LEAST_POWER: Final = 0.25
-_OUTSIDE: Final = 650.0
-"""How far the masses fall within the window, in nats."""
+_OUTSIDE: Final = 650
+"""How far the masses fall within the window, in nats; less within a table that is cut."""
+
+_BEYOND_SPARE: Final = 24
+_OUTSIDE_STEP: Final = 32
 
 _SMALLEST: Final = 1e-299
 _MOST_LOSS: Final = 680
@@ -57,7 +60,7 @@ _MOST_LOSS: Final = 680
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerPair(LossTable):
-    r"""The outputs of ``pair`` as cells.
+    r"""The outputs of ``pair`` as cells, single integers until masses fell by ``outside`` nats.
 
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
@@ -70,47 +73,49 @@ class IntegerPair(LossTable):
     """
 
     pair: Pair
+    outside: int = _OUTSIDE
+
+    def cut(self, spare: float) -> IntegerPair:
+        r"""With a window for masses down to this one."""
+        if not spare > 0:
+            return self
+        steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
+        return replace(self, outside=min(steps * _OUTSIDE_STEP, _OUTSIDE))
 
     @property
     def fixed(self) -> bool:
         r"""Whether each cell is a single integer."""
-        window = _window(self.pair)
-        return window.listed and window.last - window.first <= _MOST_SINGLE
+        return self._window.single and self._window.listed
+
+    @property
+    def _window(self) -> _Window:
+        return _window(self.pair, self.outside)
 
     def largest_loss(self) -> Enclosure:
         r"""That of the pair; unknown where the pair does not say."""
-        try:
-            return self.pair.largest_loss()
-        except NotDerived:
-            return Enclosure(Fraction(0), math.inf)
-
-    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
-        r"""Of outputs that Q never shows, and above also of a tail of unbounded losses."""
-        del spare
-        return _infinite(self.pair, above)
+        return _largest_loss(self.pair)
 
     @property
     def infinite_ends(self) -> int:
         r"""The tail, where the losses of the pair are unbounded."""
-        window = _window(self.pair)
+        window = self._window
         with precision(_BITS):
             ends = (window.losses_beyond(right=right)[1] for right in (False, True))
             return sum(end == arb("inf") for end in ends)
 
-    def sketch(self, spare: float = 0.0) -> Sketch:
+    def sketch(self) -> Sketch:
         r"""Every cell, or points where the loss is known, with masses between them."""
-        del spare
-        return _sketch(self.pair)
+        return _sketch(self._window)
 
-    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
+    def edges(self, focus: Focus, count: int) -> Floats:
         r"""As every table; the same ones for each tilt where a mass takes long."""
-        if _window(self.pair).listed:
-            return LossTable.edges(self, focus, count, spare)
+        if self._window.listed:
+            return LossTable.edges(self, focus, count)
         return LossTable.edges(self, Focus(0.0), _RANGES)
 
     def allowed(self, edges: Floats) -> Floats:
         r"""Integers, and both sides of each bend; single ones are all there is, if few."""
-        window = _window(self.pair)
+        window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}
         found |= {m + k for m in self.pair.bends() for k in (0, 1)}
@@ -120,15 +125,15 @@ class IntegerPair(LossTable):
     def cells(self, edges: Floats) -> Cells:
         r"""Cell i holds the integers m with edges[i] <= m < edges[i+1]; both tails are cells."""
         if self.fixed:
-            return _single(self.pair)
-        if _window(self.pair).listed:
-            return _grouped(self.pair, edges)
-        return _ranges(self.pair, tuple(int(edge) for edge in edges))
+            return _single(self._window)
+        if self._window.listed:
+            return _grouped(self._window, edges)
+        return _ranges(self._window, tuple(int(edge) for edge in edges))
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
         r"""By Hoelder: E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T), T the tail of unbounded losses."""
         del edges
-        window, found = _window(self.pair), arb(0)
+        window, found = self._window, arb(0)
         for right in (False, True):
             if window.losses_beyond(right=right)[1] == arb("inf"):
                 _, rest = window.tail(right=right)
@@ -143,7 +148,15 @@ class _Window:
     pair: Pair
     first: int
     last: int
-    listed: bool
+
+    @property
+    def single(self) -> bool:
+        return self.last - self.first <= _MOST_SINGLE
+
+    @property
+    def listed(self) -> bool:
+        few = self.last - self.first <= _MOST_LISTED
+        return few and _in_floats(self.pair, self.first, self.last)
 
     def losses_beyond(self, *, right: bool) -> tuple[arb, arb]:
         return self.pair.losses_beyond(self.last if right else self.first - 1, right=right)
@@ -160,22 +173,39 @@ def _tails(pair: Pair, m: int, *, right: bool) -> tuple[arb, arb]:
         # {k >= m} is {X >= m + offset}, and {X <= offset - m} if the sign is -1.
         edge = at.sign * m + offset - (at.sign > 0)
         above = right == (at.sign > 0)
-        found.append(at.noise.sf_ball(edge) if above else at.noise.cdf_ball(edge))
+        if at.noise.symmetric and not above:
+            edge, above = -edge - 1, True
+        found.append(_tail(at.noise, edge, above, ctx.prec))
     return found[0], found[1]
 
 
+@lru_cache(maxsize=1 << 12)
+def _tail(noise: Noise, edge: int, above: bool, bits: int) -> arb:  # noqa: FBT001  # keys of the cache
+    # P(X > edge), or P(X <= edge); `bits` is the ambient precision.
+    del bits
+    return noise.sf_ball(edge) if above else noise.cdf_ball(edge)
+
+
 @lru_cache(maxsize=256)
-def _window(pair: Pair) -> _Window:
+def _window(pair: Pair, outside: int) -> _Window:
     flat = pair.constant_beyond()
-    first, last = _reach(pair, _OUTSIDE) if flat is None else (flat[0] + 1, flat[1])
+    first, last = _reach(pair, outside) if flat is None else (flat[0] + 1, flat[1])
     if last - first > _MOST_LISTED and flat is None:
-        first, last = _reach(pair, _OUTSIDE / 3)
+        first, last = _reach(pair, min(outside, _OUTSIDE // 3))
     with precision(_BITS):
         # Losses beyond this count as infinite: they are left to the tail.
-        while _MOST_LOSS < as_ball(pair.loss(last - 1)) < math.inf and last - 1 > first:
-            last -= max((last - first) // 64, 1)
-    listed = last - first <= _MOST_LISTED and _in_floats(pair, first, last)
-    return _Window(pair=pair, first=first, last=last, listed=listed)
+        bounded = _largest_loss(pair).upper <= _MOST_LOSS
+        while not bounded and last - 1 > first:
+            bounded = not _MOST_LOSS < as_ball(pair.loss(last - 1)) < math.inf
+            last -= 0 if bounded else max((last - first) // 64, 1)
+    return _Window(pair=pair, first=first, last=last)
+
+
+def _largest_loss(pair: Pair) -> Enclosure:
+    try:
+        return pair.largest_loss()
+    except NotDerived:
+        return Enclosure(Fraction(0), math.inf)
 
 
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:
@@ -183,7 +213,8 @@ def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     at = pair.coordinates()
     mean = at.noise.mean
     center = round(mean if isinstance(mean, Fraction) else Fraction(mean.lower))
-    ends = [_fallen(at.noise, center, sign, nats) for sign in (-1, 1)]
+    above = _fallen(at.noise, center, 1, nats)
+    ends = [above, -above if at.noise.symmetric else _fallen(at.noise, center, -1, nats)]
     spots = [at.sign * (end - offset) for end in ends for offset in (at.here, at.there)]
     spots += [m + k for m in pair.bends() for k in (0, 1)]
     return min(spots), max(spots) + 1
@@ -207,7 +238,7 @@ def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
         far = (near + far) // 2
     power = math.log(second / first) / math.log(far / near) if second > first else 1.0
     distance = near * (nats / first) ** (1 / max(power, _LEAST_POWER))
-    return center + sign * math.ceil(distance)
+    return int(center + sign * math.ceil(distance))
 
 
 def _log_mass(noise: Noise, k: int) -> float:
@@ -219,6 +250,7 @@ def _log_mass(noise: Noise, k: int) -> float:
             return float(mass.log().mid()) if mass > 0 else -math.inf
 
 
+@lru_cache(maxsize=256)
 def _in_floats(pair: Pair, first: int, last: int) -> bool:
     try:
         _masses(pair, first, last)
@@ -245,14 +277,13 @@ def _masses(pair: Pair, first: int, last: int) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=64)
-def _single(pair: Pair) -> Cells:
-    return _with_tails(_window(pair), _listed(pair))
+def _single(window: _Window) -> Cells:
+    return _with_tails(window, _listed(window))
 
 
 @lru_cache(maxsize=16)
-def _listed(pair: Pair) -> Cells:
-    window = _window(pair)
-    here, there = _masses(pair, window.first, window.last)
+def _listed(window: _Window) -> Cells:
+    here, there = _masses(window.pair, window.first, window.last)
     p, q = (
         Approximate(x, np.where(x > _SMALLEST, x * FLOAT_ERROR * _UP, _SMALLEST))
         for x in (here, there)
@@ -262,7 +293,7 @@ def _listed(pair: Pair) -> Cells:
     # A float below `_SMALLEST` stands for a mass between 0 and that, and says nothing of the loss.
     for place in np.flatnonzero(np.minimum(here, there) <= _SMALLEST):
         with precision(_TAIL_BITS):
-            loss = as_ball(pair.loss(window.first + int(place)))
+            loss = as_ball(window.pair.loss(window.first + int(place)))
             for each, infinite in ((p, "-inf"), (q, "inf")):
                 if each.value[place] == 0 and loss == arb(infinite):
                     each.error[place] = 0.0
@@ -270,15 +301,15 @@ def _listed(pair: Pair) -> Cells:
     return Cells(p=p, q=q, moved=moved, low=ratios, high=ratios)
 
 
-def _grouped(pair: Pair, edges: Floats) -> Cells:
-    single, first = _listed(pair), _window(pair).first
+def _grouped(window: _Window, edges: Floats) -> Cells:
+    single, first = _listed(window), window.first
     starts = edges[:-1].astype(np.int64) - first
     ends = edges[1:].astype(np.int64) - first - 1
     p, q, moved = (_summed(each, starts, ends) for each in (single.p, single.q, single.moved))
     rises = single.low.excess.value[starts] <= single.low.excess.value[ends]
     low = single.low.at(starts).where(rises, single.low.at(ends))
     high = single.high.at(ends).where(rises, single.high.at(starts))
-    return _with_tails(_window(pair), Cells(p=p, q=q, moved=moved, low=low, high=high))
+    return _with_tails(window, Cells(p=p, q=q, moved=moved, low=low, high=high))
 
 
 def _summed(each: Approximate, starts: Integers, ends: Integers) -> Approximate:
@@ -286,11 +317,6 @@ def _summed(each: Approximate, starts: Integers, ends: Integers) -> Approximate:
         np.add.reduceat(x, starts) for x in (each.value, each.error, np.abs(each.value))
     )
     return Approximate(value, (error + size * (ends - starts + 1) * _UNIT) * _UP)
-
-
-def _ends(pair: Pair) -> bool:
-    # Whether the noise has an end, beyond which its masses are exactly 0.
-    return not pair.coordinates().noise.symmetric
 
 
 def _divided(a: Approximate, b: Approximate) -> Approximate:
@@ -354,8 +380,8 @@ def _approximate(balls: list[arb]) -> Approximate:
 
 
 @lru_cache(maxsize=16)
-def _ranges(pair: Pair, edges: tuple[int, ...]) -> Cells:
-    window = _window(pair)
+def _ranges(window: _Window, edges: tuple[int, ...]) -> Cells:
+    pair = window.pair
     for bits in (_BITS, _MORE_BITS):
         with precision(bits):
             masses = _range_masses(pair, edges)
@@ -389,30 +415,12 @@ def _range_masses(pair: Pair, edges: tuple[int, ...]) -> list[tuple[arb, arb]]:
 
 
 @lru_cache(maxsize=256)
-def _infinite(pair: Pair, above: bool) -> float:  # noqa: FBT001  # a key of the cache
-    window = _window(pair)
-    if not above and not _ends(pair):
-        return 0.0
-    cells = _single(pair) if window.listed else _ranges(pair, _coarse(pair))
-    found = cells.atoms_above()[2] if above else cells.atoms_below()[3]
-    return found * (1 + 2.0**-40) if above else found * (1 - 2.0**-40)
-
-
-def _coarse(pair: Pair) -> tuple[int, ...]:
-    window = _window(pair)
-    return tuple(
-        sorted({window.first, *(m + k for m in pair.bends() for k in (0, 1)), window.last})
-    )
-
-
-@lru_cache(maxsize=256)
-def _sketch(pair: Pair) -> Sketch:
-    window = _window(pair)
-    if window.listed and window.last - window.first <= _MOST_SINGLE:
-        return sketch_of(_single(pair))
+def _sketch(window: _Window) -> Sketch:
+    if window.single and window.listed:
+        return sketch_of(_single(window))
     spread = np.linspace(float(window.first), float(window.last), _POINTS)
     edges = np.unique(spread.astype(np.int64) if spread[-1] < 2**53 else spread)
     x = np.concatenate((edges[:1] - 1.0, (edges[1:] + edges[:-1] - 1) / 2, edges[-1:]))
     if window.listed:
-        return sketch_of(_grouped(pair, edges.astype(np.float64)), x)
-    return sketch_of(_ranges(pair, tuple(int(edge) for edge in edges)), x)
+        return sketch_of(_grouped(window, edges.astype(np.float64)), x)
+    return sketch_of(_ranges(window, tuple(int(edge) for edge in edges)), x)

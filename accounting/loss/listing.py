@@ -32,7 +32,7 @@ class Listing:
     hidden: float
 
     def delta(self, epsilon: Fraction) -> tuple[float, float]:
-        r"""(lower, upper): bounds of E[(1 - e^(epsilon - L))+] of this law, at any epsilon.
+        r"""(lower, upper): bounds of E[(1 - e^(epsilon - L))+], infinite losses included.
 
         >>> half = Listing(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 0.0)
         >>> low, high = half.delta(Fraction(1, 2))
@@ -49,7 +49,8 @@ class Listing:
         whole = float((masses * (1 - exp_neg(np.minimum(apart, 800.0)))).sum())
         error = float((masses * (slip + 2.0**-51 * apart)).sum()) * _UP
         error += whole * len(masses) * 2.0**-52
-        return max(whole - error, 0.0), whole + error + self.hidden * _UP
+        low = max(whole - error, 0.0) + self.hidden
+        return low * (1 - 2.0**-52), whole + error + self.hidden * _UP
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
@@ -41,6 +41,8 @@ _FAR_OUT: Final = 1e12
 class RealPair(LossTable):
     r"""P and Q as (weight, shift) pairs of shifts of a ``density``, dP/dQ monotone.
 
+    Where the loss is unbounded, a tail of the P-mass ``spare``, or about 0, is one cell.
+
     >>> from accounting.loss.density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> pair.p
@@ -50,6 +52,7 @@ class RealPair(LossTable):
     density: Density
     p: tuple[tuple[Fraction, int], ...]
     q: tuple[tuple[Fraction, int], ...]
+    spare: float = 0.0
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
@@ -94,14 +97,18 @@ class RealPair(LossTable):
         r"""At how many ends of the line the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
-    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
+    def cut(self, spare: float) -> RealPair:
+        r"""With such a tail."""
+        return replace(self, spare=spare)
+
+    def infinite(self, *, above: bool) -> float:
         r"""At least the P-mass beyond the last edge at an end where the loss is infinite, or 0.
 
         About ``spare`` at most, but for the mass of losses beyond floats.
         """
         if not above:
             return 0.0
-        x, found = _sketch(self, spare)[0], arb(0)
+        x, found = _sketch(self)[0], arb(0)
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
                 # The edge is within a spacing of this point.
@@ -226,12 +233,9 @@ class RealPair(LossTable):
         r"""About log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
-    def sketch(self, spare: float = 0.0) -> Sketch:
-        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends.
-
-        Where the loss is infinite, a tail of the P-mass ``spare`` belongs to the end.
-        """
-        return _sketch(self, spare)
+    def sketch(self) -> Sketch:
+        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
+        return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:
         r"""On a grid on which middles and halves are exact, with kinks, and no cell too long."""
@@ -354,7 +358,7 @@ def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: F
 
 
 @lru_cache(maxsize=64)
-def _sketch(pair: RealPair, spare: float) -> Sketch:
+def _sketch(pair: RealPair) -> Sketch:
     density, shifts = pair.density, pair.shifts
     if density.kinks:
         low, high = float(shifts[0]), float(shifts[-1])
@@ -363,8 +367,8 @@ def _sketch(pair: RealPair, spare: float) -> Sketch:
     x = np.linspace(low, high, _POINTS)
     # Beyond a loss that floats hold the tail is one cell.
     x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
-    if spare > 0:
-        x = x[_needed(pair, x, math.log(spare))]
+    if pair.spare > 0:
+        x = x[_needed(pair, x, math.log(pair.spare))]
     x = np.linspace(x[0], x[-1], _POINTS)
     return x, pair.loss(x), _logs(pair, x)
 

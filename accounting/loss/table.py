@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,8 +22,8 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 __all__ = ["Focus", "LossTable", "Sampled", "Sketch", "Tables", "sketch_of"]
 
 _EVEN: Final = 0.1
+_FEWEST: Final = 2
 _BITS: Final = 64
-_LEAST: Final = 5e-324
 
 Sketch: TypeAlias = tuple[Floats, Floats, Floats]
 """Outputs, the losses at them, and the logarithms of their P-masses, in floats."""
@@ -56,15 +56,17 @@ class LossTable(ABC):
     def largest_loss(self) -> Enclosure:
         r"""The largest loss, enclosed."""
 
-    @abstractmethod
-    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
-        r"""A bound of the P-mass of infinite losses, as the cells have it: from above or below.
+    def cut(self, spare: float) -> LossTable:
+        r"""This round, where a tail of unbounded losses of the P-mass ``spare`` may be one cell."""
+        del spare
+        return self
 
-        A tail of unbounded losses of the P-mass ``spare`` may be counted as infinite from above.
-        """
+    def infinite(self, *, above: bool) -> float:
+        r"""A bound of the P-mass of infinite losses, as the cells have it: from above or below."""
+        return _infinite(self, above)
 
     @abstractmethod
-    def sketch(self, spare: float = 0.0) -> Sketch:
+    def sketch(self) -> Sketch:
         r"""About the law of the loss, for a choice of tilts and edges; no bound depends on it."""
 
     @abstractmethod
@@ -89,15 +91,15 @@ class LossTable(ABC):
         r"""The number of cells whose losses are unbounded, while each of them is finite."""
         return 0
 
-    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
+    def edges(self, focus: Focus, count: int) -> Floats:
         r"""About ``count`` edges, dense where the tilted loss has its mass.
 
         A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
         listings add; a tenth of the edges is spread evenly over the loss.
         """
-        x, losses, logs = self.sketch(spare)
-        if self.fixed:
-            return x[:1]
+        x, losses, logs = self.sketch()
+        if self.fixed or len(x) < _FEWEST:
+            return self.allowed(x[:1])
         steps = np.gradient(x)
         slope = np.abs(np.gradient(losses, x)) + 1e-300
         weight = (logs - np.log(steps) + focus.growth(losses) + 2 * np.log(slope)) / 3
@@ -129,6 +131,10 @@ class Sampled(LossTable):
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
+    def cut(self, spare: float) -> Sampled:
+        r"""With the base cut so."""
+        return replace(self, base=self.base.cut(spare))
+
     def _loss(self, end: End) -> Enclosure:
         sign = 1 if self.present else -1
         if not isinstance(end, Fraction):
@@ -137,19 +143,9 @@ class Sampled(LossTable):
             return narrow(lambda: -(-ball(self.rate)).log1p(), _BITS)
         return narrow(partial(_sampled_loss, self.rate, sign, end), _BITS)
 
-    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
-        r"""The share of the unit's samples; none if the other dataset holds the unit."""
-        if not self.present:
-            return 0.0
-        whole = self.base.infinite(above=above, spare=spare)
-        share = whole * float(self.rate)
-        if whole == 0:
-            return 0.0
-        return share * (1 + 2.0**-50) + _LEAST if above else share * (1 - 2.0**-50)
-
-    def sketch(self, spare: float = 0.0) -> Sketch:
+    def sketch(self) -> Sketch:
         r"""Of the base, or of the cells where they are fixed."""
-        x, losses, logs = self.base.sketch(spare)
+        x, losses, logs = self.base.sketch()
         if self.fixed:
             return sketch_of(self.cells(x[:1]))
         rate = float(self.rate)
@@ -194,6 +190,14 @@ def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
     kept = np.isfinite(losses) & np.isfinite(logs)
     places = np.arange(float(len(p))) if x is None else x
     return places[kept], losses[kept], logs[kept]
+
+
+@lru_cache(maxsize=256)
+def _infinite(table: LossTable, above: bool) -> float:  # noqa: FBT001  # a key of the cache
+    # The tails are the same cells, wherever the edges between them are.
+    cells = table.cells(table.allowed(table.sketch()[0][:1]))
+    found = cells.atoms_above()[2] if above else cells.atoms_below()[3]
+    return found * (1 + 2.0**-40) if above else found * (1 - 2.0**-40)
 
 
 def _sampled_loss(rate: Fraction, sign: int, end: Fraction) -> arb:

@@ -120,15 +120,8 @@ class DottedPair(LossTable):
         with precision(_PLACED):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
-    def infinite(self, *, above: bool, spare: float = 0.0) -> float:
-        r"""The last height."""
-        del spare
-        sign = 1 if above else -1
-        return float(self.corners[-1][1]) * (1 + sign * 2.0**-40)
-
-    def sketch(self, spare: float = 0.0) -> Sketch:
+    def sketch(self) -> Sketch:
         r"""The corners."""
-        del spare
         return sketch_of(_corner_cells(self))
 
     def allowed(self, edges: Floats) -> Floats:

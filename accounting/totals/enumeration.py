@@ -34,7 +34,6 @@ _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 
 _SAME: Final = 2.0**-48
 _UNIT: Final = 2.0**-53
-_MOST_ROUNDS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +75,21 @@ class Enumeration:
 
     def _totals(self) -> Iterator[Listing]:
         # With less and less left out.
-        listed: list[tuple[Listing, int, bool]] = []
-        for law, count in self.parts:
-            if not isinstance(law, TabledLoss) or count > _MOST_ROUNDS:
-                return
-            if not all(table.fixed for _, table in law.kinds):
-                return
-            listed.append((law.listing(), count, law.above))
         for least in _NEGLECTED:
-            try:
-                total = self._sum([(_without(x, least, up), k, up) for x, k, up in listed])
-            except PrecisionExhausted:
-                return
+            listed: list[tuple[Listing, int, bool]] = []
+            for law, count in self.parts:
+                # The last product is of two halves, each with more outcomes than rounds.
+                if not isinstance(law, TabledLoss) or count > 2 * math.isqrt(self.most):
+                    return
+                cut = law.cut(least)
+                if not all(table.fixed for _, table in cut.kinds):
+                    return
+                try:
+                    one = _without(cut.listing(), least, law.above)
+                except PrecisionExhausted:
+                    return
+                listed.append((one, count, law.above))
+            total = self._sum(listed)
             if total is None:
                 return
             yield total

@@ -55,7 +55,9 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
         return law
     table: LossTable = IntegerPair(pair=law)
     match law:
-        case GaussianPair(noise=noise, shift=((step, 1),)) if noise.sigma_squared >= LEAST_VARIANCE:
+        case GaussianPair(noise=noise, shift=((step, 1),)) if (
+            float(noise.sigma_squared) >= LEAST_VARIANCE
+        ):
             return GaussianPart(variance=noise.sigma_squared, shift=step)
         case DisclosingPair():
             table = disclosing(law, above=above)
@@ -161,7 +163,7 @@ class Total:
                 found = self._named_or_integrated(
                     lambda each: each.epsilon(delta, relative), line, relative
                 )
-                largest = self.largest().upper if found.upper < math.inf else math.inf
+                largest = self.largest().upper
                 return Enclosure(min(found.lower, largest), min(found.upper, largest))
             case NormalLoss() as normal:
                 return normal.epsilon(delta, _bits(relative))

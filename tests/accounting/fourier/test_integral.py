@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -202,7 +203,7 @@ def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:
     for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
         with precision(128):
             truth = Enclosure.of(exact.delta(epsilon))
-        found = of_pairs([(one, rounds)], lambda line, at=epsilon: line.delta(at, "1e-3"))
+        found = of_pairs([(one, rounds)], partial(Line.delta, epsilon=epsilon, relative="1e-3"))
         assert found.lower <= truth.lower
         assert truth.upper <= found.upper
 
@@ -217,7 +218,8 @@ def test_one_skellam_release_has_its_own_curve(variance: int, shift: int) -> Non
     for target in ("1/10", "1e-3", "1e-6", "1e-30"):
         truth = curve.enclose_epsilon(target)
         found = of_pairs(
-            [(skellam(variance, shift), 1)], lambda line, at=target: line.epsilon(at, "1e-4")
+            [(skellam(variance, shift), 1)],
+            partial(Line.epsilon, delta=target, relative="1e-4"),
         )
         assert found.lower <= truth.lower
         assert truth.upper <= found.upper

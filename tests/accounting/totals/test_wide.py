@@ -12,12 +12,13 @@ from accounting.laws.registry import pair_of
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.table import Sampled
 from accounting.mechanism.real_noise import Gaussian
+from accounting.pairs.shift import maximal
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose, over_totals
 from accounting.totals.rounds import Ways
-from dpcore import DiscreteGaussian, Relation, Scope
+from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
 AT = Fraction(1, 10**6)
@@ -33,8 +34,8 @@ def wide(sigma: int, shift: int, rate: str) -> PoissonSampled:
 def listed(source: PoissonSampled, rounds: int, relative: Fraction) -> Bound:
     """By the outcomes of every round, each with its mass."""
     assert isinstance(source.curve, PrivacyCurve)
-    assert isinstance(source.curve.sensitivity, int)
-    base = IntegerPair(pair=pair_of(source.curve.noise, ((source.curve.sensitivity, 1),)))
+    (shift,) = maximal(Sensitivity.of(source.curve.sensitivity))
+    base = IntegerPair(pair=pair_of(source.curve.noise, shift))
     tables = (
         Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
     )
