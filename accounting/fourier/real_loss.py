@@ -106,7 +106,7 @@ class TabledLoss(ListedLoss):
         found = sum(
             rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
         )
-        return arb(found * _UP + 1e-305 * (found > 0) if self.above else found / _UP)
+        return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
 
     def largest_loss(self) -> Enclosure:
         r"""Of any kind."""

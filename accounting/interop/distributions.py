@@ -23,6 +23,7 @@ from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Listing
 from accounting.pairs.pair import Pair
+from accounting.release.dominating import UNSEEN
 from accounting.totals.compose import Composition, compose
 from accounting.totals.rounds import ways
 from accounting.totals.total import Law, loss_of
@@ -158,7 +159,7 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
         part = TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=True)
     match part:
         case TabledLoss():
-            listing = part.listing()
+            listing = part.cut(float(UNSEEN)).listing()
         case AllocatedLoss():
             listing = part.listing
         case _:

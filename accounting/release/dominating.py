@@ -217,7 +217,7 @@ def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
     if isinstance(pair, DisclosingPair):
         return disclosing(pair, above=True)
     try:
-        table = IntegerPair(pair=pair)
+        table = IntegerPair(pair=pair).cut(float(unseen))
         listing = listed_above((1.0, table.cells(table.edges(Focus(1.0), most))))
         return DottedPair.through(_dots(listing, most))
     except NotDerived:
