@@ -176,6 +176,7 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
     that may take away is counted as infinite, as is what is hidden.
 
+    >>> import numpy as np
     >>> exact = Listing(np.array([0.125]), np.array([1.0]), 0.0)
     >>> masses, hidden = nodes(exact, 0.25)
     >>> sorted(masses), round(masses[1], 6), hidden
