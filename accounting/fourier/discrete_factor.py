@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
@@ -31,17 +31,15 @@ from accounting.fourier.discs import (
     multiples,
     product_error,
     sizes,
-    upward,
 )
 from accounting.fourier.factor import Grid
 from accounting.fourier.transform import TRANSFORM_ERROR, transform
 from accounting.loss.listing import Listing
-from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
-__all__ = ["Atoms", "DiscreteFactor", "DiscreteOnGrid", "cumulants", "tilted", "tilted_balls"]
+__all__ = ["DiscreteFactor", "DiscreteOnGrid", "cumulants", "tilted"]
 
 _GAP: Final = 1024
 """Frequencies that are computed and not needed are fewer in a row than this."""
@@ -51,8 +49,6 @@ _FEW: Final = 48
 """So many atoms are summed one by one."""
 
 _DIRECT: Final = (product_error(_FEW) + 2 * CIRCLE + 2 * PRODUCT) * SLACK
-_READ: Final = 2.0**-52
-_FINE: Final = 2.0**-104
 _PIECES: Final = 3
 _PIECE_BITS: Final = 256
 _DROPPED: Final = 2.0**-58
@@ -64,14 +60,11 @@ class DiscreteFactor:
     r"""phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
     ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` at least
-    sum q_x |l_x - mu| for some mu. l_x is within ``slip`` of ``losses`` + ``fine``. ``moment``
-    bounds log M((1 + lift) c) from above.
+    sum q_x |l_x - mu| for some mu. ``moment`` bounds log M((1 + lift) c) from above.
     """
 
     log_scale: arb
     losses: Floats
-    fine: Floats | None = None
-    slip: float = 0.0
     weights: Floats
     missing: float
     total: float
@@ -86,14 +79,6 @@ class DiscreteFactor:
     def log_moment(self, lift: Fraction) -> arb:
         r"""log M((1 + lift) c), from above."""
         return self.moment(lift)
-
-    def turns(self, step: Fraction) -> tuple[Turns, Turns]:
-        r"""l_x step/2 pi modulo 1, as :func:`turns` gives them."""
-        if self.fine is None:
-            return turns(self.losses, step)
-        (high, low), (more, least) = (turns(part, step) for part in (self.losses, self.fine))
-        low = low + least
-        return high + more + (low < least), low
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
         r"""The factor on a grid."""
@@ -120,15 +105,14 @@ class DiscreteOnGrid:
         return Discs(centres, np.full(centres.shape, self._error()))
 
     def _error(self) -> float:
-        # Of the sums, of the phases, and of the losses at the end of the grid.
-        drift = self.grid.length * self.grid.blocks * self.factor.slip
-        relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT + drift
+        # Of the sums, and of the phases.
+        relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT
         return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
 
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
         # At these multiples of `step`, rising and `every` so many apart within runs.
         found = np.empty(len(indices), dtype=np.complex128)
-        first_turns, run_turns = (self.factor.turns(each) for each in (step, every * step))
+        first_turns, run_turns = (turns(self.factor.losses, each) for each in (step, every * step))
         offset = int(indices[0]) % every
         add_up = _direct if len(self.factor.losses) <= _FEW else transform
         for first, last in _runs(indices // every):
@@ -169,52 +153,6 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Atoms:
-    r"""A listing in balls as a part of a line.
-
-    >>> coin = Losses(
-    ...     masses=(arb(0.75), arb(0.25)),
-    ...     losses=(arb(3).log(), -arb(3).log()),
-    ...     hidden=arb(0),
-    ...     beyond=lambda c: arb(0),
-    ...     largest=arb(3).log(),
-    ... )
-    >>> round(Atoms(listing=coin).cumulants(1.0)[0], 6)
-    0.847298
-    """
-
-    listing: Losses
-    _logs: Floats = field(init=False, repr=False)
-    _losses: Floats = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        # A mass that no float holds has the logarithm -oo: these floats only propose.
-        masses = np.array([float(p) for p in self.listing.masses])
-        with np.errstate(divide="ignore"):
-            object.__setattr__(self, "_logs", np.log(masses))
-        object.__setattr__(self, "_losses", np.array([float(l) for l in self.listing.losses]))
-
-    @property
-    def hidden(self) -> arb:
-        r"""P(L = oo), enclosed."""
-        return self.listing.hidden
-
-    @property
-    def largest(self) -> arb:
-        r"""An upper bound of every finite loss."""
-        return self.listing.largest
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""K, K' and K'' of what is listed, in floats."""
-        return cumulants(self._logs + tilt * self._losses, self._losses)
-
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        r"""The listing tilted: q_x = P(x) e^(cL(x))/S, S the sum of the listed ones."""
-        del variance
-        return tilted_balls(self.listing, tilt)
-
-
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
     r"""About log sum e^t, and mean and variance of the losses under these weights."""
     if not len(losses):
@@ -246,42 +184,6 @@ def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
     )
 
 
-def tilted_balls(listing: Losses, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor of masses and losses in balls: q_x = P(x) e^(cL(x))/S, S their sum."""
-    c = ball(tilt)
-    growths = [(c * l).exp() for l in listing.losses]
-    exact = [p * growth for p, growth in zip(listing.masses, growths, strict=True)]
-    scale = sum(exact, arb(0)).mid()
-    if not (scale.is_finite() and scale > 0):
-        raise PrecisionExhausted(f"the listing has no moment at {float(tilt)}")
-    twice = sum((w * growth for w, growth in zip(exact, growths, strict=True)), arb(0))
-    most = (twice + listing.beyond(2 * c)).upper()
-    scaled = [w / scale for w in exact]
-    losses = np.array([float(l.mid()) for l in listing.losses])
-    rests = [l - arb(float(near)) for l, near in zip(listing.losses, losses, strict=True)]
-    weights = np.maximum(np.array([float(q) for q in scaled]), 0)
-    # The radius of a sum of balls is at least the sum of their radii.
-    missing = upward(sum(scaled, arb(0)).rad() + listing.beyond(c).upper() / scale)
-    missing += _sum(weights) * _READ
-
-    def moment(lift: Fraction) -> arb:
-        # log M is convex, so below its chord from c to 2c.
-        if not most.is_finite():
-            return arb("inf")
-        here = scale.log() + arb(_sum(weights) + missing).log()
-        return ball(1 - lift) * here + ball(lift) * most.log()
-
-    return _factor(
-        log_scale=scale.log(),
-        losses=losses,
-        fine=np.array([float(rest.mid()) for rest in rests]),
-        slip=upward(sum(listing.losses, arb(0)).rad()) + float(np.abs(losses).max()) * _FINE,
-        weights=weights,
-        missing=missing,
-        moment=moment,
-    )
-
-
 def _factor(
     *,
     log_scale: arb,
@@ -289,8 +191,6 @@ def _factor(
     weights: Floats,
     missing: float,
     moment: Callable[[Fraction], arb],
-    fine: Floats | None = None,
-    slip: float = 0.0,
 ) -> DiscreteFactor:
     # Without atoms of next to no weight, and in the order of the losses.
     total = _sum(weights)
@@ -303,12 +203,10 @@ def _factor(
     return DiscreteFactor(
         log_scale=log_scale,
         losses=losses,
-        fine=None if fine is None else fine[kept],
-        slip=slip,
         weights=weights,
         missing=(missing + 2 * _DROPPED) * SLACK + TINY,
         total=total,
-        deviation=spread + 4 * UNIT * float(np.abs(losses).max()) + slip,
+        deviation=spread + 4 * UNIT * float(np.abs(losses).max()),
         moment=moment,
     )
 

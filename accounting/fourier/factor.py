@@ -1,9 +1,7 @@
 r"""What the line integral of a total loss is made of: one factor of the integrand for each law.
 
-A :class:`LossLaw` is what a user composes. It becomes a :class:`LossPart`, which proposes the tilt
-c, and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with
-a listing becomes a part by :class:`accounting.fourier.discrete_factor.Atoms`; a law whose moment
-has a closed form is a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
+A :class:`LossPart` is the loss of one round. It proposes the tilt c, and tilted at c it becomes a
+:class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/line.md.
 """
 
 from __future__ import annotations
@@ -11,50 +9,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from flint import arb
 
-from accounting.errors import NotDerived
 from accounting.fourier.discs import Discs, Floats, Integers
-from accounting.pairs.losses import Losses
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["ClosedForm", "Factor", "Grid", "ListedLaw", "LossLaw", "LossPart", "Sampled", "listed"]
-
-
-@runtime_checkable
-class ListedLaw(Protocol):
-    r"""The loss of one round: a pair that lists its losses."""
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""A listing good for every real 0 < c <= tilt, its rest finite up to 2 tilt."""
-        ...
-
-
-@runtime_checkable
-class ClosedForm(Protocol):
-    r"""A loss law that knows its moment M(z) = E[e^(zL); L < oo] without a listing."""
-
-    def part(self) -> LossPart:
-        r"""The law, ready to be tilted by any c > 0."""
-        ...
-
-
-LossLaw: TypeAlias = ListedLaw | ClosedForm
-r"""The loss of one round, as it is composed."""
-
-
-def listed(law: LossLaw, tilt: Fraction, bits: int) -> Losses:
-    r"""Its listing; raises :class:`NotDerived` for a law that has none."""
-    if not isinstance(law, ListedLaw):
-        raise NotDerived(f"a listing of the losses of {law!r}", "it has a density")
-    return law.losses(tilt, bits)
+__all__ = ["Factor", "Grid", "LossPart", "Sampled"]
 
 
 class LossPart(Protocol):
-    r"""One loss law before its tilt is chosen. Balls are at the ambient precision."""
+    r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision.
+
+    ``above``: whether finite listings bound it from above (True) or below (False); None where it
+    is exact.
+    """
+
+    @property
+    def above(self) -> bool | None:
+        r"""The side of listings."""
+        ...
 
     @property
     def hidden(self) -> arb:
@@ -64,6 +41,10 @@ class LossPart(Protocol):
     @property
     def largest(self) -> arb:
         r"""An upper bound of every finite loss, infinite where there is none."""
+        ...
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss, enclosed."""
         ...
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:

@@ -6,8 +6,8 @@ Poisson summation gives
     M(c+iy) = E e^((c+iy)L) = S phi(y),   S = e^(ac(c+1))/Theta,
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
 
-lobes at the multiples of P. For v < 1/2 they overlap, and the few outputs that matter are listed
-instead. Proofs: docs/proofs/cells.md.
+lobes at the multiples of P. For v < 1/2 they overlap: such noise has few outputs, which are cells.
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Final
 import numpy as np
 from flint import arb, ctx
 
-from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted_balls
 from accounting.fourier.discs import (
     CIRCLE,
     SLACK,
@@ -37,16 +36,15 @@ from accounting.fourier.discs import (
     upward,
 )
 from accounting.fourier.factor import Grid
-from accounting.pairs.listing import gaussian_losses
 from dpcore.analysis import theta
-from dpcore.numbers.enclosure import ball, nearest, precision
+from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 
-__all__ = ["GaussianFactor", "GaussianPart", "GaussianSampled", "ThinGaussianPart", "gaussian_part"]
+__all__ = ["LEAST_VARIANCE", "GaussianFactor", "GaussianPart", "GaussianSampled"]
 
-_LEAST_VARIANCE: Final = Fraction(1, 2)
+LEAST_VARIANCE: Final = Fraction(1, 2)
+"""Of noise narrower than this the lobes overlap."""
+
 _NATS: Final = 90
-_LISTED_BITS: Final = 90
-_NEARBY: Final = 48
 _FOLDS: Final = 8
 _LARGEST_EXPONENT: Final = 700.0
 _READ: Final = 2.0**-50
@@ -58,16 +56,6 @@ _LARGEST_RATE: Final = 2.0**100
 _CELLS: Final = 32
 _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 """circle, the three turns (to 2^-61 together) and the product with a size."""
-
-
-def gaussian_part(variance: Fraction, shift: int) -> GaussianPart | ThinGaussianPart:
-    r"""X against X - ``shift`` for one discrete Gaussian of parameter ``variance``.
-
-    >>> gaussian_part(Fraction(1, 4), 1)
-    ThinGaussianPart(variance=Fraction(1, 4), shift=1)
-    """
-    kind = GaussianPart if variance >= _LEAST_VARIANCE else ThinGaussianPart
-    return kind(variance=variance, shift=shift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +76,10 @@ class GaussianPart:
         return self.shift**2 / (2 * self.variance)
 
     @property
+    def above(self) -> None:
+        r"""Exact: the moment has a closed form."""
+
+    @property
     def hidden(self) -> arb:
         r"""0: every integer has mass."""
         return arb(0)
@@ -96,6 +88,10 @@ class GaussianPart:
     def largest(self) -> arb:
         r"""Infinite: the loss grows with X."""
         return arb("inf")
+
+    def largest_loss(self) -> Enclosure:
+        r"""Infinite."""
+        return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""ac(c+1), a(2c+1) and 2a: those of a real Gaussian, near enough for v >= 1/2."""
@@ -205,45 +201,6 @@ class GaussianSampled:
         # |phi| <= Theta, where the numbers are too large for fixed points of 128 bits.
         peak = _peak(self.part.variance, ctx.prec)
         return Discs(np.zeros(count, np.complex128), np.full(count, peak))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThinGaussianPart:
-    r"""The same for v < 1/2, listed once the tilt is known.
-
-    >>> part = ThinGaussianPart(variance=Fraction(1, 4), shift=1)
-    >>> round(part.cumulants(1.0)[0], 6)  # log E e^L = 4 at v = 1/4, for D/v is an integer
-    4.0
-    """
-
-    variance: Fraction
-    shift: int
-
-    @property
-    def hidden(self) -> arb:
-        r"""0: every integer has mass."""
-        return arb(0)
-
-    @property
-    def largest(self) -> arb:
-        r"""Infinite: the loss grows with X."""
-        return arb("inf")
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""By the sum over the outputs near the tilted mean cD, in floats."""
-        v, shift = float(self.variance), self.shift
-        centre = round(tilt * shift)
-        outputs = np.arange(centre - _NEARBY, centre + _NEARBY + 1)
-        losses = shift * (2 * outputs + shift) / (2 * v)
-        exponents = tilt * losses - outputs * (outputs / (2 * v))
-        log, mean, spread = cumulants(exponents, losses)
-        return log - math.log(float(theta.partition(self.variance).mid())), mean, spread
-
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        r"""The factor of the listing for c = ``tilt``."""
-        del variance
-        listing = gaussian_losses(self.variance, self.shift, tilt, _LISTED_BITS)
-        return tilted_balls(listing, tilt)
 
 
 @lru_cache(maxsize=1 << 10)

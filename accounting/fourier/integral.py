@@ -18,9 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.errors import NotDerived
-from accounting.fourier.discrete_factor import Atoms
-from accounting.fourier.factor import ClosedForm, Factor, LossLaw, LossPart
+from accounting.fourier.factor import Factor, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.real_loss import ListedLoss
@@ -32,17 +30,16 @@ from accounting.fourier.saddle import (
     saddle_at_epsilon,
     window,
 )
-from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["Line", "LossLaw"]
+__all__ = ["Line"]
 
 # What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
 # time or width, and no bound is wrong for it.
 _BITS: Final = 128  # of balls, far below any width that is asked for
-_LISTED_BITS: Final = 56  # of listings: what they leave out is far below the errors of floats
-_FIRST_REACH: Final = 8  # the tilts that a first listing serves; too few cost another one
+_FIRST_REACH: Final = 8.0  # the tilts that are looked at first
 _ATTEMPTS: Final = 9  # sums at the most; the best enclosure so far is the answer then
 _LAST: Final = 4  # of these attempts that only make the sum finer where it is
 _MOST_ROUNDS: Final = 1 << 40
@@ -80,18 +77,17 @@ class Line:
     large probability, where delta is close to 1, and where it is so small that epsilon touches the
     largest loss, whose sum is then the upper end.
 
-    >>> from accounting.laws.skellam import SkellamPair
-    >>> from dpcore.laws.skellam import Skellam
-    >>> pair = SkellamPair(noise=Skellam(variance=400), shift=1)
-    >>> found = Line(parts=((pair, 1000),)).epsilon("1e-6", "1e-8")
+    >>> from accounting.fourier.normal_loss import NormalLoss
+    >>> loss = NormalLoss(variance=Fraction(1, 400))
+    >>> found = Line(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
-    (8.306148, True)
+    (8.306226, True)
 
     Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
     out of range.
     """
 
-    parts: tuple[tuple[LossLaw, int], ...]
+    parts: _Parts
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -112,7 +108,7 @@ class Line:
                 return self._delta(exact, wanted, 1.0)
             guess = 1.0
             for _ in range(_CUTS):
-                rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[1]
+                rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[0]
                 guess = min(math.exp(rest.log_delta), guess)
             for _ in range(_CUTS):
                 before = guess
@@ -124,7 +120,8 @@ class Line:
 
     def _delta(self, exact: Fraction, wanted: float, most: float) -> Enclosure:
         # Floats place the sums for a delta of about `most` or less.
-        parts, saddle, _ = self._tilted(partial(saddle_at_epsilon, float(min(exact, _FAR))))
+        parts, near = self.parts, float(min(exact, _FAR))
+        saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
         hidden = _hidden(parts)
         known, certain = Enclosure.of(hidden), Fraction(1)
         if hidden >= 1 or _largest(parts) <= ball(exact):
@@ -152,7 +149,8 @@ class Line:
         wanted = _width(relative)
         with precision(_BITS):
             line = self._cut(float(exact), wanted)
-            parts, saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
+            parts = line.parts
+            saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
             goal = ball(exact) - _hidden(parts)
             if goal < 0:
                 return Enclosure.infinite()
@@ -212,32 +210,17 @@ class Line:
     @property
     def _side(self) -> int:
         # The side of the truth on which listings of the parts lie; 0 where there are none.
-        return next(
-            (1 if law.above else -1 for law, _ in self.parts if isinstance(law, ListedLoss)), 0
-        )
+        sides = (part.above for part, _ in self.parts)
+        return next((1 if above else -1 for above in sides if above is not None), 0)
 
-    def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[_Parts, Saddle, float]:
-        # Listings good for a first guess of the tilt, and longer ones as long as that is too low.
-        reach = float(_FIRST_REACH)
-        parts = self._listed(Fraction(reach))
-        saddle = choose(parts, reach)
+    def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[Saddle, float]:
+        # Among tilts up to a reach that grows as long as it is too short.
+        reach = _FIRST_REACH
+        saddle = choose(self.parts, reach)
         while saddle.tilt >= reach and reach < MOST_TILT:
-            try:
-                parts = self._listed(Fraction(4 * reach))
-            except (NotDerived, PrecisionExhausted):
-                break  # a tilt below the best one is sound
             reach *= 4
-            saddle = choose(parts, reach)
-        return parts, saddle, reach
-
-    def _listed(self, reach: Fraction) -> _Parts:
-        return tuple((_part(law, reach), count) for law, count in self.parts)
-
-
-def _part(law: LossLaw, reach: Fraction) -> LossPart:
-    if isinstance(law, ClosedForm):
-        return law.part()
-    return Atoms(listing=law.losses(reach, _LISTED_BITS))
+            saddle = choose(self.parts, reach)
+        return saddle, reach
 
 
 def _refined(

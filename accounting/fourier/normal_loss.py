@@ -49,9 +49,9 @@ class NormalLoss:
 
     variance: Fraction
 
-    def part(self) -> NormalLoss:
-        r"""The law itself: its moment M(z) = e^(m z(z+1)/2) has a closed form."""
-        return self
+    @property
+    def above(self) -> None:
+        r"""Exact: the moment M(z) = e^(m z(z+1)/2) has a closed form."""
 
     @property
     def hidden(self) -> arb:

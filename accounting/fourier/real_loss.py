@@ -21,15 +21,18 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.real_pair import Focus, Kinds, RealPair
+from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 __all__ = ["AllocatedLoss", "ListedLoss", "TabledLoss"]
 
 _FEWEST: Final = 512
+_LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
 _UP: Final = 1 + 2.0**-50
+_SLACK: Final = 2.0**-40
+"""At least the error of a loss that is the quotient of two float masses."""
 
 
 class ListedLoss(ABC):
@@ -41,10 +44,6 @@ class ListedLoss(ABC):
     @abstractmethod
     def above(self) -> bool:
         r"""Whether the listings bound the loss from above, or from below."""
-
-    def part(self) -> Self:
-        r"""The law itself."""
-        return self
 
     @abstractmethod
     def cut(self, spare: float) -> Self:
@@ -59,7 +58,7 @@ class ListedLoss(ABC):
     def largest(self) -> arb:
         r"""At least every finite loss that is listed."""
         found = self.largest_loss().upper
-        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + 2.0**-60
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -83,31 +82,31 @@ class ListedLoss(ABC):
 class TabledLoss(ListedLoss):
     r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
 
-    Its total is an upper bound of theirs if ``above``, and a lower one otherwise. A tail of
-    unbounded losses, of the P-mass ``spare`` or about 0, is one cell.
+    Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
 
     >>> from accounting.loss.density import NormalDensity
+    >>> from accounting.loss.real_pair import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
     >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
     0.00017181
     """
 
-    kinds: Kinds
+    kinds: Tables
     above: bool
-    spare: float = 0.0
 
     def cut(self, spare: float) -> TabledLoss:
-        r"""With such a tail."""
-        return replace(self, spare=spare)
+        r"""With every table cut."""
+        return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
     def hidden(self) -> arb:
-        r"""That of a tail of unbounded losses."""
-        if not self.above:
-            return arb(0)
-        found = (_up(chance) * pair.unbounded(self.spare) for chance, pair in self.kinds)
-        return arb(sum(found) * _UP)
+        r"""A bound of the mass at infinity, from the side of the listings."""
+        rounded = _up if self.above else _down
+        found = sum(
+            rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
+        )
+        return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
 
     def largest_loss(self) -> Enclosure:
         r"""Of any kind."""
@@ -116,7 +115,7 @@ class TabledLoss(ListedLoss):
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Of what is sketched."""
-        return _cumulants(self.kinds, self.spare, tilt)
+        return _cumulants(self.kinds, tilt)
 
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
@@ -124,6 +123,10 @@ class TabledLoss(ListedLoss):
         r"""With as many cells as the variance asks for."""
         at = focus or Focus(float(tilt))
         return _factor(self, tilt, at, _count(self, at, variance))
+
+    def listing(self) -> Listing:
+        r"""All atoms, of about 4096 cells placed for a tilt of 1."""
+        return _listing(self, Focus(1.0), _LISTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,12 +183,12 @@ class AllocatedLoss(ListedLoss):
 
 
 @lru_cache(maxsize=256)
-def _cumulants(kinds: Kinds, spare: float, tilt: float) -> tuple[float, float, float]:
-    return cumulants(*_sketches(kinds, spare, tilt))
+def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
+    return cumulants(*_sketches(kinds, tilt))
 
 
-def _sketches(kinds: Kinds, spare: float, tilt: float) -> tuple[Floats, Floats]:
-    found = [(math.log(chance), *pair.sketch(spare)[1:]) for chance, pair in kinds]
+def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
+    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
     return logs + tilt * losses, losses
@@ -195,11 +198,15 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
     most, whole = 0.0, 0.0
     for chance, pair in law.kinds:
-        _, losses, logs = pair.sketch(law.spare)
+        _, losses, logs = pair.sketch()
+        if pair.fixed or len(losses) < 2:
+            continue
         weights = float(chance) * np.exp(np.minimum(logs + focus.growth(losses), 600.0))
         steps = np.abs(np.gradient(losses))
         most += float(np.cbrt(weights * steps * steps).sum()) ** 3
         whole += float(weights.sum())
+    if not whole:
+        return _FEWEST
     count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
@@ -207,21 +214,22 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
 
 
 def _listing(law: TabledLoss, focus: Focus, count: int) -> Listing:
-    tables = [(chance, _cells(pair, focus, count, law.spare)) for chance, pair in law.kinds]
+    tables = [(chance, _cells(pair, focus, count)) for chance, pair in law.kinds]
     if law.above:
         return listed_above(*((_up(chance), cells) for chance, cells in tables))
     return listed_below(*((_down(chance), cells) for chance, cells in tables))
 
 
 @lru_cache(maxsize=32)
-def _cells(pair: RealPair, focus: Focus, count: int, spare: float) -> Cells:
-    return pair.cells(pair.edges(focus, count, spare))
+def _cells(pair: LossTable, focus: Focus, count: int) -> Cells:
+    return pair.cells(pair.edges(focus, count))
 
 
 @lru_cache(maxsize=64)
 def _factor(law: TabledLoss, tilt: Fraction, focus: Focus, count: int) -> DiscreteFactor:
     listing = _listing(law, focus, count)
-    if law.hidden < listing.hidden or law.largest < float(listing.losses[-1]):
+    sign = 1 if law.above else -1
+    if sign * (law.hidden - listing.hidden) < 0 or law.largest < float(listing.losses[-1]):
         raise PrecisionExhausted("a listing reaches beyond its bounds")
     return tilted(listing, tilt)
 

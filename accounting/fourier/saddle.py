@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.finite_sum import Window
-from accounting.loss.real_pair import Focus
+from accounting.loss.table import Focus
 
 __all__ = [
     "LEAST_TILT",

@@ -19,10 +19,14 @@ from flint import arb
 from accounting.claims.claim import Assumed
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.fourier.factor import LossLaw, listed
-from accounting.pairs.losses import Losses
+from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.listing import Listing
+from accounting.pairs.pair import Pair
+from accounting.release.dominating import UNSEEN
 from accounting.totals.compose import Composition, compose
 from accounting.totals.rounds import ways
+from accounting.totals.total import Law, loss_of
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational
@@ -149,26 +153,31 @@ def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
     }
 
 
-def _nodes_of(law: LossLaw, step: float) -> tuple[dict[int, float], float]:
+def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
+    part = loss_of(law, above=True)
+    if part.above is None and isinstance(law, Pair):
+        part = TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=True)
+    match part:
+        case TabledLoss():
+            listing = part.cut(float(UNSEEN)).listing()
+        case AllocatedLoss():
+            listing = part.listing
+        case _:
+            raise NotDerived(f"a distribution of {law!r}", "it is in closed form")
     with precision(_BITS + _SPARE):
-        return nodes(listed(law, Fraction(1), _BITS), step)
+        return nodes(listing, step)
 
 
-def nodes(listed: Losses, step: float) -> tuple[dict[int, float], float]:
+def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     r"""Masses on the losses j ``step``, j the key, and an infinite mass, above those of ``listed``.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
     float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
-    that may take away is counted as infinite, as is what is not listed.
+    that may take away is counted as infinite, as is what is hidden.
 
-    >>> exact = Losses(
-    ...     masses=(arb(1),),
-    ...     losses=(arb("0.125"),),
-    ...     hidden=arb(0),
-    ...     beyond=lambda c: arb(0),
-    ...     largest=arb(1),
-    ... )
+    >>> import numpy as np
+    >>> exact = Listing(np.array([0.125]), np.array([1.0]), 0.0)
     >>> masses, hidden = nodes(exact, 0.25)
     >>> sorted(masses), round(masses[1], 6), hidden
     ([0, 1], 0.531209, 0.0)
@@ -177,7 +186,7 @@ def nodes(listed: Losses, step: float) -> tuple[dict[int, float], float]:
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
-    for mass, loss in zip(listed.masses, listed.losses, strict=True):
+    for mass, loss in zip(map(arb, listed.masses), map(arb, listed.losses), strict=True):
         seen += mass
         low = integer_below(loss / ball(Fraction(step)))
         near = next((k for k in (low, low + 1) if abs(_node(k, step) - loss) < _NEAR), None)
@@ -196,7 +205,8 @@ def nodes(listed: Losses, step: float) -> tuple[dict[int, float], float]:
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
         raise InvalidParameter("interval", step, "too fine: the losses span more than 2^20 nodes")
-    return {key: _padded(mass) for key, mass in found.items()}, _padded(1 - seen + moved)
+    hidden = (1 - seen).max(arb(listed.hidden))
+    return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)
 
 
 def _node(key: int, step: float) -> arb:

@@ -1,21 +1,19 @@
 r"""Poisson, binomial and Polya noise against their shifts, in both directions.
 
-Proofs: docs/proofs/curve.md and docs/proofs/cells.md.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 from flint import arb, ctx
 
-from accounting.laws.one_sided import OneSidedPair, flat_rest, two_ended_rest
-from accounting.pairs.listing import geometric, nothing
+from accounting.laws.one_sided import OneSidedPair
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Pair
 from dpcore.laws.binomial import Binomial
@@ -26,7 +24,6 @@ from dpcore.numbers.enclosure import Enclosure, ball
 __all__ = ["BinomialPair", "PoissonPair", "PolyaPair"]
 
 _SUMMED: Final = 64
-_LEAST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,25 +44,6 @@ class PoissonPair(OneSidedPair):
     def odds(self, k: int) -> Fraction:
         r"""The same, exactly."""
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
-
-    def step(self, k: int) -> arb:
-        r"""lambda/(k+1)."""
-        return ball(self.noise.mean) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""log lambda/(k + 1), in the middle of the step."""
-        return math.log(max(float(self.noise.mean), _LEAST) / (k + 0.5))
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""t(k+1)/t(k) = lambda/(k+1) ((k+1+d)/(k+1))^c falls: geometric. No largest loss."""
-        step = self.step(last)
-        rise = (step / self.step(last + self.shift)).log()
-
-        def bound(c: arb) -> arb:
-            ratio = step * (c * rise).exp()
-            return geometric(mass * (c * loss).exp() * ratio, ratio)
-
-        return bound, arb("inf")
 
     def crossing(self, level: float) -> float:
         r"""lambda e^(level/d), in the middle of the shift."""
@@ -105,26 +83,6 @@ class BinomialPair(OneSidedPair):
         up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
-    def step(self, k: int) -> arb:
-        r"""(n-k)/(k+1) p/(1-p)."""
-        odds = ball(self.noise.probability) / (1 - ball(self.noise.probability))
-        return odds * (self.noise.trials - k) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""The same, in the middle of the step."""
-        odds = float(self.noise.probability / (1 - self.noise.probability))
-        return math.log(max(odds * (self.noise.trials - k), _LEAST) / (k + 0.5))
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""As near 0 in the mirrored direction, which swaps p and 1-p."""
-        end = self.noise.trials - self.shift
-        top, final = self.log_odds(end), self.noise.pmf_ball(end)
-        if last == end:
-            return nothing, top
-        step = self.step(last)
-        ratios = step, step / self.step(last + self.shift)
-        return partial(two_ended_rest, end - last, ratios, (mass, loss), (final, top)), top
-
     def crossing(self, level: float) -> float:
         r"""n x/(1 + x), x = p/(1-p) e^(level/d), in the middle of the shift."""
         p = self.noise.probability
@@ -150,20 +108,10 @@ class PolyaPair(OneSidedPair):
         r"""Never rational."""
         del k
 
-    def step(self, k: int) -> arb:
-        r"""beta (k+r)/(k+1)."""
-        return _beta(self.noise.scale, ctx.prec) * ball(k + self.noise.shape) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""The same, in the middle of the step."""
-        r = float(self.noise.shape)
-        return math.log((k + r - 0.5) / (k + 0.5)) - float(1 / self.noise.scale)
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""No loss reaches d/s, and p(k+1)/p(k) falls."""
-        del loss
-        top, step = ball(self.shift / self.noise.scale), self.step(last)
-        return partial(flat_rest, geometric(mass * step, step), top), top
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        r"""From the ratios of neighbouring masses."""
+        masses = _polya_masses(self.noise, max(last, 0), ctx.prec)
+        return [masses[k] if k >= 0 else arb(0) for k in range(first, last + 1)]
 
     def crossing(self, level: float) -> float:
         r"""Where (k + r)/(k + 1) = e^(1/s - level/d), in the middle of the shift."""
@@ -190,8 +138,12 @@ def _rising(start: arb, count: int) -> arb:
     return (start + count).lgamma() - start.lgamma()
 
 
-@lru_cache(maxsize=64)
-def _beta(scale: Fraction, bits: int) -> arb:
-    # e^(-1/s); `bits` is the ambient precision, part of the key.
+@lru_cache(maxsize=4)
+def _polya_masses(noise: Polya, last: int, bits: int) -> list[arb]:
+    # q(k+1)/q(k) = beta (k+r)/(k+1); `bits` is the ambient precision, part of the key.
     del bits
-    return (-1 / ball(scale)).exp()
+    beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
+    found = [noise.pmf_ball(0)]
+    for k in range(last):
+        found.append(found[-1] * (beta * (r + k) / (k + 1)))
+    return found

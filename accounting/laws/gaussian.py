@@ -17,13 +17,10 @@ from typing import Final
 
 from flint import acb, arb, ctx
 
-from accounting.fourier.factor import LossPart
-from accounting.fourier.gaussian_factor import gaussian_part
 from accounting.pairs.balls import middle
 from accounting.pairs.lattice import LatticePair, Limit, residue
-from accounting.pairs.listing import gaussian_losses
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
+from accounting.pairs.pair import Coordinates
 from accounting.pairs.shift import Shift
 from dpcore.analysis import theta
 from dpcore.analysis.theta import ThetaSum
@@ -121,13 +118,9 @@ class GaussianPair(_Gaussian):
         r"""P(X < m)."""
         return self.noise.cdf_ball(m - 1)
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""d(2m + d)/2v of mass p(m)."""
-        return gaussian_losses(self.noise.sigma_squared, self.shift[0][0], tilt, bits)
-
-    def part(self) -> LossPart:
-        r"""In closed form, for the line."""
-        return gaussian_part(self.noise.sigma_squared, self.shift[0][0])
+    def coordinates(self) -> Coordinates:
+        r"""p(m) and p(m+d)."""
+        return Coordinates(noise=self.noise, there=self._unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

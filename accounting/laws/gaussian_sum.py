@@ -13,7 +13,6 @@ e = phi(0)/mean - 1. Proofs: docs/proofs/curve.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -23,8 +22,7 @@ from flint import arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import real_gaussian_epsilon
-from accounting.pairs.balls import as_ball, hull, middle
-from accounting.pairs.listing import Cut, geometric, outward
+from accounting.pairs.balls import hull, middle
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.renyi import supremum_over_orders
@@ -98,49 +96,12 @@ class GaussianSumPair(ShiftedPair):
         r"""0: every integer has mass."""
         return Fraction(0)
 
-    # -- losses -------------------------------------------------------------------------------
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""As for a Gaussian, with room for the largest ratio of phi."""
-        whole, d = float(self._whole), self.shift
-        room = need + (2 * tilt + 1) * float(self._largest_excess().upper())
-        right = outward(lambda m: (tilt * d - m) / whole, 0, room)
-        finite = outward(lambda m: (2 * tilt * d - m) / whole, 0, 1.0)
-        return -outward(lambda m: -m / whole, 0, room), max(right, finite)
-
-    def cut(self, low: int, high: int) -> Cut:
-        r"""phi(m) (phi(m)/phi(m+d))^c <= phi(0) e^(cE), times a Gaussian: geometric."""
-        low, high = min(low, -self.shift), max(high, 1)
-        span = range(low, high + 1)
-        rate, unit = 1 / (2 * ball(self._whole)), ball(self.shift / (2 * self._whole))
-        most, peak = self._largest_excess(), self.noise.pmf_ball(0)
-
-        def side(edge: int, away: int) -> Callable[[arb], arb]:
-            # The bound at m is phi(0) e^(cE) e^(-m^2/2V + c d (2m + d)/2V): from the first m left
-            # out its ratio to the next one away from the edge falls.
-            first = edge + away
-
-            def bound(c: arb) -> arb:
-                start = c * (most + unit * (2 * first + self.shift)) - rate * first**2
-                ratio = (2 * away * (c * unit - rate * first) - rate).exp()
-                return geometric(peak * start.exp(), ratio)
-
-            return bound
-
-        return Cut(
-            masses=tuple(self._mass(m) for m in span),
-            losses=tuple(as_ball(self.loss(m)) for m in span),
-            left=side(low, -1),
-            right=side(high, 1),
-            hidden=arb(0),
-            largest=arb("inf"),
-        )
-
-    def _mass(self, m: int) -> arb:
-        # e^(-m^2/2V) phi(m).
-        line = -ball(Fraction(m * m) / (2 * self._whole))
-        flat = _flat(self.noise, ctx.prec)
-        return (line + self._log_phi(m)).exp() if flat is None else line.exp() * flat[0]
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        r"""e^(-m^2/2V) phi(m), phi of period n."""
+        flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
+        if flat is None:
+            return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]
+        return [(-rate * m * m).exp() * flat[0] for m in range(first, last + 1)]
 
     # -- orders -------------------------------------------------------------------------------
 

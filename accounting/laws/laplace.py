@@ -18,10 +18,10 @@ from typing import Final
 from flint import acb, arb
 
 from accounting.pairs.lattice import LatticePair, Limit, residue
-from accounting.pairs.listing import laplace_losses
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
+from accounting.pairs.pair import Coordinates
 from accounting.pairs.shift import Shift
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball
 
 __all__ = ["LaplacePair", "LaplaceProduct"]
@@ -68,10 +68,13 @@ class LaplacePair(RayPair):
         r"""P(X < m) = P(X >= 1-m)."""
         return _upper(1 / ball(self.scale), 1 - m)
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""All d + 1 of them."""
-        del tilt, bits
-        return laplace_losses(self.scale, self.shift)
+    def coordinates(self) -> Coordinates:
+        r"""p(m) and p(m+d)."""
+        return Coordinates(noise=DiscreteLaplace(scale=self.scale), there=self.shift)
+
+    def constant_beyond(self) -> tuple[int, int]:
+        r"""-d/s up to m = -d, and d/s from 0 on."""
+        return -self.shift, 0
 
     def largest_loss(self) -> Enclosure:
         r"""d/s, attained at every x >= 0."""

@@ -9,7 +9,6 @@ Proofs: docs/proofs/curve.md.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,21 +18,11 @@ from typing import Final
 from flint import arb, ctx
 
 from accounting.pairs.balls import hull
-from accounting.pairs.listing import (
-    Cut,
-    from_ratios,
-    geometric,
-    list_losses,
-    outward,
-    symmetric_cut,
-    total_variation_losses,
-)
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.log_convex import LogConvexPair
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, unknown_probability
-from accounting.pairs.pair import Pair
-from accounting.pairs.symmetric_sum import renyi_by_sum, zcdp_by_search
+from accounting.pairs.pair import Coordinates, Pair
+from accounting.pairs.symmetric_sum import from_ratios, renyi_by_sum, zcdp_by_search
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -42,7 +31,6 @@ from dpcore.numbers.integer_search import least
 __all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
 
 _BITS_PER_SCALE: Final = Fraction(7, 10)
-_LEAST: Final = 1e-300
 
 
 class _Difference(Pair):
@@ -69,24 +57,17 @@ class _Difference(Pair):
         r"""From the ratios of neighbouring masses."""
         return _table(self.noise, reach, ctx.prec)[2]
 
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        r"""From the ratios of neighbouring masses."""
+        masses = _table(self.noise, max(abs(first), abs(last)), ctx.prec)[1]
+        return [masses[abs(n)] for n in range(first, last + 1)]
+
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
         near = logarithms[first] - logarithms[first + self.shift]
         far = ball(self.shift / self.noise.scale)
         return tail * hull([(excess * near).exp(), (excess * far).exp()])
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the ratios of neighbouring masses, with geometric rests."""
-        return list_losses(self, tilt, bits)
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""From ratios of about the root of their recurrence."""
-        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
-
-    @abstractmethod
-    def cut(self, low: int, high: int) -> Cut:
-        r"""What lies beyond either end."""
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""The tails fall like beta^n, under a power n^(r-1)."""
@@ -122,10 +103,6 @@ class RichDifferencePair(_Difference, ShiftedPair):
         r"""0: every integer has mass."""
         return Fraction(0)
 
-    def cut(self, low: int, high: int) -> Cut:
-        r"""Beyond ``high`` the loss is below d/s, and p(n+1)/p(n) falls."""
-        return _cut(self, low, high, most=ball(self.shift / self.noise.scale))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeanDifferencePair(_Difference, LogConvexPair):
@@ -147,10 +124,6 @@ class LeanDifferencePair(_Difference, LogConvexPair):
     def far(self, bits: int) -> int:
         r"""The tails fall like beta^n."""
         return _far(self.noise.scale, bits)
-
-    def cut(self, low: int, high: int) -> Cut:
-        r"""Below -d the loss is below -d/s, and p(n+1)/p(n) <= beta."""
-        return _cut(self, low, high, least=-ball(self.shift / self.noise.scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +175,9 @@ class DisclosingPair(Pair):
         r"""P(X < d)."""
         return self.noise.cdf_ball(self.shift - 1)
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""Of the pair that dominates both directions: all or nothing, with mass P(X < d).
-
-        Exact for rounds of this law alone, where each loss is oo or at most 0. Beside rounds of
-        other laws an upper bound: those losses below 0 are counted as 0.
-        """
-        del tilt, bits
-        return total_variation_losses(self.hidden())
+    def coordinates(self) -> Coordinates:
+        r"""P(m) = p(m+d), Q(m) = p(m)."""
+        return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
         r"""Infinite: a mass is hidden."""
@@ -273,50 +241,6 @@ def _log_mass(noise: Noise, n: int, bits: int) -> arb:
     # `bits` is the ambient precision, part of the key.
     del bits
     return noise.pmf_ball(n).log()
-
-
-def _ends(r: float, s: float, d: int, tilt: float, need: float) -> tuple[int, int]:
-    beta = math.exp(-1 / s)
-
-    def log_ratio(n: float) -> float:
-        # Of p(n)/p(n-1), where it hardly changes: the root of its recurrence.
-        root = math.hypot(n * (1 - beta * beta), 2 * beta * (r - 1))
-        return math.log(max(2 * beta * (n - 1 + r), _LEAST) / (n * (1 + beta * beta) + root))
-
-    def falling(m: float) -> float:
-        return (1 + tilt) * log_ratio(m + 0.5) - tilt * log_ratio(m + d + 0.5)
-
-    right = outward(falling, 0, need)
-    # The bound on the right takes the largest loss there, which is so much above that at the end.
-    right = outward(falling, 0, need + tilt * d * abs(r - 1) / (right + r))
-    return -outward(lambda m: log_ratio(m + 0.5), 0, need) - d, right
-
-
-def _cut(
-    pair: RichDifferencePair | LeanDifferencePair,
-    low: int,
-    high: int,
-    *,
-    least: arb | None = None,
-    most: arb | None = None,
-) -> Cut:
-    # `least` and `most` bound the loss left of low and right of high, where its value at the end
-    # does not.
-    low, high = min(low, -pair.shift), max(high, 0)
-    reach = max(-low, high + pair.shift)
-    ratios, masses, logs = _table(pair.noise, reach, ctx.prec)
-
-    def beyond(n: int) -> arb:
-        # P(X > n): the ratios fall for r >= 1, and stay below beta for r < 1.
-        ratio = ratios[n] if pair.noise.shape >= 1 else (-1 / ball(pair.noise.scale)).exp()
-        return geometric(masses[n] * ratio, ratio)
-
-    below, above = beyond(-low), beyond(high)
-    left = logs[-low] - logs[-low - pair.shift] if least is None else least
-    right = logs[high] - logs[high + pair.shift] if most is None else most
-    sides = (lambda c: below * (c * left).exp(), lambda c: above * (c * right).exp())
-    largest = logs[0] - logs[pair.shift] if most is None else most
-    return symmetric_cut(masses, logs, pair.shift, low, high, sides, largest)
 
 
 @lru_cache(maxsize=8)

@@ -14,22 +14,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 from flint import arb, ctx
 
 from accounting.laws.gaussian import real_gaussian_epsilon
-from accounting.pairs.listing import (
-    Cut,
-    from_ratios,
-    geometric,
-    outward,
-    symmetric_cut,
-)
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.symmetric_sum import gaussian_reach, renyi_by_sum, zcdp_by_search
+from accounting.pairs.symmetric_sum import (
+    from_ratios,
+    gaussian_reach,
+    renyi_by_sum,
+    zcdp_by_search,
+)
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
@@ -120,40 +118,6 @@ class SkellamPair(ShiftedPair):
         bound += theta * ball(Fraction(self.shift, 2) + 1)
         excess = ball(v / self.shift) * theta * cosh
         return (bound + (-bound).exp()) / excess**2
-
-    # -- losses -------------------------------------------------------------------------------
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""From r_m of about e^(-asinh((m + 1/2)/v))."""
-        v, d = max(float(self.noise.variance), _THINNEST), self.shift
-
-        def falling(c: float, m: float) -> float:
-            here = math.asinh((m + 0.5) / v)
-            return c * (math.asinh((m + d + 0.5) / v) - here) - here
-
-        right = outward(partial(falling, tilt), 0, need)
-        return -outward(partial(falling, 0.0), 0, need), max(
-            right, outward(partial(falling, 2 * tilt), 0, 1.0)
-        )
-
-    def cut(self, low: int, high: int) -> Cut:
-        r"""P(X < low) <= p(n) r_n/(1 - r_n), n = -low, and t(m+1)/t(m) below its Amos bound."""
-        low, high = min(low, -self.shift), max(high, 1)
-        ratios, masses, logs = _table(
-            self.noise, _rounded(max(1 - low, high + self.shift)), ctx.prec
-        )
-        least, most = (logs[abs(m)] - logs[abs(m + self.shift)] for m in (low, high))
-        outside = geometric(masses[-low] * ratios[-low], ratios[-low])
-        first = ball(self.noise.variance) / self._amos(high, 1)
-        rise = (self._amos(high + self.shift, 3) / self._amos(high, 1)).log()
-
-        def right(c: arb) -> arb:
-            ratio = first * (c * rise).exp()
-            return geometric(masses[high] * (c * most).exp() * ratio, ratio)
-
-        return symmetric_cut(
-            masses, logs, self.shift, low, high, (lambda c: outside * (c * least).exp(), right)
-        )
 
     # -- orders -------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ import numpy as np
 from accounting.loss.cells import Cells, log_bound
 from accounting.loss.density import Density
 from accounting.loss.listing import Floats, Listing
-from accounting.loss.real_pair import Focus, RealPair
+from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 
 __all__ = ["Side", "allocated"]
 

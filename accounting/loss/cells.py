@@ -13,16 +13,26 @@ Proofs: docs/proofs/cells.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from accounting.loss.listing import Floats, Listing
+from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 
-__all__ = ["Approximate", "Cells", "Ratios", "listed_above", "listed_below", "log_bound"]
+__all__ = [
+    "Approximate",
+    "Cells",
+    "Integers",
+    "Ratios",
+    "listed_above",
+    "listed_below",
+    "log_bound",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -32,6 +42,10 @@ _UP: Final = 1 + 2.0**-49
 
 _LOG_TWO: Final = 0.6931471805599453
 _MOST_RATIO: Final = 2.0**990
+_SLACK: Final = 1 + 2.0**-20
+"""Covers second orders of relative errors below 2^-22."""
+
+_LEAST_RATE: Final = 2.0**-900
 _FAR: Final = -0.5
 """Below it 1 + w is computed from the ratio, which cannot cancel."""
 
@@ -57,6 +71,14 @@ class Approximate:
         r"""In the opposite order."""
         return Approximate(self.value[::-1], self.error[::-1])
 
+    def joined(self, *others: Approximate) -> Approximate:
+        r"""These, and then the others."""
+        parts = (self, *others)
+        return Approximate(
+            np.concatenate([each.value for each in parts]),
+            np.concatenate([each.error for each in parts]),
+        )
+
     def at(self, places: Integers) -> Approximate:
         r"""Those at these places."""
         return Approximate(self.value[places], self.error[places])
@@ -69,13 +91,66 @@ class Ratios:
     excess: Approximate
     ratio: Approximate
 
+    def put(self, place: int, one: Ratios) -> None:
+        r"""Write the only element of ``one`` at this place."""
+        for mine, theirs in ((self.excess, one.excess), (self.ratio, one.ratio)):
+            mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
+
+    def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
+        r"""These where ``kept``, and the others elsewhere."""
+        return Ratios(
+            *(
+                Approximate(
+                    np.where(kept, mine.value, theirs.value),
+                    np.where(kept, mine.error, theirs.error),
+                )
+                for mine, theirs in ((self.excess, other.excess), (self.ratio, other.ratio))
+            )
+        )
+
     def at(self, places: Integers) -> Ratios:
         r"""Those at these places."""
         return Ratios(self.excess.at(places), self.ratio.at(places))
 
+    def joined(self, *others: Ratios) -> Ratios:
+        r"""These, and then the others."""
+        return Ratios(
+            self.excess.joined(*(each.excess for each in others)),
+            self.ratio.joined(*(each.ratio for each in others)),
+        )
+
     def reversed(self) -> Ratios:
         r"""In the opposite order."""
         return Ratios(self.excess.reversed(), self.ratio.reversed())
+
+    def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
+        r"""Those of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
+        w, ratio = self.excess, self.ratio
+        if present:
+            excess, whole = rate * w.value, rest + rate * ratio.value
+            slip = rate * w.error + 3 * _UNIT * np.abs(excess)
+            slip_whole = rate * ratio.error + 4 * _UNIT * whole
+            infinite = np.isinf(whole)
+            return Ratios(
+                Approximate(excess, np.where(infinite, 0.0, slip * _UP)),
+                Approximate(whole, np.where(infinite, 0.0, slip_whole * _UP)),
+            )
+        # R/((1 - rate) R + rate), whose slope is rate over the square of the denominator.
+        infinite = np.isinf(ratio.value)
+        value, error = np.where(infinite, 1.0, ratio.value), np.where(infinite, 0.0, ratio.error)
+        moved = np.where(infinite, 1.0, w.value)
+        below = rest * value + rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bend = rest * error / np.maximum(below - rest * error, 0.0) + 3 * _UNIT
+        share = np.where(infinite, rest, below)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = rate * moved / share
+            whole = value / share
+            slip = (rate * w.error / share + np.abs(excess) * (bend + 4 * _UNIT)) * _SLACK
+            slip_whole = whole * (bend + 4 * _UNIT) * _SLACK + error / share * _SLACK
+        if rest == 0:
+            excess, whole = np.where(infinite, np.inf, excess), np.where(infinite, np.inf, whole)
+        return Ratios(Approximate(excess, slip), Approximate(whole, slip_whole))
 
     def log_above(self) -> Floats:
         r"""Upper bounds of log dP/dQ."""
@@ -118,6 +193,14 @@ class Cells:
             high=low.reversed(),
         )
 
+    def joined(self, *others: Cells) -> Cells:
+        r"""These, and then the others."""
+        rows = {
+            f.name: getattr(self, f.name).joined(*(getattr(each, f.name) for each in others))
+            for f in fields(self)
+        }
+        return Cells(**rows)
+
     def atoms_above(self) -> tuple[Floats, Floats, float]:
         r"""Upper bounds (losses, masses) of the atoms at the ends, and of the mass at infinity.
 
@@ -146,8 +229,11 @@ class Cells:
         kept = finite & (masses > 0) & (losses > -np.inf)
         return losses[kept], masses[kept], hidden
 
-    def atoms_below(self) -> tuple[Floats, Floats, Floats]:
-        r"""Lower bounds of the losses and of the masses, and upper bounds of the masses."""
+    def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
+        r"""Lower bounds of losses and masses, upper bounds of masses; mass at infinity from below.
+
+        The outputs that Q never shows have no finite loss.
+        """
         p, q, moved = self.p, self.q, self.moved
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             relative = np.minimum(moved.value / q.value, _MOST_RATIO)
@@ -159,7 +245,29 @@ class Cells:
         # Where the masses are known badly, the quotient of their bounds.
         far = log_bound(quotient, -1)
         losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
-        return losses, np.maximum(p.lower, 0.0), p.upper
+        least = np.maximum(p.lower, 0.0)
+        shown = (q.value > 0) | (q.error > 0)
+        hidden = float(least[~shown].sum()) * (1 - len(least) * 2 * _UNIT)
+        return losses[shown], least[shown], p.upper[shown], hidden
+
+    def sampled(self, rate: Fraction, *, present: bool) -> Cells:
+        r"""Cells of (1 - rate) Q + rate P against Q, or of P against (1 - rate) P + rate Q."""
+        r, rest = float(rate), float(1 - rate)
+        if not r > _LEAST_RATE:
+            raise PrecisionExhausted("a sampling rate is too small for floats: use a larger one")
+        here, there = (self.q, self.p) if present else (self.p, self.q)
+        value = rest * here.value + r * there.value
+        error = (rest * here.error + r * there.error + 4 * _UNIT * value) * _UP
+        mixed = Approximate(value, error)
+        shift = r * self.moved.value
+        moved = Approximate(shift, (r * self.moved.error + 3 * _UNIT * np.abs(shift)) * _UP)
+        return Cells(
+            p=mixed if present else self.p,
+            q=self.q if present else mixed,
+            moved=moved,
+            low=self.low.sampled(r, rest, present=present),
+            high=self.high.sampled(r, rest, present=present),
+        )
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
@@ -178,9 +286,10 @@ def listed_below(*kinds: tuple[float, Cells]) -> Listing:
     r"""The listing whose total loss is a lower bound; each chance is rounded down."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
-        np.concatenate([losses for _, losses, _, _ in found]),
-        np.concatenate([masses * chance for chance, _, masses, _ in found]) * (1 - 4 * _UNIT),
-        np.concatenate([most * chance for chance, _, _, most in found]) * _UP,
+        np.concatenate([losses for _, losses, *_ in found]),
+        np.concatenate([masses * chance for chance, _, masses, *_ in found]) * (1 - 4 * _UNIT),
+        np.concatenate([most * chance for chance, _, _, most, _ in found]) * _UP,
+        sum(hidden * chance for chance, *_, hidden in found) * (1 - 8 * _UNIT),
     )
 
 

@@ -32,7 +32,7 @@ class Listing:
     hidden: float
 
     def delta(self, epsilon: Fraction) -> tuple[float, float]:
-        r"""(lower, upper): bounds of E[(1 - e^(epsilon - L))+] of this law, at any epsilon.
+        r"""(lower, upper): bounds of E[(1 - e^(epsilon - L))+], infinite losses included.
 
         >>> half = Listing(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 0.0)
         >>> low, high = half.delta(Fraction(1, 2))
@@ -49,7 +49,8 @@ class Listing:
         whole = float((masses * (1 - exp_neg(np.minimum(apart, 800.0)))).sum())
         error = float((masses * (slip + 2.0**-51 * apart)).sum()) * _UP
         error += whole * len(masses) * 2.0**-52
-        return max(whole - error, 0.0), whole + error + self.hidden * _UP
+        low = max(whole - error, 0.0) + self.hidden
+        return low * (1 - 2.0**-52), whole + error + self.hidden * _UP
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
@@ -77,20 +78,21 @@ class Listing:
         return cls(losses, masses, hidden)
 
     @classmethod
-    def below(cls, losses: Floats, masses: Floats, most: Floats) -> Listing:
+    def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
         r"""A law stochastically below one whose masses lie between ``masses`` and ``most``.
 
-        ``losses`` are lower bounds. An outcome whose lower bound is 0 is dropped: it may have any
-        loss. Everything else that is missing to 1 is added to the smallest listed loss.
+        ``losses`` are lower bounds, and ``hidden`` one of the mass at infinity. An outcome whose
+        lower bound is 0 is dropped: it may have any loss. Everything else that is missing to 1 is
+        added to the smallest listed loss.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]
         kept = (masses > 0) & (losses > -np.inf)
         dropped = sum(compensated_sum(most[~kept])) * _UP
         losses, masses = losses[kept], masses[kept].copy()
-        if not len(losses):
+        if not len(losses) and not hidden:
             raise PrecisionExhausted("the lower listing is empty: take more noise")
-        rest = 1 - sum(compensated_sum(masses)) - dropped - 2.0**-51
-        if rest > 0:
+        rest = 1 - sum(compensated_sum(masses)) - dropped - hidden - 2.0**-50
+        if rest > 0 and len(losses):
             masses[0] = (masses[0] + rest) * (1 - 2.0**-52)
-        return cls(losses, masses, 0.0)
+        return cls(losses, masses, hidden)

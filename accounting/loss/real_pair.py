@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
@@ -20,39 +20,28 @@ from flint import arb, ctx
 from accounting.loss.cells import Approximate, Cells, Ratios
 from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.loss.listing import Floats
+from accounting.loss.table import LossTable, Sketch
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["Focus", "Kinds", "RealPair"]
+__all__ = ["Kinds", "RealPair"]
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
 _POINTS: Final = 3001
 _MOST_LOSS: Final = 680.0
-_EVEN: Final = 0.1
 _MOST_CELLS: Final = 1 << 18
 _SECANTS: Final = 4
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 1e12
 
 
-@dataclass(frozen=True, slots=True)
-class Focus:
-    r"""Where cells are dense: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
-
-    tilt: float
-    until: float = math.inf
-
-    def growth(self, losses: Floats) -> Floats:
-        r"""The logarithm of that factor."""
-        found: Floats = self.tilt * np.minimum(losses, self.until)
-        return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealPair:
+class RealPair(LossTable):
     r"""P and Q as (weight, shift) pairs of shifts of a ``density``, dP/dQ monotone.
+
+    Where the loss is unbounded, a tail of the P-mass ``spare``, or about 0, is one cell.
 
     >>> from accounting.loss.density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -63,6 +52,7 @@ class RealPair:
     density: Density
     p: tuple[tuple[Fraction, int], ...]
     q: tuple[tuple[Fraction, int], ...]
+    spare: float = 0.0
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
@@ -102,16 +92,23 @@ class RealPair:
             return Enclosure.infinite() if here > there else Enclosure.exactly(0)
         return narrow(partial(_log_ratio, p, q), bits)
 
+    @property
     def infinite_ends(self) -> int:
         r"""At how many ends of the line the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
-    def unbounded(self, spare: float = 0.0) -> float:
-        r"""At least the P-mass beyond the last edge at an end where the loss is infinite.
+    def cut(self, spare: float) -> RealPair:
+        r"""With such a tail."""
+        return replace(self, spare=spare)
+
+    def infinite(self, *, above: bool) -> float:
+        r"""At least the P-mass beyond the last edge at an end where the loss is infinite, or 0.
 
         About ``spare`` at most, but for the mass of losses beyond floats.
         """
-        x, found = _sketch(self, spare)[0], arb(0)
+        if not above:
+            return 0.0
+        x, found = _sketch(self)[0], arb(0)
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
                 # The edge is within a spacing of this point.
@@ -120,13 +117,13 @@ class RealPair:
                 found += sum(tails, arb(0))
         return float(found.upper()) * (1 + 2.0**-40) + 5e-324
 
-    def tail_moment(self, order: Fraction, first: float, last: float) -> arb:
-        r"""At least E_Q[(dP/dQ)^order] beyond these edges, at an end where the loss is infinite.
+    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
+        r"""At least E_Q[(dP/dQ)^order] beyond all edges, at an end where the loss is infinite.
 
         There dP/dQ rises at most by the factor e^(k s), k the largest difference of shifts, over s.
         """
         found = arb(0)
-        for sign, edge in ((-1, first), (1, last)):
+        for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):
             if self._loss_at_end(right=sign > 0).upper < math.inf:
                 continue
             assert isinstance(self.density, NormalDensity)  # noqa: S101  # Laplace losses are bounded
@@ -236,30 +233,12 @@ class RealPair:
         r"""About log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
-    def sketch(self, spare: float = 0.0) -> tuple[Floats, Floats, Floats]:
-        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends.
+    def sketch(self) -> Sketch:
+        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
+        return _sketch(self)
 
-        Where the loss is infinite, a tail of the P-mass ``spare`` belongs to the end.
-        """
-        return _sketch(self, spare)
-
-    def edges(self, focus: Focus, count: int, spare: float = 0.0) -> Floats:
-        r"""About ``count`` edges, dense where the tilted loss has its mass.
-
-        A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
-        listings add; a tenth of the edges is spread evenly over the loss.
-        """
-        x, losses, logs = _sketch(self, spare)
-        slope = np.abs(np.gradient(losses, x)) + 1e-300
-        weight = (logs + focus.growth(losses) + 2 * np.log(slope)) / 3
-        dense = np.exp(weight - weight.max())
-        dense = (1 - _EVEN) * dense / dense.sum() + _EVEN * slope / slope.sum()
-        place = np.concatenate(([0.0], np.cumsum((dense[1:] + dense[:-1]) / 2)))
-        found = np.interp(np.linspace(0, place[-1], count), place, x)
-        return self._allowed(found)
-
-    def _allowed(self, edges: Floats) -> Floats:
-        # On a grid on which middles and halves are exact, with the kinks, and no cell too long.
+    def allowed(self, edges: Floats) -> Floats:
+        r"""On a grid on which middles and halves are exact, with kinks, and no cell too long."""
         shifts = np.array(self.shifts, dtype=np.float64)
         if self.density.kinks:
             edges = np.concatenate((edges, shifts))
@@ -347,7 +326,7 @@ class RealPair:
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(chance, pair) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+r"""(chance, pair) of what a round may be, as :data:`accounting.loss.table.Tables`."""
 
 
 def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
@@ -379,7 +358,7 @@ def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: F
 
 
 @lru_cache(maxsize=64)
-def _sketch(pair: RealPair, spare: float) -> tuple[Floats, Floats, Floats]:
+def _sketch(pair: RealPair) -> Sketch:
     density, shifts = pair.density, pair.shifts
     if density.kinks:
         low, high = float(shifts[0]), float(shifts[-1])
@@ -388,8 +367,8 @@ def _sketch(pair: RealPair, spare: float) -> tuple[Floats, Floats, Floats]:
     x = np.linspace(low, high, _POINTS)
     # Beyond a loss that floats hold the tail is one cell.
     x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
-    if spare > 0:
-        x = x[_needed(pair, x, math.log(spare))]
+    if pair.spare > 0:
+        x = x[_needed(pair, x, math.log(pair.spare))]
     x = np.linspace(x[0], x[-1], _POINTS)
     return x, pair.loss(x), _logs(pair, x)
 

@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from accounting.loss.cells import Approximate, Cells
-from accounting.loss.real_pair import Focus, Kinds, RealPair
+from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 __all__ = ["largest_renyi", "renyi"]
@@ -27,18 +27,21 @@ _FARTHEST: Final = 600.0
 _WIDTH: Final = 1e-6
 
 
-def renyi(kinds: Kinds, order: Fraction, relative: float) -> Enclosure:
+def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
     r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to about ``relative``.
 
     Wider where 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as cells do.
 
     >>> from accounting.loss.density import NormalDensity
+    >>> from accounting.loss.real_pair import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> found = renyi(((Fraction(1), pair),), Fraction(2), 1e-6)
     >>> found.lower_float < 0.000171813422 < found.upper_float  # log(1 + gamma^2 (e - 1))
     True
     """
     count, found = _FIRST, Enclosure.infinite()
+    if any(table.infinite(above=False) > 0 for _, table in kinds):
+        return found
     with precision(_BITS):
         while count <= _LAST:
             low, high = (
@@ -54,13 +57,13 @@ def renyi(kinds: Kinds, order: Fraction, relative: float) -> Enclosure:
     return found
 
 
-def _excess(pair: RealPair, order: Fraction, count: int) -> tuple[arb, arb]:
+def _excess(pair: LossTable, order: Fraction, count: int) -> tuple[arb, arb]:
     # E_Q[g(R)] from below and from above.
     tilt = min(float(order - 1), _FARTHEST)
     edges = pair.edges(Focus(tilt), count)
     cells = pair.cells(edges)
     low, high = arb(0), arb(0)
-    if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends():
+    if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends:
         high = arb("inf")  # a finite ratio that no float holds
     for q, moved, bottom, top in zip(*_balls(cells), strict=True):
         if not top.is_finite():
@@ -74,7 +77,7 @@ def _excess(pair: RealPair, order: Fraction, count: int) -> tuple[arb, arb]:
         most = q.upper()
         share = share.max(arb(0)).min(most) if share.is_finite() else arb(0).union(most)
         high += (q * below + share * (_growth(top, order) - below)).max(arb(0))
-    tail = pair.tail_moment(order, float(edges[0]), float(edges[-1]))
+    tail = pair.tail_moment(order, edges)
     least = pair.least_moment(order) - 1
     return low.lower().max(least.lower()), (high + tail).upper()
 
@@ -102,7 +105,7 @@ def _growth(w: arb, order: Fraction) -> arb:
     return (alpha * middle.log1p()).expm1() - alpha * middle + slope * (w - middle)
 
 
-def largest_renyi(directions: tuple[Kinds, ...], order: Fraction, bits: int) -> Enclosure:
+def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
     r"""The largest one over these directions, to 2^-``bits`` or 1e-6, whichever is wider."""
     found = [renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions]
     return Enclosure(max(each.lower for each in found), max(each.upper for each in found))

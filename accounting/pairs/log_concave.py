@@ -6,18 +6,15 @@ log-concave. A law with closed forms has a file of its own; see ``laws``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from flint import arb, ctx
+from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pairs.balls import hull
-from accounting.pairs.listing import Cut, list_losses, nothing
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
+from accounting.pairs.pair import Coordinates
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -94,35 +91,6 @@ class ShiftedPair(RayPair):
             f"the largest loss of {self.noise!r}", "ask for epsilon(delta) with delta > 0"
         )
 
-    # -- losses -------------------------------------------------------------------------------
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the masses; the far right tail counts as hidden, for its moments are unknown."""
-        return list_losses(self, tilt, bits)
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""Where the tail falls below 2^-precision: what counts as hidden must be negligible."""
-        del tilt
-        share = ball(math.ceil(-max(need, ctx.prec * math.log(2)))).exp()
-        reach = least(lambda k: k >= 0 and bool(self.noise.sf_ball(k) < share), 0)
-        return -reach - self.shift, reach
-
-    def cut(self, low: int, high: int) -> Cut:
-        r"""Losses left of ``low`` are at most that at ``low``; right of ``high`` all is hidden."""
-        found = [(self.noise.pmf_ball(m), self.loss(m)) for m in range(low, high + 1)]
-        shown = tuple((mass, loss) for mass, loss in found if loss.is_finite())
-        hidden = sum((mass for mass, loss in found if loss == arb("inf")), arb(0))
-        # What lies right of high is left out whole; so is a mass of which balls cannot tell whether
-        # it is hidden, and the left side where the loss at its end bounds nothing.
-        rest = sum((mass for mass, loss in found if loss.is_nan()), self.noise.sf_ball(high))
-        edge, below = found[0][1], self.noise.cdf_ball(low - 1)
-        if not edge < arb("inf"):
-            rest += below
-        return Cut(
-            masses=tuple(mass for mass, _ in shown),
-            losses=tuple(loss for _, loss in shown),
-            left=(lambda c: below * (c * edge).exp()) if edge.is_finite() else nothing,
-            right=nothing,
-            hidden=hull([hidden, hidden + rest.max(arb(0))]),
-            largest=arb("inf"),
-        )
+    def coordinates(self) -> Coordinates:
+        r"""p(m) and p(m+d)."""
+        return Coordinates(noise=self.noise, there=self.shift)

@@ -24,7 +24,7 @@ from flint import arb, ctx
 
 from accounting.pairs.balls import hull, middle
 from accounting.pairs.monotone import unknown_probability
-from accounting.pairs.pair import Pair
+from accounting.pairs.pair import Coordinates, Pair
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least
@@ -79,6 +79,19 @@ class LogConvexPair(Pair):
     def hidden(self) -> Fraction:
         r"""0: every integer has mass."""
         return Fraction(0)
+
+    def coordinates(self) -> Coordinates:
+        r"""p(m) and p(m+d)."""
+        return Coordinates(noise=self.noise, there=self.shift)
+
+    def bends(self) -> tuple[int, ...]:
+        r"""-d, where L is least, and 0, where it is largest."""
+        return -self.shift, 0
+
+    def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
+        r"""Between L(m) and its limit, beyond the bends."""
+        here, limit = self.loss(m), ball(self.tail_loss)
+        return (limit, here) if right else (here, -limit)
 
     # -- delta(epsilon) -----------------------------------------------------------------------
 

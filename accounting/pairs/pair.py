@@ -10,6 +10,7 @@ Proofs: docs/proofs/curve.md.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,14 +19,25 @@ from typing import TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pairs.losses import Losses
+from accounting.pairs.balls import as_ball
 from accounting.pairs.renyi import supremum_over_orders
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["Loss", "Pair"]
+__all__ = ["Coordinates", "Loss", "Pair"]
 
 Loss: TypeAlias = Fraction | arb
 """A loss or divergence: exact where it is rational, else a ball (possibly infinite)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinates:
+    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), p of ``noise``."""
+
+    noise: Noise
+    here: int = 0
+    there: int
+    sign: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +83,36 @@ class Pair(ABC):
         r"""P(L = oo): the mass that the other world never shows; 0 where the supports agree."""
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""A listing with beyond(c) <= 2^-bits E[e^(cL); L < oo] for every 0 < c <= ``tilt``.
+    def coordinates(self) -> Coordinates:
+        r"""The noise whose masses P and Q are; raises :class:`NotDerived` where there is no one."""
+        raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
-        beyond is finite for c <= 2 ``tilt``. Raises :class:`NotDerived` where a law has none, or
-        too long a one.
+    def mass_balls(self, first: int, last: int) -> list[arb] | None:
+        r"""p of the noise from ``first`` to ``last``, where its float masses are slow."""
+        del first, last
+        return None
+
+    def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
+        r"""Bounds of L at ``m`` and everywhere to the right of it, or to the left.
+
+        Here L rises, which is what most laws have.
         """
-        del tilt, bits
-        raise NotDerived(f"a listing of the losses of {self!r}", "compose its guarantee instead")
+        here = as_ball(self.loss(m))
+        try:
+            largest, least = self.largest_loss().upper, self.mirror().largest_loss().upper
+        except NotDerived:
+            largest = least = math.inf
+        if right:
+            return here, ball(largest) if isinstance(largest, Fraction) else arb("inf")
+        return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
+
+    def bends(self) -> tuple[int, ...]:
+        r"""The m at which L turns, or after which it is infinite: it is monotone between them."""
+        return ()
+
+    def constant_beyond(self) -> tuple[int, int] | None:
+        r"""(a, b) if L is constant on m <= a and on m >= b, None if it is not."""
+        return None
 
     def renyi(self, order: Fraction) -> Loss:
         r"""D_alpha(P || Q) for alpha = ``order`` > 1."""

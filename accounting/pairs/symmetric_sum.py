@@ -19,7 +19,14 @@ from accounting.pairs.renyi import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["MOST_MASSES", "Summed", "gaussian_reach", "renyi_by_sum", "zcdp_by_search"]
+__all__ = [
+    "MOST_MASSES",
+    "Summed",
+    "from_ratios",
+    "gaussian_reach",
+    "renyi_by_sum",
+    "zcdp_by_search",
+]
 
 MOST_MASSES: Final = 1 << 20
 
@@ -114,3 +121,19 @@ def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -
     r"""Where a Gaussian of this variance, tilted by the order, has lost ``bits``."""
     center = shift * math.ceil(order)
     return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
+
+
+def from_ratios(first: arb, ratios: Sequence[arb]) -> tuple[list[arb], list[arb]]:
+    r"""p(n) and log p(n) for n = 0, 1, ..., from p(0) and the ratios p(n+1)/p(n).
+
+    >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])
+    >>> masses[2] == 0.25, logs[2].overlaps(masses[2].log())
+    (True, True)
+    """
+    mass, log = first, first.log()
+    masses, logs = [mass], [log]
+    for ratio in ratios:
+        mass, log = mass * ratio, log + ratio.log()
+        masses.append(mass)
+        logs.append(log)
+    return masses, logs

@@ -19,26 +19,33 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
+import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.laws.polya import DisclosingPair
+from accounting.loss.cells import Approximate, Cells, Ratios, listed_above
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.listing import Floats, Listing
+from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from accounting.pairs.balls import as_ball
 from accounting.pairs.enclose import within
-from accounting.pairs.listing import nothing
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
-from accounting.release.binned import UNSEEN, bins, fineness, spread
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 from dpcore.numbers.integer_search import least
 
-__all__ = ["Dot", "DottedPair", "connected", "dominating", "highest"]
+__all__ = ["UNSEEN", "Dot", "DottedPair", "connected", "disclosing", "dominating", "highest"]
 
 Dot: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 
+UNSEEN: Final = Fraction(1, 1 << 160)
+"""The P-mass that may be left beyond the last dot of a curve: it counts as infinitely lossy."""
+
 _START: Final = (Fraction(0), Fraction(1))
+_ROUNDED: Final = 2.0**-52
 _MOST: Final = 2000
 _FEWEST: Final = 250
 _BITS: Final = 256
@@ -49,7 +56,7 @@ _FARTHEST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DottedPair:
+class DottedPair(LossTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
     The corners start at (0, 1); x rises, h falls, the slopes rise strictly, from -1 or above to
@@ -59,8 +66,8 @@ class DottedPair:
     >>> half = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
     >>> half.corners[1:]
     ((Fraction(1, 1), Fraction(1, 2)), (Fraction(2, 1), Fraction(1, 4)))
-    >>> [str(mass) for mass in half.losses(Fraction(1), 64).masses]
-    ['0.250000000000000', '0.500000000000000']
+    >>> half.cells(half.edges(Focus(1.0), 100)).p.value.tolist()
+    [0.0, 0.25, 0.5, 0.25]
 
     Raises :class:`InvalidParameter` for corners that are no curve of a pair.
     """
@@ -72,11 +79,15 @@ class DottedPair:
             raise InvalidParameter("corners", self.corners, "must start at (0, 1)")
         if any(here[0] >= there[0] for here, there in pairwise(self.corners)):
             raise InvalidParameter("corners", self.corners, "must have rising places")
-        slopes = self._slopes()
+        slopes = self.slopes()
         if not all(before < after for before, after in pairwise(slopes)):
             raise InvalidParameter("corners", self.corners, "must be convex, and flat beyond")
         if slopes[0] < -1 or self.corners[-1][1] < 0:
             raise InvalidParameter("corners", self.corners, "must be at least 1 - x, and 0")
+
+    def __hash__(self) -> int:
+        # Of thousands of rationals, and asked for often.
+        return hash((len(self.corners), self.corners[-1]))
 
     @classmethod
     def through(cls, dots: Iterable[Dot]) -> DottedPair:
@@ -96,19 +107,36 @@ class DottedPair:
             kept.pop()
         return cls(corners=tuple(kept))
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""Every loss, with nothing left out, whatever is asked for."""
-        del tilt, bits
-        inner, slopes = self.corners[1:], self._slopes()
-        there = [after - before for before, after in pairwise(slopes)]
-        places = tuple(ball(x).log() for x, _ in inner)
-        return Losses(
-            masses=tuple(ball(x * q) for (x, _), q in zip(inner, there, strict=True)),
-            losses=places,
-            hidden=ball(self.corners[-1][1]),
-            beyond=nothing,
-            largest=places[-1] if places else arb("-inf"),
-        )
+    @property
+    def fixed(self) -> bool:
+        r"""True: a cell is one corner."""
+        return True
+
+    def largest_loss(self) -> Enclosure:
+        r"""At most the last corner; infinite where the curve does not fall to 0."""
+        if self.corners[-1][1] > 0:
+            return Enclosure.infinite()
+        last = max(self.corners[-1][0], Fraction(1))
+        with precision(_PLACED):
+            return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
+
+    def sketch(self) -> Sketch:
+        r"""The corners."""
+        return sketch_of(_corner_cells(self))
+
+    def allowed(self, edges: Floats) -> Floats:
+        r"""Nothing to choose."""
+        return edges
+
+    def cells(self, edges: Floats) -> Cells:
+        r"""The Q-mass that P never shows, each corner, and the P-mass that Q never shows."""
+        del edges
+        return _corner_cells(self)
+
+    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
+        r"""0: every finite loss is bounded."""
+        del order, edges
+        return arb(0)
 
     def height(self, x: Fraction) -> Fraction:
         r"""h(x) at a rational x >= 0, exactly."""
@@ -118,8 +146,8 @@ class DottedPair:
         (left, high), (right, low) = self.corners[at - 1 : at + 1]
         return high + (x - left) * (low - high) / (right - left)
 
-    def _slopes(self) -> list[Fraction]:
-        # The last is the flat part.
+    def slopes(self) -> list[Fraction]:
+        r"""Between the corners, and 0 for the flat part."""
         return [*(_slope(here, there) for here, there in pairwise(self.corners)), Fraction(0)]
 
 
@@ -172,12 +200,12 @@ def dominating(pairs: tuple[Pair, ...], unseen: Fraction = UNSEEN, most: int = _
 
     The dots of a pair are at the losses that it has, where its curve bends: little is lost. They
     are about ``most`` together, up to where a P-mass of ``unseen`` is left, which counts as hidden.
-    A pair with too many outcomes to be listed is cut into bins (``merged``), whose ends are dots.
+    A pair with too many outcomes is cut into ranges, whose ends are dots.
 
     >>> from accounting.laws.laplace import LaplacePair
-    >>> response = dominating((LaplacePair(scale=Fraction(1), shift=1),)).losses(Fraction(1), 64)
-    >>> response.largest.str(15, radius=False), response.hidden == 0
-    ('1.00000000000000', True)
+    >>> response = dominating((LaplacePair(scale=Fraction(1), shift=1),))
+    >>> round(response.largest_loss().upper_float, 9), response.infinite(above=True)
+    (1.0, 0.0)
     """
     if not pairs:
         raise InvalidParameter("pairs", pairs, "must hold at least one pair")
@@ -186,16 +214,14 @@ def dominating(pairs: tuple[Pair, ...], unseen: Fraction = UNSEEN, most: int = _
 
 
 def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
-    with precision(_BITS):
-        try:
-            return DottedPair.through(_dots(pair.losses(Fraction(1), _bits(unseen)), most))
-        except NotDerived:
-            pass
-        try:
-            listed = spread(bins(pair, min(most, fineness(pair)), unseen))
-            return DottedPair.through(_dots(listed, len(listed.masses)))
-        except NotDerived:
-            pass
+    if isinstance(pair, DisclosingPair):
+        return disclosing(pair, above=True)
+    try:
+        table = IntegerPair(pair=pair).cut(float(unseen))
+        listing = listed_above((1.0, table.cells(table.edges(Focus(1.0), most))))
+        return DottedPair.through(_dots(listing, most))
+    except NotDerived:
+        pass
     mirror = pair.mirror()
     forward = [*_places(pair, unseen, most)]
     backward = forward if mirror is pair else [*_places(mirror, unseen, most)]
@@ -205,10 +231,24 @@ def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
     return connected(curve, mirrored, sorted({*forward, *(-place for place in backward if place)}))
 
 
-def _dots(listed: Losses, most: int) -> Iterator[Dot]:
+def disclosing(pair: DisclosingPair, *, above: bool) -> DottedPair:
+    r"""A bound of the pair, and of its mirror, in which the output shows everything or nothing.
+
+    Above, the total variation distance h decides: all is shown with probability h, else nothing.
+    Below, the outputs that Q has are one outcome: post-processing.
+    """
+    with precision(_CURVE_BITS):
+        found = Enclosure.of(pair.hidden())
+    if above:
+        return DottedPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
+    shown = max(Fraction(found.lower), Fraction(0))
+    return DottedPair.through([(1 - shown, shown)])
+
+
+def _dots(listing: Listing, most: int) -> Iterator[Dot]:
     # h(x) <= hidden + sum (P - x Q)+ for integers P, Q in units of 2^-_UNIT that round the masses
     # up and down: the sum is exact, over the losses whose P/Q exceeds x.
-    hidden, atoms = _units(listed)
+    hidden, atoms = _units(listing)
     if not atoms:
         yield Fraction(1), _rounded_up(Fraction(hidden, 1 << _UNIT))
         return
@@ -223,18 +263,16 @@ def _dots(listed: Losses, most: int) -> Iterator[Dot]:
         yield x, _rounded_up((hidden + above[left] - x * beside[left]) / (1 << _UNIT))
 
 
-def _units(listed: Losses) -> tuple[int, list[tuple[int, int]]]:
-    hidden, atoms = listed.hidden, []
-    if listed.beyond(arb(1)) != 0:
-        hidden = 1 - sum(listed.masses, arb(0))  # with all that is not listed
-    total = _up(hidden)
-    for mass, loss in zip(listed.masses, listed.losses, strict=True):
-        here, there = _up(mass), _down(mass * (-loss).exp())
-        if there > 0:
-            atoms.append((here, there))
-        else:
-            total += here
-    return total, atoms
+def _units(listing: Listing) -> tuple[int, list[tuple[int, int]]]:
+    with precision(_BITS):
+        total, atoms = _up(arb(listing.hidden)), []
+        for p, loss in zip(listing.masses.tolist(), listing.losses.tolist(), strict=True):
+            here, there = _up(arb(p)), _down(arb(p) * (-arb(loss)).exp())
+            if there > 0:
+                atoms.append((here, there))
+            else:
+                total += here
+        return min(total, 1 << _UNIT), atoms
 
 
 def _up(mass: arb) -> int:
@@ -313,8 +351,24 @@ def _farthest(pair: Pair, unseen: Fraction) -> Fraction:
     return min(end, largest) if isinstance(largest, Fraction) else end
 
 
-def _bits(unseen: Fraction) -> int:
-    return (unseen.denominator // unseen.numerator).bit_length()
+@lru_cache(maxsize=32)
+def _corner_cells(pair: DottedPair) -> Cells:
+    inner, slopes, rest = pair.corners[1:], pair.slopes(), pair.corners[-1][1]
+    jumps = [after - before for before, after in pairwise(slopes)]
+    there = [1 + slopes[0], *jumps, Fraction(0)]
+    here = [Fraction(0), *(x * q for (x, _), q in zip(inner, jumps, strict=True)), rest]
+    p, q = _floats(here), _floats(there)
+    moved = _floats([a - b for a, b in zip(here, there, strict=True)])
+    places = [Fraction(0), *(x for x, _ in inner)]
+    ratio, excess = _floats(places), _floats([x - 1 for x in places])
+    infinite = Approximate(np.array([np.inf]), np.zeros(1))
+    ratios = Ratios(excess.joined(infinite), ratio.joined(infinite))
+    return Cells(p=p, q=q, moved=moved, low=ratios, high=ratios)
+
+
+def _floats(values: list[Fraction]) -> Approximate:
+    found = np.array([float(value) for value in values])
+    return Approximate(found, np.abs(found) * _ROUNDED + np.where(found == 0, 0.0, 5e-324))
 
 
 def _rounded_up(value: Fraction) -> Fraction:

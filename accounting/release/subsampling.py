@@ -7,19 +7,16 @@ does or does not hold that unit, the sample hides the unit with probability 1 - 
 
 This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
 when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Composition needs
-pairs of laws (``sampled_pair``). Every round draws its sample anew, independently of all before,
+pairs of laws (``directions``). Every round draws its sample anew, independently of all before,
 and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
-
-from flint import arb
 
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
@@ -28,17 +25,16 @@ from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.loss.density import IntegerNormalDensity
-from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import largest_renyi
+from accounting.loss.table import Sampled, Tables
 from accounting.mechanism.description import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
-from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
-from accounting.release.dominating import DottedPair, connected, dominating
+from accounting.release.dominating import UNSEEN, DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve
-from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
@@ -106,19 +102,15 @@ class PoissonSampled(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
-        Noise that is cut into cells: to 1e-6 or so. Raises :class:`NotDerived` where several pairs
-        compete, and where no listing is there: epsilon and delta are derived of all of these.
+        To 1e-6 or so. Raises :class:`NotDerived` where several pairs compete: epsilon and delta
+        are derived of all of these.
         """
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
-        curve = self.curve
-        if self.directions:
-            return largest_renyi(self.directions, exact, bits)
-        if isinstance(curve, RealCurve) or not _is_listed(_candidates(curve)):
+        if not self.attained:
             raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
-        found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]
-        return Enclosure(max(e.lower for e in found), max(e.upper for e in found))
+        return largest_renyi(self.directions, exact, bits)
 
     @property
     def unsampled(self) -> PrivacyCurve | RealCurve:
@@ -126,40 +118,40 @@ class PoissonSampled(OneRelease):
         return self.curve
 
     @property
-    def directions(self) -> tuple[Kinds, ...]:
-        r"""One round in both directions, of Gaussian or Laplace noise that is cut into cells.
+    def directions(self) -> tuple[Tables, ...]:
+        r"""One round if the unit is present in the first dataset, and if it is in the second.
 
-        Empty for other noise on the integers, and for narrow noise, whose outcomes are listed.
+        In all rounds it is the same direction: the datasets decide. So many rounds cost at most the
+        larger of what each direction costs.
         """
-        rate, pair = Fraction(self.rate), None
+        rate = Fraction(self.rate)
         if isinstance(self.curve, RealCurve):
             pair = self.curve.pair(rate)
-        elif rate < 1:
-            match _candidates(self.curve):
-                case (GaussianPair(noise=noise, shift=((step, 1),)),):
-                    squared = Fraction(noise.sigma_squared)
-                    if squared >= max(_FINEST * step, _LEAST_SQUARE):
-                        pair = RealPair.sampled(IntegerNormalDensity(squared), rate, step)
-        if pair is None:
-            return ()
-        return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
+            return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
+        pairs = _candidates(self.curve)
+        match pairs:
+            case (GaussianPair(noise=noise, shift=((step, 1),)),):
+                squared = Fraction(noise.sigma_squared)
+                if squared >= max(_FINEST * step, _LEAST_SQUARE):
+                    pair = RealPair.sampled(IntegerNormalDensity(squared), rate, step)
+                    return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
+        base = IntegerPair(pair=pairs[0]) if self.attained else dominating(pairs)
+        return tuple(
+            ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
+            for present in (True, False)
+        )
 
-    def pairs(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
-        r"""The listed pairs of one round. In all rounds it is the same one: the datasets decide.
+    @property
+    def attained(self) -> bool:
+        r"""Whether some neighbours have these pairs in every round.
 
-        So many rounds cost at most the larger of what the present pairs cost together and what the
-        absent pairs do.
+        Of several candidates, and of pairs without a table, one pair above all of them is sampled.
         """
-        assert isinstance(self.curve, PrivacyCurve)  # noqa: S101  # a density is not listed
-        base = _base(self.curve)
-        if self.rate == 1:
-            return (base,)
-        return PresentPair(base=base, rate=self.rate), AbsentPair(base=base, rate=self.rate)
-
-    def attained(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
-        r"""The pairs that some neighbours have in every round, none where none is known."""
-        assert isinstance(self.curve, PrivacyCurve)  # noqa: S101  # the same
-        return self.pairs() if _is_listed(_candidates(self.curve)) else ()
+        if isinstance(self.curve, RealCurve):
+            return True
+        pairs = _candidates(self.curve)
+        products = (GaussianProduct, LaplaceProduct, DisclosingPair)
+        return len(pairs) == 1 and not isinstance(pairs[0], products)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -254,17 +246,6 @@ def _candidates(curve: PrivacyCurve) -> tuple[Pair, ...]:
     return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
 
 
-def _is_listed(pairs: tuple[Pair, ...]) -> bool:
-    # Products have no listing, wide laws too long a one, and that of a disclosing pair lies above.
-    unlisted = isinstance(pairs[0], (GaussianProduct, LaplaceProduct, DisclosingPair))
-    return len(pairs) == 1 and not unlisted and not is_wide(pairs[0])
-
-
-def _base(curve: PrivacyCurve) -> Base:
-    pairs = _candidates(curve)
-    return pairs[0] if _is_listed(pairs) else dominating(pairs)
-
-
 def _delta(
     curve: PrivacyCurve | RealCurve, rate: Fraction, epsilon: RationalLike, bits: int
 ) -> Enclosure:
@@ -303,17 +284,3 @@ def _amplified(epsilon: End, rate: Fraction) -> Enclosure:
     if not isinstance(epsilon, Fraction):
         return Enclosure.infinite()
     return Enclosure.of((ball(rate) * ball(epsilon).expm1()).log1p())
-
-
-def _renyi(list_of: Callable[[Fraction, int], Losses], order: Fraction, bits: int) -> Enclosure:
-    with precision(bits + 2 * _SPARE):
-        excess = ball(order - 1)
-        listed = list_of(order - 1, bits + _SPARE)
-        if listed.hidden > 0:
-            return Enclosure.infinite()
-        if listed.hidden != 0:
-            raise NotDerived(f"a Renyi divergence of order {order}", "a mass may be hidden")
-        total = arb(0).union(listed.beyond(excess).upper())
-        for mass, loss in zip(listed.masses, listed.losses, strict=True):
-            total += mass * (excess * loss).exp()
-        return within(Enclosure.of(total.log() / excess), Fraction(0), math.inf)

@@ -206,18 +206,6 @@ class Composition(Guarantee):
             return math.inf
 
 
-def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
-    r"""What ``ask`` finds of the worst total of so many rounds of each of these ways."""
-    try:
-        return _between(found, ask)
-    except NotDerived:
-        # Some law has too many outcomes to be listed: bounds of either side stand for it.
-        in_bins = [(each.in_bins(), rounds) for each, rounds in found]
-        if in_bins == found:
-            raise
-        return _between(in_bins, ask)
-
-
 def narrower(one: Bound, other: Bound) -> Bound:
     r"""The narrower end of either side: both hold the truth."""
     lows = [end for end in (one.lower, other.lower) if end is not None]
@@ -225,23 +213,28 @@ def narrower(one: Bound, other: Bound) -> Bound:
     return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))
 
 
-def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
-    above = _totals([(each, each.above, rounds) for each, rounds in found])
+def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
+    r"""What ``ask`` finds of the worst total of so many rounds of each of these ways."""
+    above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(total) for total in above]
-    method = " and ".join(sorted({total.method for total in above}))
     highest = max(e.upper for e in upper)
     aligned = all(each.aligned for each, _ in found)
-    theorem = _LOSSES if aligned else _MAXIMA
     lower: End | None = None
-    if all(each.above == each.attained for each, _ in found):
-        lower = max(e.lower for e in upper)
-    elif all(each.attained for each, _ in found):
-        reached = _totals([(each, each.attained, rounds) for each, rounds in found])
+    if all(each.attained for each, _ in found):
+        reached = _totals([(each, each.attained, rounds) for each, rounds in found], above=False)
         if aligned:
             # The direction that is worst from above has a lower end as good as any.
             reached = [reached[[e.upper for e in upper].index(highest)]]
-        lower = max(ask(total).lower for total in reached)
-    return Bound(upper=highest, lower=lower, method=method, theorem=theorem)
+        known = {total.parts: each for total, each in zip(above, upper, strict=True) if total.exact}
+        lower = max(
+            (known[total.parts] if total.parts in known else ask(total)).lower for total in reached
+        )
+    return Bound(
+        upper=highest,
+        lower=lower,
+        method=" and ".join(sorted({total.method for total in above})),
+        theorem=_LOSSES if aligned else _MAXIMA,
+    )
 
 
 def compose(*parts: Guarantee | tuple[Guarantee, int]) -> Composition:
@@ -297,7 +290,7 @@ def _summed(found: Iterable[tuple[Bound, int]], method: str, theorem: str) -> Bo
     return Bound(upper=upper, lower=lower, method=method, theorem=theorem)
 
 
-def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]]) -> list[Total]:
+def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]], *, above: bool) -> list[Total]:
     # Direction by direction; a part with one way has it in every direction.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
@@ -307,7 +300,7 @@ def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]]) -> list[Total]:
             for law, count in choices[min(at, len(choices) - 1)]
         )
         lost = ((each.lost, rounds) for each, _, rounds in listed if each.lost)
-        totals.append(Total.of(laws, lost))
+        totals.append(Total.of(laws, lost, above=above))
     return totals
 
 

@@ -10,31 +10,25 @@ Proofs: docs/proofs/composition.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from typing import Final, TypeAlias, TypeGuard
-
-from flint import arb
+from typing import Final, TypeAlias
 
 from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.fourier.factor import ClosedForm, LossLaw
+from accounting.fourier.factor import LossPart
 from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
 from accounting.laws.laplace import LaplacePair
-from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import pair_of
 from accounting.loss.allocation import Side
-from accounting.loss.real_pair import Kinds
-from accounting.pairs.listing import nothing
-from accounting.pairs.losses import Losses
+from accounting.loss.table import LossTable, Tables
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.allocation import RandomAllocation
-from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
 from accounting.release.matrix import MatrixCurve
@@ -42,6 +36,7 @@ from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.release.truncated import PoissonTruncated
+from accounting.totals.total import Law
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
@@ -51,7 +46,7 @@ __all__ = ["Laws", "Ways", "ways"]
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
 
-Laws: TypeAlias = tuple[tuple[LossLaw, int], ...]
+Laws: TypeAlias = tuple[tuple[Law, int], ...]
 """Independent laws of one round, with their counts."""
 
 
@@ -61,7 +56,7 @@ class Ways:
 
     ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
     bound is exact, empty where none is known. ``lost`` is the delta of a claim. If ``aligned``,
-    both have the same directions, and differ by the two listings of one table at most.
+    both have the same directions.
     """
 
     above: tuple[Laws, ...]
@@ -75,49 +70,13 @@ class Ways:
         return cls(above=lists, attained=lists, aligned=True)
 
     @classmethod
-    def tabled(cls, *directions: Kinds) -> Ways:
+    def tabled(cls, *directions: Tables) -> Ways:
         r"""The two listings of the cells of a round, direction by direction."""
         above, below = (
             tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
             for side in (True, False)
         )
         return cls(above=above, attained=below, aligned=True)
-
-    def in_bins(self) -> Ways:
-        r"""The same, with bounds in place of pairs that have too many outcomes to be listed.
-
-        In ``above`` a pair above stands for each of them, in ``attained`` what its outcomes show
-        once they are merged. No such pair: the same object.
-        """
-        if not any(_unlisted(law) for laws in (*self.above, *self.attained) for law, _ in laws):
-            return self
-        return replace(
-            self,
-            above=tuple(_each(laws, lambda pair: dominating((pair,))) for laws in self.above),
-            attained=tuple(
-                _each(laws, lambda pair: MergedPair(pair=pair, most=fineness(pair)))
-                for laws in self.attained
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosed:
-    r"""One direction of one-sided Polya noise, seen only as "was it shown?".
-
-    Of all that is not shown one outcome is made: post-processing, so a bound from below.
-    """
-
-    pair: DisclosingPair
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""log(1 - h) with mass 1 - h, and h hidden."""
-        del tilt, bits
-        hidden = self.pair.hidden()
-        kept = 1 - hidden
-        return Losses(
-            masses=(kept,), losses=(kept.log(),), hidden=hidden, beyond=nothing, largest=arb(0)
-        )
 
 
 @lru_cache(maxsize=256)
@@ -150,7 +109,7 @@ def ways(source: Guarantee) -> Ways:
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
         case FixedSizeSampled():
-            return Ways(above=(((source.pair(), 1),),), attained=())
+            return Ways(above=(((_tabled(source.pair()), 1),),), attained=())
     raise NotDerived(
         f"one pair of laws that {source!r} stands for",
         "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
@@ -165,11 +124,10 @@ def _of_sample(source: PoissonSampled | RealSample) -> Ways:
         return replace(Ways.tabled(*source.directions), attained=attained, aligned=False)
     if isinstance(source, (PoissonSampled, PoissonReplaced)) and source.rate == 1:
         return ways(source.unsampled)
-    if source.directions:
-        return Ways.tabled(*source.directions)
-    assert isinstance(source, PoissonSampled)  # noqa: S101  # noise on the reals has directions
-    found = tuple(((pair, 1),) for pair in source.pairs())
-    return Ways(above=found, attained=tuple(((pair, 1),) for pair in source.attained()))
+    found = Ways.tabled(*source.directions)
+    if isinstance(source, PoissonSampled) and not source.attained:
+        return replace(found, attained=(), aligned=False)
+    return found
 
 
 def _of_epoch(source: RandomAllocation) -> Ways:
@@ -182,17 +140,6 @@ def _of_epoch(source: RandomAllocation) -> Ways:
         for end in (True, False)
     )
     return Ways(above=above, attained=below, aligned=True)
-
-
-def _unlisted(law: LossLaw) -> TypeGuard[Pair]:
-    # Discrete Laplace noise has d + 1 losses. Its totals may be refused long before those are.
-    if isinstance(law, LaplacePair):
-        return law.shift > fineness(law)
-    return isinstance(law, Pair) and not isinstance(law, ClosedForm) and is_wide(law)
-
-
-def _each(laws: Laws, bound: Callable[[Pair], LossLaw]) -> Laws:
-    return tuple((bound(law) if _unlisted(law) else law, count) for law, count in laws)
 
 
 def _response(epsilon: Fraction) -> Laws:
@@ -214,24 +161,19 @@ def _of_curve(noise: Noise, sensitivity: Sensitivity) -> Ways:
 
 def _coordinates(noise: Noise, shift: Shift) -> Ways:
     # The coordinates of one shift are so many rounds of one coordinate each.
-    each: list[tuple[LossLaw, LossLaw, int]] = []
-    above: list[tuple[LossLaw, int]] = []
+    each: list[tuple[Law, Law, int]] = []
+    above: list[tuple[Law, int]] = []
     for step, count in shift:
         pair = pair_of(noise, ((step, 1),))
         mirror = pair.mirror()
-        if isinstance(pair, DisclosingPair):
-            # Its listing dominates both directions; what one of them shows is less.
-            above.append((pair, count))
-            each.append((Disclosed(pair=pair), Disclosed(pair=pair), count))
-            continue
         each.append((pair, mirror, count))
-        above.append((pair if mirror is pair else dominating((pair, mirror)), count))
+        above.append((pair if mirror is pair else _dotted((pair, mirror)), count))
     if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
         return Ways.exactly(tuple(above))
     return Ways(above=(tuple(above),), attained=_signed(each))
 
 
-def _signed(each: list[tuple[LossLaw, LossLaw, int]]) -> tuple[Laws, ...]:
+def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
     # Coordinates of one step are exchangeable: only how many of them move down matters. The two
     # aligned lists come first; of very many mixtures some are left out, evenly.
     tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
@@ -249,9 +191,17 @@ def _signed(each: list[tuple[LossLaw, LossLaw, int]]) -> tuple[Laws, ...]:
     return tuple(found)
 
 
-def _above(noise: Noise, shifts: Iterable[Shift]) -> LossLaw:
+def _above(noise: Noise, shifts: Iterable[Shift]) -> LossPart:
     pairs: list[Pair] = []
     for shift in shifts:
         pair = pair_of(noise, shift)
         pairs += [pair] if pair.mirror() is pair else [pair, pair.mirror()]
-    return dominating(tuple(pairs))
+    return _dotted(tuple(pairs))
+
+
+def _dotted(pairs: tuple[Pair, ...]) -> LossPart:
+    return _tabled(dominating(pairs))
+
+
+def _tabled(table: LossTable) -> LossPart:
+    return TabledLoss(kinds=((Fraction(1), table),), above=True)

@@ -2,7 +2,8 @@ r"""What a fixed list of pairs loses in total, by the engine that fits.
 
 L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One discrete
 Gaussian or one discrete Laplace law under any shifts: a lattice (``lattice``). Anything else: the
-contour with one small Gaussian added (``line``). A part of the mass may be lost beforehand: with
+outcomes one by one if they are few, or the contour with one small Gaussian added (``line``), of
+listings on the side that is asked for. A part of the mass may be lost beforehand: with
 probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
 """
 
@@ -12,25 +13,29 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.factor import LossLaw, listed
+from accounting.fourier.factor import LossPart
+from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.fourier.integral import Line
 from accounting.fourier.normal_loss import NormalLoss
-from accounting.fourier.real_loss import ListedLoss
+from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplacePair, LaplaceProduct
+from accounting.laws.polya import DisclosingPair
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.table import LossTable
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
-from accounting.release.sampled_pair import AbsentPair, PresentPair
+from accounting.release.dominating import disclosing
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
-from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
+from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
-__all__ = ["Total"]
+__all__ = ["Law", "Total", "loss_of"]
 
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
@@ -38,27 +43,60 @@ _FEWEST_BITS: Final = 64
 _MOST_BITS: Final = 1 << 12
 _WIDE: Final = 4  # an integral may end a little wider than asked: that is not worth naming outcomes
 
-_Law = TypeVar("_Law")
+_Counted = TypeVar("_Counted")
+
+Law: TypeAlias = Pair | LossPart
+"""One independent part of a round: a pair of laws, or a loss that bounds one from a side."""
+
+
+def loss_of(law: Law, *, above: bool) -> LossPart:
+    r"""The loss of a pair as a part of a contour integral, exact or a bound from one side."""
+    if not isinstance(law, Pair):
+        return law
+    table: LossTable = IntegerPair(pair=law)
+    match law:
+        case GaussianPair(noise=noise, shift=((step, 1),)) if (
+            float(noise.sigma_squared) >= LEAST_VARIANCE
+        ):
+            return GaussianPart(variance=noise.sigma_squared, shift=step)
+        case DisclosingPair():
+            table = disclosing(law, above=above)
+    return TabledLoss(kinds=((Fraction(1), table),), above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    r"""``parts``: pairs with their counts >= 1. ``lost``: (delta_i, count) of claims.
+    r"""``parts``: laws with their counts >= 1. ``lost``: (delta_i, count) of claims.
+
+    Where pairs are listed, the total bounds theirs from above, or from below if not ``above``.
 
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
     >>> Total(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
     Enclosure([2.2075327009349354, 2.2075327009349355])
     """
 
-    parts: tuple[tuple[LossLaw, int], ...]
+    parts: tuple[tuple[Law, int], ...]
     lost: tuple[tuple[Fraction, int], ...] = ()
+    above: bool = True
 
     @classmethod
     def of(
-        cls, parts: Iterable[tuple[LossLaw, int]], lost: Iterable[tuple[Fraction, int]] = ()
+        cls,
+        parts: Iterable[tuple[Law, int]],
+        lost: Iterable[tuple[Fraction, int]] = (),
+        *,
+        above: bool = True,
     ) -> Total:
         r"""Equal laws are counted together."""
-        return cls(parts=_merged(parts), lost=_merged(lost))
+        return cls(parts=_merged(parts), lost=_merged(lost), above=above)
+
+    @property
+    def exact(self) -> bool:
+        r"""Whether no listing is used, so that both ends are those of the total itself."""
+        engine = self._engine()
+        if not isinstance(engine, Line):
+            return True
+        return all(part.above is None for part, _ in engine.parts)
 
     @property
     def method(self) -> str:
@@ -113,7 +151,7 @@ class Total:
                     return enclose_delta(pair, epsilon, _bits(relative))
                 except NotDerived:
                     # A loss so far out that its size is not told: a bound is enough.
-                    return Line(parts=self.parts).delta(epsilon, relative)
+                    return self._line().delta(epsilon, relative)
 
     def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
         if delta == 0:
@@ -122,9 +160,11 @@ class Total:
             case None:
                 return Enclosure.exactly(0)
             case Line() as line:
-                return self._named_or_integrated(
+                found = self._named_or_integrated(
                     lambda each: each.epsilon(delta, relative), line, relative
                 )
+                largest = self.largest().upper
+                return Enclosure(min(found.lower, largest), min(found.upper, largest))
             case NormalLoss() as normal:
                 return normal.epsilon(delta, _bits(relative))
             case pair:
@@ -135,12 +175,12 @@ class Total:
         self, ask: Callable[[Enumeration | Line], Enclosure | None], line: Line, relative: Fraction
     ) -> Enclosure:
         # Few outcomes are named at once, more of them where the integral stays wide.
-        named = ask(Enumeration(parts=self.parts))
+        named = ask(Enumeration(parts=line.parts))
         found = ask(line) if named is None else named
         assert found is not None  # noqa: S101  # the integral always has an answer
         if found.lower == math.inf or found.upper - found.lower <= _WIDE * relative * found.upper:
             return found
-        named = ask(Enumeration(parts=self.parts, most=MANY_OUTCOMES))
+        named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named
 
     def largest(self) -> Enclosure:
@@ -190,7 +230,10 @@ class Total:
             scales = {law.scale for law in laws if isinstance(law, (LaplacePair, LaplaceProduct))}
             if len(scales) == 1:
                 return LaplaceProduct(scale=scales.pop(), shift=self._shift())
-        return Line(parts=self.parts)
+        return self._line()
+
+    def _line(self) -> Line:
+        return Line(parts=tuple((loss_of(law, above=self.above), k) for law, k in self.parts))
 
     def _shift(self) -> Shift:
         steps: dict[int, int] = {}
@@ -200,15 +243,15 @@ class Total:
         return tuple(sorted(steps.items(), reverse=True))
 
 
-def _merged(parts: Iterable[tuple[_Law, int]]) -> tuple[tuple[_Law, int], ...]:
-    counts: dict[_Law, int] = {}
+def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int], ...]:
+    counts: dict[_Counted, int] = {}
     for law, count in parts:
         counts[law] = counts.get(law, 0) + count
     # In one order, whatever order they came in: a total is the same number to the last digit.
     return tuple(sorted(counts.items(), key=repr))
 
 
-def _steps(law: LossLaw) -> Shift:
+def _steps(law: Law) -> Shift:
     match law:
         case GaussianPair(shift=shift) | GaussianProduct(shift=shift) | LaplaceProduct(shift=shift):
             return shift
@@ -217,18 +260,11 @@ def _steps(law: LossLaw) -> Shift:
     raise TypeError(f"{law!r} is no lattice law")
 
 
-def _largest(law: LossLaw) -> Enclosure:
-    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, ListedLoss)):
-        try:
-            return law.largest_loss()
-        except NotDerived:
-            return Enclosure(Fraction(0), math.inf)
-    # Of a pair that bounds others, the listing says no more than an upper end.
-    with precision(_HIDDEN_BITS):
-        found = listed(law, Fraction(1), _HIDDEN_BITS)
-        if found.hidden == 0:
-            return Enclosure(Fraction(0), max(Enclosure.of(found.largest).upper, Fraction(0)))
-    return Enclosure(Fraction(0), math.inf)
+def _largest(law: Law) -> Enclosure:
+    try:
+        return law.largest_loss()
+    except NotDerived:
+        return Enclosure(Fraction(0), math.inf)
 
 
 def _bits(relative: Fraction) -> int:

@@ -16,7 +16,8 @@ from accounting.fourier.factor import Grid
 from accounting.loss.cells import listed_above, listed_below
 from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
-from accounting.loss.real_pair import Focus, RealPair
+from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 from tests.support.dpcore.mutants import mutated
 
 PAIR = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 20))

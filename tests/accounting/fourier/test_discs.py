@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.fourier import finite_sum as line_sum
-from accounting.fourier.discrete_factor import Atoms
 from accounting.fourier.discs import (
     CIRCLE,
     PRODUCT,
@@ -142,7 +141,7 @@ def test_values_and_cover_of_atoms_hold() -> None:
     tilt = Fraction(3, 2)
     grid = Grid(step=0.3125, depth=4, blocks=3000)
     with precision(128):
-        factor = Atoms(listing=law.losses(tilt, 60)).factor(tilt)
+        factor = law.factor(tilt)
         sampled = factor.on(grid)
     blocks = np.array([0, 1, 130, 2999])
     values, cover = sampled.values(blocks), sampled.cover(np.arange(3000))[blocks]

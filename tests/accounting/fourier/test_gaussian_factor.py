@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -19,18 +18,17 @@ from accounting.fourier.factor import Grid
 from accounting.fourier.gaussian_factor import (
     GaussianPart,
     GaussianSampled,
-    ThinGaussianPart,
     _cover,
     _decay,
     _lobes,
     _magnitude,
-    gaussian_part,
 )
 from accounting.fourier.integral import Line
-from accounting.pairs.listing import gaussian_losses
-from accounting.pairs.losses import Losses
-from dpcore.numbers.enclosure import Enclosure, precision
+from accounting.laws.registry import pair_of
+from dpcore import DiscreteGaussian
+from dpcore.numbers.enclosure import precision
 from tests.support.accounting.brute import Mass, gaussian, real
+from tests.support.accounting.lines import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
 
 WORKING = 128
@@ -190,61 +188,13 @@ def test_what_fixed_points_do_not_hold_is_left_open() -> None:
         assert discs.radii.min() >= 1
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
-    variance: Fraction
-    shift: int
-
-    def part(self) -> GaussianPart | ThinGaussianPart:
-        return gaussian_part(self.variance, self.shift)
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        raise AssertionError("a closed form needs no listing")
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    variance: Fraction
-    shift: int
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        return gaussian_losses(self.variance, self.shift, tilt, bits)
-
-
 def test_thirty_different_gaussians() -> None:
-    parts = tuple((Closed(Fraction(i * i), 1), 1) for i in range(20, 50))
+    parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
     found = Line(parts=parts).epsilon("1e-6", "1e-8")
     assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
     assert round(found.upper_float, 5) == 0.72826
-    listed = tuple((Listed(Fraction(i * i), 1), 1) for i in range(20, 50))
-    assert overlaps(found, Line(parts=listed).epsilon("1e-6", "1e-6"))
-
-
-@pytest.mark.parametrize("variance", ["1/4", "49/100", "1/2", "3"])
-def test_closed_and_listed_agree_and_mix(variance: str) -> None:
-    v = Fraction(variance)
-    one = Line(parts=((Closed(v, 2), 2), (Listed(Fraction(30), 3), 4))).epsilon("1e-6", "1e-6")
-    two = Line(parts=((Listed(v, 2), 2), (Closed(Fraction(30), 3), 4))).epsilon("1e-6", "1e-6")
-    assert overlaps(one, two)
-    assert one.width <= Fraction(one.upper) / 10**5
-
-
-def overlaps(one: Enclosure, two: Enclosure) -> bool:
-    return one.overlaps(two)
-
-
-def test_a_thin_law_proposes_its_own_cumulants() -> None:
-    with precision(WORKING), mpmath.workdps(70):
-        part = gaussian_part(Fraction(1, 5), 2)
-        assert isinstance(part, ThinGaussianPart)
-        k, slope, bend = part.cumulants(1.3)
-        logs = [
-            mpmath.log(moment(Fraction(1, 5), 2, Fraction(13, 10) + step, 0.0).real)
-            for step in (Fraction(-1, 10**6), Fraction(0), Fraction(1, 10**6))
-        ]
-        assert k == pytest.approx(float(logs[1]))
-        assert slope == pytest.approx(float((logs[2] - logs[0]) * 500000), rel=1e-6)
-        assert bend == pytest.approx(float((logs[2] - 2 * logs[1] + logs[0]) * 10**12), rel=1e-4)
+    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), ((1, 1),)), 1) for i in range(20, 50)]
+    assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
 
 
 # -- mutants -----------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from accounting.loss import cells as table
 from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.listing import Listing
-from accounting.loss.real_pair import Focus, RealPair
+from accounting.loss.real_pair import RealPair
+from accounting.loss.table import Focus
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.support.dpcore.mutants import mutated
@@ -170,7 +171,9 @@ def test_a_cell_taken_at_its_middle_is_no_bound(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_lower_listing_that_rounds_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = mutated(Cells.atoms_below, "p.lower, 0.0), p.upper", "p.upper * 1.001, 0.0), p.upper")
+    broken = mutated(
+        Cells.atoms_below, "least = np.maximum(p.lower", "least = np.maximum(p.upper * 1.001"
+    )
     monkeypatch.setattr(Cells, "atoms_below", broken)
     assert any(not _holds(pair) for pair in PAIRS.values())
 
@@ -197,10 +200,10 @@ def test_the_checks_hold_without_mutants() -> None:
 @pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
 @pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
 def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, spare: float) -> None:
-    pair = PAIRS[name]
-    cells = pair.cells(pair.edges(Focus(2.0), 400, spare))
+    pair = PAIRS[name].cut(spare)
+    cells = pair.cells(pair.edges(Focus(2.0), 400))
     above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
-    assert 0 < above.hidden <= pair.unbounded(spare) <= 1.5 * spare
+    assert 0 < above.hidden <= pair.infinite(above=True) <= 1.5 * spare
     end = float(above.losses[-1])
     truth = {at: hockey_stick(pair, at) for at in (0.1, end / 2, end - 0.01, end + 0.5)}
     assert _between(below, truth, above)

@@ -121,7 +121,7 @@ def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
             for world in case.poisson("1/5")
         )
     assert close(found, truth, relative="1e-20")
-    assert found.upper - found.lower <= found.upper / 2**40
+    assert found.upper - found.lower <= found.upper / 10**10
 
 
 def test_renyi_at_the_ends() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
 from accounting import Approx, Pure, compose, per_user, routes
-from accounting.fourier import integral as line
 from accounting.fourier.integral import Line
+from accounting.fourier.real_loss import TabledLoss
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,
@@ -102,9 +101,15 @@ def test_rare_coins_are_sampled() -> None:
 
 
 def test_losses_that_are_large_are_told_apart() -> None:
-    found = compose((Pure(10**6), 2), Pure(1)).delta(10**4)
+    found = compose((Pure(600), 2), Pure(1)).delta(1100)
     assert found.lower is not None
     assert found.lower > 1 - Fraction(1, 10**6)
+
+
+def test_losses_beyond_floats_are_bounded_by_their_sum() -> None:
+    found = compose((Pure(10**6), 2), Pure(1)).epsilon("1e-6")
+    assert found.lower is not None
+    assert 2 * 680 < found.lower <= found.upper == 2 * 10**6 + 1
 
 
 def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
@@ -169,20 +174,10 @@ def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> N
     assert truth <= found.upper
 
 
-def test_what_floats_do_not_resolve_is_not_looked_at_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # At 1e-51 the tail of large losses keeps the tilt so low that all is rounding: less smoothing
-    # would show no more, and used to be tried nine times.
-    pair = sampled(DiscreteGaussian(sigma_squared=1), "1/100").pairs()[0]
-    sums, original = list[int](), line._sum
-
-    def counted(*given: Any) -> Any:
-        found = original(*given)
-        sums.append(0 if found is None else len(found.indices))
-        return found
-
-    monkeypatch.setattr(line, "_sum", counted)
+def test_rare_losses_far_beyond_epsilon_do_not_hide_a_small_delta() -> None:
+    pair = TabledLoss(
+        kinds=sampled(DiscreteGaussian(sigma_squared=1), "1/100").directions[0], above=True
+    )
     found = Line(parts=((pair, 100),)).delta(20, "1e-8")
-    assert found.upper < Fraction("1e-50")
-    assert len([size for size in sums if size]) == 1
+    assert found.upper < Fraction("1e-75")
+    assert found.width < found.upper / 10**4

@@ -1,4 +1,4 @@
-r"""Totals of wide discrete Gaussian noise on samples, beside the engine that lists its outcomes."""
+r"""Totals of wide discrete Gaussian noise on samples, beside its single integers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from importlib import import_module
 import pytest
 
 from accounting.claims.bound import Bound
+from accounting.laws.registry import pair_of
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.table import Sampled
 from accounting.mechanism.real_noise import Gaussian
+from accounting.pairs.shift import maximal
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose, over_totals
 from accounting.totals.rounds import Ways
-from dpcore import DiscreteGaussian, Relation, Scope
+from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
 AT = Fraction(1, 10**6)
@@ -29,8 +33,13 @@ def wide(sigma: int, shift: int, rate: str) -> PoissonSampled:
 
 def listed(source: PoissonSampled, rounds: int, relative: Fraction) -> Bound:
     """By the outcomes of every round, each with its mass."""
-    found = tuple(((pair, 1),) for pair in source.pairs())
-    each = Ways(above=found, attained=found)
+    assert isinstance(source.curve, PrivacyCurve)
+    (shift,) = maximal(Sensitivity.of(source.curve.sensitivity))
+    base = IntegerPair(pair=pair_of(source.curve.noise, shift))
+    tables = (
+        Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
+    )
+    each = Ways.tabled(*(((Fraction(1), table),) for table in tables))
     return over_totals([(each, rounds)], lambda total: total.epsilon(AT, relative))
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 from flint import arb
 from hypothesis import strategies as st
 
-from accounting.fourier.discrete_factor import Atoms
+from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import LineSum, Window, line_sum
-from accounting.pairs.losses import Losses
-from dpcore.numbers.enclosure import ball, precision
+from accounting.fourier.integral import Line
+from accounting.fourier.real_loss import TabledLoss
+from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.listing import Listing
+from accounting.pairs.pair import Pair
+from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute import real
 
 DIGITS = 60
@@ -23,33 +29,56 @@ DIGITS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A law of rational losses: ((mass, loss), ...), the rest of the mass hidden."""
+    """A law of finitely many losses: ((mass, loss), ...), exact floats; ``rest`` is hidden."""
 
     atoms: tuple[tuple[Fraction, Fraction], ...]
+    rest: Fraction = Fraction(0)
 
     @property
-    def hidden(self) -> Fraction:
-        return 1 - sum((mass for mass, _ in self.atoms), Fraction(0))
+    def above(self) -> None:
+        """Exact."""
 
     @property
-    def largest(self) -> Fraction:
-        return max(loss for _, loss in self.atoms)
+    def hidden(self) -> arb:
+        return ball(self.rest)
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        return Losses(
-            masses=tuple(ball(mass) for mass, _ in self.atoms),
-            losses=tuple(ball(loss) for _, loss in self.atoms),
-            hidden=ball(self.hidden),
-            beyond=lambda c: arb(0),
-            largest=ball(self.largest),
-        )
+    @property
+    def largest(self) -> arb:
+        return ball(max(loss for _, loss in self.atoms))
+
+    def largest_loss(self) -> Enclosure:
+        return Enclosure.exactly(max(loss for _, loss in self.atoms))
+
+    @property
+    def listing(self) -> Listing:
+        rising = sorted(self.atoms, key=lambda atom: atom[1])
+        masses, losses = (np.array([float(atom[i]) for atom in rising]) for i in (0, 1))
+        return Listing(losses, masses, float(self.rest))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        listing = self.listing
+        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+
+    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
+        del variance
+        return tilted(self.listing, tilt)
+
+
+def in_floats(*atoms: tuple[Fraction, Fraction]) -> Listed:
+    """The law with masses in 2^-40, losses in floats, and what is missing to 1 hidden."""
+    masses = [Fraction(round(mass * 2**40), 2**40) for mass, _ in atoms]
+    missing = 1 - sum((mass for mass, _ in atoms), Fraction(0))
+    rest = Fraction(round(missing * 2**40), 2**40)
+    masses[0] += 1 - rest - sum(masses)
+    losses = (Fraction(float(loss)) for _, loss in atoms)
+    return Listed(atoms=tuple(zip(masses, losses, strict=True)), rest=rest)
 
 
 Parts = Sequence[tuple[Listed, int]]
 
 
 def listed(*atoms: tuple[str, str]) -> Listed:
-    return Listed(atoms=tuple((Fraction(mass), Fraction(loss)) for mass, loss in atoms))
+    return in_floats(*((Fraction(mass), Fraction(loss)) for mass, loss in atoms))
 
 
 def totals(parts: Parts) -> dict[Fraction, Fraction]:
@@ -79,7 +108,7 @@ def finite_delta(parts: Parts, epsilon: Fraction) -> Any:
 def delta(parts: Parts, epsilon: Fraction) -> Any:
     shown = Fraction(1)
     for law, count in parts:
-        shown *= (1 - law.hidden) ** count
+        shown *= (1 - law.rest) ** count
     with mpmath.workdps(DIGITS):
         return real(1 - shown) + finite_delta(parts, epsilon)
 
@@ -92,11 +121,11 @@ def small_parts(draw: st.DrawFn) -> tuple[tuple[Listed, int], ...]:
         count = draw(st.integers(min_value=1, max_value=4))
         size = draw(st.integers(min_value=1, max_value=4))
         weights = [draw(st.integers(min_value=1, max_value=10**4)) for _ in range(size)]
-        losses = st.fractions(min_value=-3, max_value=4, max_denominator=60)
+        losses = st.builds(Fraction, st.integers(-192, 256), st.just(64))
         hidden = draw(st.sampled_from([0, 0, 1, 10**3]))
         scale = sum(weights) + hidden
         atoms = tuple((Fraction(w, scale), draw(losses)) for w in weights)
-        parts.append((Listed(atoms=atoms), count))
+        parts.append((in_floats(*atoms), count))
     return tuple(parts)
 
 
@@ -105,10 +134,7 @@ def sum_of(
 ) -> LineSum:
     """One sum at one window, as `Line` would make it."""
     with precision(128):
-        factors = [
-            (Atoms(listing=law.losses(Fraction(8), 60)).factor(Fraction(tilt)), count)
-            for law, count in parts
-        ]
+        factors = [(law.factor(Fraction(tilt)), count) for law, count in parts]
         found = line_sum(
             factors,
             Window(
@@ -136,3 +162,19 @@ def encloses(total: LineSum, parts: Parts, epsilons: Sequence[str]) -> bool:
         if not low <= truth <= high:
             return False
     return True
+
+
+def of_pairs(parts: Sequence[tuple[Pair, int]], ask: Callable[[Line], Enclosure]) -> Enclosure:
+    """What a line says of pairs cut into cells: the lower end from below, the upper from above."""
+    low, high = (
+        ask(
+            Line(
+                parts=tuple(
+                    (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=side), count)
+                    for pair, count in parts
+                )
+            )
+        )
+        for side in (False, True)
+    )
+    return Enclosure(low.lower, high.upper)
