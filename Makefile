@@ -24,12 +24,32 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
+# Of pytest, in every part: make test OPTIONS=-x
+OPTIONS :=
+# Parts of one test run, the long ones first; a folder is all of it that no other part names. They are
+# processes and not workers of one pytest (pytest-xdist): tests that fork must be alone in their process.
+PARTS := tests/accounting tests/accounting/checker+tests/accounting/release tests/bandits+bandits \
+    tests/audit tests/dpcore+dpcore tests/audit/evidence+tests/audit/report+tests/audit/testing \
+    tests+accounting+audit tests/audit/catalogue+tests/audit/cli+tests/audit/targets
+FOLDERS := $(subst +, ,$(PARTS))
+TESTS := $(addprefix part-,$(PARTS))
+# Each gets an equal share of the purse of alpha. Four at a time: on two cores, neither is idle while
+# a test waits. What a part prints is shown whole when it has ended; every failure is named.
+IN_PARTS := +@$(MAKE) --no-print-directory --keep-going --jobs=4 \
+    $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+inside = $(subst +, ,$(1)) $(addprefix --ignore=,$(filter-out $(subst +, ,$(1)), \
+    $(filter $(addsuffix /%,$(subst +, ,$(1))),$(FOLDERS))))
+
+.PHONY: lint $(TESTS)
+$(TESTS): part-%:
+	@PURSE_SHARE=1/$(words $(PARTS)) $(PY) -m pytest $(OPTIONS) $(call inside,$*) || test $$? = 5  # none chosen
+
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
-	@$(PY) -m tests.parts
+	$(IN_PARTS) $(TESTS) lint
 
 nightly: .venv/.dev  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
-	@$(PY) -m tests.parts -m ""
+	$(IN_PARTS) $(TESTS) lint OPTIONS='-m ""'
 	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
 
 corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes

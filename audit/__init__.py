@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from audit.errors import TargetFailed
     from audit.evidence.event import Witness
     from audit.evidence.verdict import Outcome
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
     from audit.replay.declared import declare
     from audit.replay.findings import Finding
-    from audit.report.report import AuditReport, ExactWitness
+    from audit.report.record import ExactWitness
+    from audit.report.report import AuditReport
     from audit.spec import AuditSpec
     from audit.targets.spelling import read_target
     from audit.testing.assertions import (
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
         assert_sensitivity,
     )
     from audit.testing.fits import assert_fits
-    from audit.training.canaries import canaries
-    from audit.training.canary_report import CanaryReport
+    from audit.training.canaries import CanaryReport, canaries
     from audit.training.dpsgd import dpsgd
     from audit.training.step_report import StepReport
 
@@ -69,12 +69,12 @@ _PLACES = {
     "Audit": "assembly",
     "AuditReport": "report.report",
     "AuditSpec": "spec",
-    "CanaryReport": "training.canary_report",
+    "CanaryReport": "training.canaries",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
-    "ExactWitness": "report.report",
+    "ExactWitness": "report.record",
     "Finding": "replay.findings",
-    "FitReport": "fit.report",
+    "FitReport": "fit.fit",
     "NothingMeasured": "testing.assertions",
     "Outcome": "evidence.verdict",
     "Refuted": "testing.assertions",

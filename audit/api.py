@@ -9,7 +9,7 @@ from typing import Any
 from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.levels import level
+from audit.claims.verdicts import level
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.spelling import Auditable
@@ -17,8 +17,6 @@ from dpcore.command.progress import notebook_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike
-
-__all__ = ["audit"]
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command

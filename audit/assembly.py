@@ -18,7 +18,7 @@ from audit.errors import TargetFailed
 from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.search.neighbours import doubts
 from audit.search.pairs import pairs_of
 from audit.spec import AuditSpec
@@ -28,8 +28,6 @@ from dpcore.errors import ABSENT, InvalidParameter
 
 if TYPE_CHECKING:
     from audit.search.search import Found
-
-__all__ = ["Audit"]
 
 Progress = Callable[[int], None]
 _RUNS: Final = 100_000
@@ -84,7 +82,7 @@ class Audit:
         self.baselines: tuple[str, ...] = ()
         if spec.baselines:
             # scipy.stats takes half a second
-            from audit.evidence.baselines.compare import baseline_names
+            from audit.evidence.baselines import baseline_names
 
             self.baselines = baseline_names(spec.baselines)
         self.space = None

@@ -8,8 +8,6 @@ from audit.wording.shorten import shortened
 from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
 
-__all__ = ["REPEATS", "TargetFailed", "Unreadable"]
-
 REPEATS: Final = 4
 r"""The runs on each dataset that show whether one of them fails alone."""
 

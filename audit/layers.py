@@ -24,7 +24,7 @@ from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, Target
 from audit.wording.result import plain
@@ -33,9 +33,7 @@ from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
-    from audit.fit.report import FitReport
-
-__all__ = ["run_layers"]
+    from audit.fit.fit import FitReport
 
 _REPLAY: Final = LayerRun(
     layer="replay",

@@ -32,9 +32,8 @@ from audit.outputs.form import oddities
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
-from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
+from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of
 from audit.runs.drawn import Collected, Drawn
-from audit.runs.plan import Plan, Planned
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
@@ -43,8 +42,6 @@ from dpcore.numbers.parameter import rational
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.resume.checkpoint import State
-
-__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "run_baselines", "sample"]
 
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
@@ -63,14 +60,6 @@ def sample(
 
     A failing target gives a report with ``error`` set and the evidence drawn before; Ctrl-C one
     without ``error``, unless nothing was drawn: then KeyboardInterrupt goes on.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.target import Vectorised
-    >>> def bit(dataset, n, rng):
-    ...     return np.full(n, dataset)  # no noise at all
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000, seed=7)
-    >>> sample(Vectorised(spelling="bit", function=bit), plan).verdict
-    'refuted'
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -217,15 +206,7 @@ def coins_of(plan: Plan) -> int:
 
 
 def report_of(drawn: Drawn) -> AuditReport:
-    r"""Test the claim on the drawn runs, and report.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
-    >>> drawn = draw(read_target("half-scale"), plan)
-    >>> len(drawn.outputs()), report_of(drawn).verdict
-    (2000, 'refuted')
-    """
+    r"""Test the claim on the drawn runs, and report."""
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
     error, notes = drawn.error, list(drawn.notes)
     try:
@@ -289,16 +270,8 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
 def run_baselines(
     report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add the bounds of other methods and the figures, for the view and point of the bound.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
-    >>> drawn = draw(read_target("half-scale"), plan)
-    >>> run_baselines(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
-    'dkw'
-    """
-    from audit.evidence.baselines.compare import compare
+    r"""Add the bounds of other methods and the figures, for the view and point of the bound."""
+    from audit.evidence.baselines import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.features.feature import Feature
 
-__all__ = [
-    "FLOATS",
-    "LAYERS",
-    "AuditSpec",
-    "Option",
-    "read_runs",
-    "read_seconds",
-    "read_seed",
-]
-
 FLOATS: Final = ("test", "ignore")
 r"""Whether the floating-point representation of outputs is tested beside their values."""
 

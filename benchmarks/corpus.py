@@ -28,10 +28,8 @@ from joblib import Parallel, delayed
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
 from audit.corpus.entry import ROLES, Entry, Role, entries, find
-from audit.corpus.environment import Environment, cache_folder
-from audit.corpus.installed import Worker
-from audit.corpus.judge import judge
-from audit.corpus.report import Answer
+from audit.corpus.environment import Environment, Worker, cache_folder
+from audit.corpus.judge import Answer, judge
 from audit.errors import TargetFailed
 from benchmarks.auditing.harness import ALPHA
 from benchmarks.auditing.peers import PEERS, Peer, Question

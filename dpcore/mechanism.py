@@ -7,9 +7,10 @@ the promise. It carries no epsilon: what it guarantees is derived by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, overload
+from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,11 @@ __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
 A_SCOPE: Final = "must be a Scope"
 _ROOM: Final = (1 << 63) - (1 << 62)
+_NO_ROOM: Final = (
+    "value: an entry of size 2^62 or more leaves no room for noise in int64; release such values "
+    "one by one as Python integers"
+)
+_Numbers: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[Any]
 
 
 class Unit(Enum):
@@ -190,11 +196,11 @@ class Mechanism:
     @overload
     def release(self, value: int, *, rng: Rng = ...) -> int: ...
     @overload
-    def release(self, value: npt.NDArray[np.integer[Any]], *, rng: Rng = ...) -> Integers: ...
-    def release(
-        self, value: int | npt.NDArray[np.integer[Any]], *, rng: Rng = SYSTEM
-    ) -> int | Integers:
+    def release(self, value: _Numbers, *, rng: Rng = ...) -> Integers: ...
+    def release(self, value: int | _Numbers, *, rng: Rng = SYSTEM) -> int | Integers:
         r"""``value`` plus fresh noise: an int, or an int64 array with a draw for each entry.
+
+        An array may also be a list, a tuple, or a column of a table, such as a pandas Series.
 
         The value is what the sensitivity speaks of: under ``Sensitivity(d)`` one number, under a
         box as many as it has bounds, under l1 and l2 an array of any shape. Several numbers, each
@@ -210,6 +216,8 @@ class Mechanism:
         >>> histogram.release(np.array([100, 200, 300])).shape
         (3,)
         """
+        if isinstance(value, list | tuple) or hasattr(value, "to_numpy"):
+            value = _array(value)
         if not isinstance(value, np.ndarray):
             number = integer("value", value)
             self._must_fit(value, ())
@@ -218,10 +226,7 @@ class Mechanism:
             raise InvalidParameter("value", value, "must hold integers; encode reals first")
         self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
-            raise Unrepresentable(
-                "value: an entry of size 2^62 or more leaves no room for noise in int64; "
-                "release such values one by one as Python integers"
-            )
+            raise Unrepresentable(_NO_ROOM)
         noisy = self.noise.sample(value.shape, rng=rng)
         noisy += value.astype(np.int64)
         return noisy
@@ -244,6 +249,17 @@ class Mechanism:
                 "moves: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a bound for each "
                 f"entry Sensitivity.box(({amount}, ...))",
             )
+
+
+def _array(value: Any) -> Any:
+    # A column brings its own array. The numbers of a list are read one by one: True is none.
+    if not isinstance(value, list | tuple):
+        return value.to_numpy()
+    numbers = np.array(value, dtype=object)
+    read = [integer("value", each) for each in numbers.flat]
+    if any(not -_ROOM < each < _ROOM for each in read):
+        raise Unrepresentable(_NO_ROOM)
+    return np.array(read, dtype=np.int64).reshape(numbers.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

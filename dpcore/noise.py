@@ -25,6 +25,7 @@ from dpcore.forks import HERE
 from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
 from dpcore.numbers.floating import Floats
+from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
@@ -240,16 +241,7 @@ class Noise(ABC):
         return np.where(levels < 0.5, low, high) & (levels > 1e-290)
 
     def _settle(self, guess: int, p: Fraction) -> int:
-        step, high = 1, guess
-        while not self._reaches(high, p):
-            high, step = high + step, 2 * step
-        step, low = 1, high - 1
-        while self._reaches(low, p):
-            high, low, step = low, low - step, 2 * step
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._reaches(middle, p) else (middle, high)
-        return high
+        return least(lambda k: self._reaches(k, p), guess)
 
     def _reaches(self, k: int, p: Fraction) -> bool:
         bits = 128

@@ -1,86 +1,171 @@
-r"""The least noise that keeps a promise over many rounds, and proof that less does not.
+r"""The least noise, the most rounds or the largest sampling rate that keep a promise.
 
-One parameter of a law is free: floats propose it, and two certified points decide. At the noise
-returned the promise is kept; one step less (0.1% of a real parameter, 1 of an integer one) was
-tried too, and :attr:`Calibration.least` says whether it is certified to break the promise. Where
-more noise is smaller noise plus independent noise (Skellam, Poisson and binomial in their size,
-Polya laws, their differences and discrete Laplace in the scale) it then fails for every smaller
-parameter too; for the discrete Gaussian and its sums the two points are what is claimed.
-Proofs: docs/proofs/composition.md.
+One number of a plan is open. Floats propose it, and two certified bounds decide: the promise is
+kept at the value returned, and one step beyond was tried too. Where more noise is smaller noise
+plus independent noise (Skellam, Poisson and binomial in their size, Polya laws, their differences
+and discrete Laplace in the scale) it then fails for every smaller parameter too, and so does it for
+more rounds and larger rates; for the discrete Gaussian and its sums the two points are what is
+claimed. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
-from itertools import count
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from accounting.budget.promise import Promise, honest_part, log, one_round, read_free_law
+from accounting.budget.search import Edge, Unknown, decide, log, log_mu, search
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.mechanism.real_noise import RealNoise
+from accounting.mechanism.description import EVERYONE, Description, Poisson
+from accounting.mechanism.real_noise import REAL_LAWS, RealNoise
+from accounting.pairs.shift import heaviest
+from accounting.release.curve import OneRelease
+from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
-from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.errors import InvalidParameter
+from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Scope, Sensitivity
-from dpcore.noise import Noise
+from dpcore.noise import Divisible, Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+from dpcore.spec import pairs_of, read_keys, split_name
+from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names, write_noise
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "FreeLaw", "calibrate", "largest_rate", "most_rounds"]
+__all__ += ["noise_multiplier", "read_free_law"]
 
 _KEPT: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = 10**6
-_FIRST_STRIDE: Final = math.log(16)
-_ASIDE: Final = 0.25
-_TRUSTED: Final = 8
-_TRIES: Final = 400
-_STEEP: Final = 4.0
+_LARGE: Final = 10**4
+_DIGITS: Final = (4, 6, 9)
+_FEW: Final = (3, 4, 6)
+_REACH: Final = (Fraction(1, 10**12), Fraction(10**30))
+_FREE: Final = {
+    "discrete-laplace": "scale",
+    "discrete-gaussian": "sigma_squared",
+    "discrete-gaussian-sum": "sigma_squared",
+    "skellam": "variance",
+    "polya": "scale",
+    "polya-difference": "scale",
+    "poisson": "mean",
+    "binomial": "trials",
+    "gaussian": "sigma",
+    "laplace": "scale",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeLaw:
+    r"""``law`` with the parameters ``fixed``; ``free`` names the one that is open.
+
+    >>> read_free_law("polya-difference:shape=0.9").at(Fraction(20))
+    PolyaDifference(shape='9/10', scale=20)
+    """
+
+    law: str
+    free: str
+    fixed: tuple[tuple[str, str], ...]
+
+    def at(self, value: Fraction) -> Noise | RealNoise:
+        r"""The noise with that parameter.
+
+        Raises :class:`InvalidParameter` as the law does.
+        """
+        data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
+        return noise_from_json(data, REAL_LAWS)
+
+    def unknown(self, *, fine: bool, unit: int) -> Unknown:
+        r"""Its parameter, in steps of a thousandth, or of a millionth where it is ``fine``.
+
+        A whole number is a multiple of ``unit``.
+        """
+        power = 2 if self.free in ("scale", "sigma") else 1
+        name = f"{self.law} noise of a {self.free}"
+        least, most = _REACH
+        if self.free == "trials":
+            return Unknown(name=name, power=power, unit=unit, least=unit, most=most, closed=True)
+        step, digits = (Fraction(1, 10**6), 9) if fine else (Fraction(1, 1000), 5)
+        return Unknown(name=name, power=power, least=least, most=most, step=step, digits=digits)
+
+
+def read_free_law(text: str) -> FreeLaw:
+    r"""A law's name, with its other parameters where it has some.
+
+    >>> read_free_law("binomial:probability=1/2").free
+    'trials'
+
+    Raises :class:`InvalidParameter` for an unknown law, a parameter that is missing, unknown or
+    given twice, and for the size itself, which is what is looked for.
+    """
+    if not isinstance(text, str):
+        raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
+    law, rest = split_name(text)
+    if law not in _FREE:
+        near = law_meant(law)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
+    free = _FREE[law]
+    if any(key == free for key, _ in pairs_of(rest)):
+        raise InvalidParameter(
+            "noise", text, f"leave out {free}: it is the number that calibrate finds"
+        )
+    names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
+    wanted = [name for name in names if name != free]
+    given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
+    return FreeLaw(law=law, free=free, fixed=tuple(given.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    r"""The result of :func:`calibrate`: the least noise found, and the next smaller that fails.
+    r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
-    ``noise`` keeps (epsilon, delta) over ``rounds``, and ``step_less`` does not.
-
-    ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0) when delta = 0.
-    ``step_less`` is None where no parameter is smaller.
-
-    Raises :class:`InvalidParameter` where ``found`` does not show that the promise is kept.
+    ``noise`` keeps (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise, None
+    where no parameter is smaller. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
+    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
     """
 
-    noise: Noise | RealNoise
+    law: FreeLaw
     sensitivity: Sensitivity
     rounds: int
     epsilon: Fraction
     delta: Fraction
-    honest_fraction: Fraction
-    found: Bound
-    step_less: Noise | RealNoise | None
-    found_less: Bound | None
+    edge: Edge
+    honest_fraction: Fraction = Fraction(1)
     rate: Fraction = Fraction(1)
     relation: Relation | None = None
 
-    def __post_init__(self) -> None:
-        # Whatever a search proposes, nothing else leaves this file.
-        if not self.found.upper <= self._limit:
-            raise InvalidParameter("found", self.found.upper, f"must be <= {self._limit}")
+    @property
+    def noise(self) -> Noise | RealNoise:
+        r"""The noise found."""
+        return self.law.at(self.edge.value)
+
+    @property
+    def step_less(self) -> Noise | RealNoise | None:
+        r"""The next smaller noise."""
+        return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
+
+    @property
+    def found(self) -> Bound:
+        r"""delta(epsilon) of ``noise``, or epsilon(0)."""
+        return self.edge.found
+
+    @property
+    def found_less(self) -> Bound | None:
+        r"""The same of ``step_less``."""
+        return self.edge.found_beyond
 
     @property
     def least(self) -> bool:
         r"""Whether one step less is certified not to keep the promise, or there is none."""
-        if self.found_less is None:
-            return True
-        return self.found_less.lower is not None and self.found_less.lower > self._limit
+        return self.edge.proven
 
     def total(self) -> Composition:
         r"""The rounds, with the noise that honest users alone add."""
-        noise = honest_part(self.noise, self.honest_fraction)
-        one = one_round(noise, self.sensitivity, self.rate, self.relation)
-        return compose((one, self.rounds))
+        noise = _honest_part(self.noise, self.honest_fraction)
+        return compose((_one_round(noise, self.sensitivity, self.rate, self.relation), self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
         r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
@@ -91,14 +176,13 @@ class Calibration:
         if self.delta == 0:
             return self.found
         found = self.total().epsilon(self.delta, _KEPT)
-        upper = min(found.upper, self.epsilon)
-        return Bound(upper=upper, lower=found.lower, method=found.method, theorem=found.theorem)
+        return replace(found, upper=min(found.upper, self.epsilon))
 
     def to_json(self) -> dict[str, Any]:
         r"""Exact parameters as text, bounds as two ends."""
-        step = None
+        step, quantity = None, "delta_at_target" if self.delta else "epsilon_at_zero"
         if self.step_less is not None and self.found_less is not None:
-            step = {"noise": self.step_less.to_json(), self._quantity: self.found_less.to_json()}
+            step = {"noise": self.step_less.to_json(), quantity: self.found_less.to_json()}
         return {
             "epsilon": self.epsilon_at_delta().to_json(),
             "delta": str(self.delta),
@@ -106,24 +190,16 @@ class Calibration:
             "method": self.found.method,
             "theorem": self.found.theorem,
             "noise": self.noise.to_json(),
-            "sensitivity": Sensitivity.of(self.sensitivity).to_json(),
+            "sensitivity": self.sensitivity.to_json(),
             "honest_fraction": str(self.honest_fraction),
             "target": {"epsilon": str(self.epsilon), "delta": str(self.delta)},
-            self._quantity: self.found.to_json(),
+            quantity: self.found.to_json(),
             "one_step_less": step,
             "least": self.least,
             **({} if self.rate == 1 else {"rate": str(self.rate)}),
             **({} if self.relation is None else {"relation": self.relation.value}),
             "assumptions": list(self.total().assumptions),
         }
-
-    @property
-    def _limit(self) -> Fraction:
-        return self.delta or self.epsilon
-
-    @property
-    def _quantity(self) -> str:
-        return "delta_at_target" if self.delta else "epsilon_at_zero"
 
 
 def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
@@ -161,121 +237,183 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     targets out of range; :class:`NotDerived` where no noise of the law within reach keeps the
     promise.
     """
+    at, limit = _targets(epsilon, delta, pure=True)
+    honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
+    share = rational_in("rate", rate, "(0, 1]", "it is a probability")
+    law, moves = read_free_law(noise), Sensitivity.of(sensitivity)
+    times = integer("rounds", rounds, at_least=1)
+    neighbours = None if relation is None else Scope(relation=relation).relation
+    # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
+    fine = law.law in REAL_LAWS or share != 1
+    unknown = law.unknown(fine=fine, unit=honest.denominator)
+    digits = (7, 11) if fine else (5, 7, 11)
+
+    def bound(value: Fraction) -> Bound:
+        planned = law.at(value)
+        try:
+            one = _one_round(_honest_part(planned, honest), moves, share, neighbours)
+            return decide(compose((one, times)), at, limit, digits)
+        except NotDerived as error:
+            raise NotDerived(
+                f"the least {law.law} noise for this promise",
+                f"the search came to {write_noise(planned)}, and {error.instead}",
+            ) from error
+
+    pure = law.law == "discrete-laplace" and limit == 0 and honest == share == 1
+    edge = _exactly(unknown, bound, at) if pure else None
+    if edge is None:
+        squared = sum(step**2 * n for step, n in heaviest(moves)) * times * share**2
+        start = _guess(law, unknown.power, squared, times, at, limit, honest)
+        edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
+    return Calibration(
+        law=law,
+        sensitivity=moves,
+        rounds=times,
+        epsilon=at,
+        delta=limit,
+        honest_fraction=honest,
+        edge=edge,
+        rate=share,
+        relation=neighbours,
+    )
+
+
+def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
+    r"""The most rounds of ``release`` that keep (epsilon, delta).
+
+    >>> from accounting.mechanism.real_noise import Gaussian
+    >>> from accounting.release.real_curve import RealCurve
+    >>> curve = RealCurve(noise=Gaussian(sigma=10), sensitivity=1)
+    >>> most_rounds(curve, epsilon=2, delta="1e-5").value
+    Fraction(25, 1)
+
+    Raises :class:`NotDerived` where not even one round keeps it.
+    """
+    at, limit = _targets(epsilon, delta)
+    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40, closed=True)
+
+    def bound(value: Fraction) -> Bound:
+        return decide(compose((release, int(value))), at, limit, _DIGITS)
+
+    return search(rounds, bound, epsilon=at, delta=limit)
+
+
+def largest_rate(
+    noise: Noise | RealNoise,
+    *,
+    rounds: int,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    sensitivity: Sensitivity | int = 1,
+) -> Edge:
+    r"""The largest Poisson sampling rate at which so many rounds keep (epsilon, delta).
+
+    Raises :class:`NotDerived` where no rate above 1e-12 does.
+    """
+    at, limit = _targets(epsilon, delta)
+    times = integer("rounds", rounds, at_least=1)
+    rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
+
+    def bound(value: Fraction) -> Bound:
+        total = compose((_one_round(noise, sensitivity, value), times))
+        return decide(total, at, limit, _DIGITS)
+
+    return search(rate, bound, epsilon=at, delta=limit)
+
+
+def noise_multiplier(
+    run: TrainingRun,
+    sampling: Sampling,
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    watch: Callable[[int], None] | None = None,
+) -> Edge:
+    r"""The least noise multiplier at which a training run keeps (epsilon, delta).
+
+    The multiplier of ``run`` is where the search starts. The step is 1/10,000.
+
+    >>> run = TrainingRun(
+    ...     multiplier=Fraction(1), batch=100, examples=100, rounds=1, epochs=Fraction(1)
+    ... )
+    >>> noise_multiplier(run, Sampling.SHUFFLED, epsilon=1, delta="1e-5").value
+    Fraction(149229, 20000)
+
+    Raises :class:`NotDerived` where no multiplier within reach keeps the promise.
+    """
+    at, limit = _targets(epsilon, delta)
+    (least, most), step = _REACH, Fraction(1, 10**4)
+    size = Unknown(name="noise multipliers", power=2, least=least, most=most, step=step, digits=6)
+
+    def bound(value: Fraction) -> Bound:
+        total = compose(replace(run, multiplier=value).part(sampling))
+        found = decide(total, at, limit, _FEW)
+        # A shuffle that nobody sees may hide more: what is composed is an upper bound.
+        return replace(found, lower=None) if sampling is Sampling.SHUFFLED else found
+
+    start = log(run.multiplier)
+    return search(size, bound, epsilon=at, delta=limit, start=start, watch=watch)
+
+
+def _targets(
+    epsilon: RationalLike, delta: RationalLike, *, pure: bool = False
+) -> tuple[Fraction, Fraction]:
     at = positive_rational("epsilon", epsilon, "a promise of 0 needs infinite noise")
     if at > _MOST_EPSILON:
         raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
-    most = rational_in("delta", delta, "[0, 1)")
-    honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
-    share = rational_in("rate", rate, "(0, 1]", "it is a probability")
-    promise = Promise(
-        family=read_free_law(noise),
-        rate=share,
-        sensitivity=Sensitivity.of(sensitivity),
-        rounds=integer("rounds", rounds, at_least=1),
-        epsilon=at,
-        delta=most,
-        honest=honest,
-        relation=None if relation is None else Scope(relation=relation).relation,
-    )
-    tried = count(1)
+    return at, rational_in("delta", delta, "[0, 1)" if pure else "(0, 1)")
 
-    @cache
-    def bound(value: Fraction) -> Bound:
-        found = promise.bound(value)
-        if watch is not None:
-            watch(next(tried))
-        return found
 
-    value, less = _exactly(promise, bound) or _least(promise, bound)
-    return Calibration(
-        noise=promise.family.at(value),
-        sensitivity=promise.sensitivity,
-        rounds=promise.rounds,
-        epsilon=at,
-        delta=most,
-        honest_fraction=honest,
-        found=bound(value),
-        step_less=None if less is None else promise.family.at(less),
-        found_less=None if less is None else bound(less),
-        rate=share,
-        relation=promise.relation,
-    )
+def _one_round(
+    noise: Noise | RealNoise,
+    sensitivity: Sensitivity | int,
+    rate: Fraction,
+    relation: Relation | None = None,
+) -> OneRelease:
+    scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
+    asked = Description(noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation)
+    return cast("OneRelease", guarantee(asked))
+
+
+def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:
+    # The shares of h of n users, for honest = h/n.
+    if honest == 1:
+        return noise
+    if not isinstance(noise, Divisible):
+        raise InvalidParameter(
+            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
+        )
+    return summed(noise.share(honest.denominator), honest.numerator)
 
 
 def _exactly(
-    promise: Promise, bound: Callable[[Fraction], Bound]
-) -> tuple[Fraction, Fraction | None] | None:
+    unknown: Unknown, bound: Callable[[Fraction], Bound], epsilon: Fraction
+) -> Edge | None:
     # At delta = 0 discrete Laplace noise loses k d/s, exactly: s = k d/epsilon.
-    if (
-        promise.family.law != "discrete-laplace"
-        or promise.delta != 0
-        or promise.honest != 1
-        or promise.rate != 1
-    ):
-        return None
     at_one = bound(Fraction(1))
     if at_one.lower != at_one.upper or not isinstance(at_one.upper, Fraction):
         return None
-    scale = at_one.upper / promise.epsilon
-    return scale, promise.less(scale)
+    scale = at_one.upper / epsilon
+    less = scale * (1 - unknown.step)
+    return Edge(
+        value=scale, found=bound(scale), beyond=less, found_beyond=bound(less), limit=epsilon
+    )
 
 
-def _least(
-    promise: Promise, bound: Callable[[Fraction], Bound]
-) -> tuple[Fraction, Fraction | None]:
-    # `low` was too little, `high` is enough. The distances to enough propose by a secant; values
-    # one step apart, the larger one enough and the smaller one not shown to be, end the search.
-    low: Fraction | None = None
-    high: Fraction | None = None
-    before: tuple[float, float] | None = None
-    slope, stride = 1.0, _FIRST_STRIDE
-    place = promise.guess()
-    for attempt in range(_TRIES):
-        value = promise.inside(place, low, high)
-        found = bound(value)
-        if found.upper == math.inf:
-            raise NotDerived(
-                f"{promise.family.law} noise that keeps delta = 0",
-                "its losses are unbounded, or no theorem bounds them; allow a delta > 0",
-            )
-        here, away = log(value), promise.away(found)
-        if before is not None and before[1] != away:
-            slope = min(max((here - before[0]) / (before[1] - away), 1 / _STEEP), _STEEP)
-        before, root = (here, away), here + slope * away
-        if not promise.keeps(found):
-            low = value
-        else:
-            high, less = value, promise.less(value)
-            if less is None:
-                return value, None
-            close = here - root <= 2 * (here - log(less)) or (low is not None and less <= low)
-            if close or attempt >= _TRUSTED:
-                if not promise.keeps(bound(less)):
-                    return value, less
-                high = less
-                low = None if low is None or low >= high else low
-        trusted = attempt < _TRUSTED or attempt % 2 == 0
-        place = _next(root, low, high, stride, float(promise.step), trusted=trusted)
-        stride *= 2
-    raise PrecisionExhausted("no two values one step apart were told apart: ask for another target")
-
-
-def _next(
-    root: float,
-    low: Fraction | None,
-    high: Fraction | None,
-    stride: float,
-    step: float,
-    *,
-    trusted: bool,
+def _guess(
+    law: FreeLaw,
+    power: int,
+    squared: Fraction,
+    rounds: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    honest: Fraction,
 ) -> float:
-    # The proposal where it lies between what is known, else the middle; beyond it by strides.
-    place = root + _ASIDE * step
-    if low is not None and high is not None:
-        least, most = log(low), log(high)
-        return place if trusted and least < place < most else (least + most) / 2
-    if low is not None:
-        return min(max(place, log(low) + step), log(low) + stride)
-    if high is not None:
-        return max(min(place, log(high) - step), log(high) - stride)
-    return place
+    # The log of the parameter at which Gaussian noise of that variance is about enough.
+    squared = max(squared, Fraction(1, 16))
+    if delta == 0:
+        return math.log(rounds) + math.log(squared) / 2 - log(epsilon)
+    wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
+    variance = law.at(Fraction(_LARGE)).variance
+    there = log(variance if isinstance(variance, Fraction) else variance.upper) + log(honest)
+    return (wanted - there) / power + math.log(_LARGE)

@@ -121,7 +121,7 @@ def _noise(wanted: Wanted) -> _Answer:
 
 
 def _most(wanted: Wanted) -> _Answer:
-    from accounting.budget.largest import largest_rate, most_rounds
+    from accounting.budget.calibrate import largest_rate, most_rounds
 
     if wanted.rounds == wanted.poisson:
         reason = "must be a rate: --rounds is looked for"
@@ -154,11 +154,12 @@ def _most(wanted: Wanted) -> _Answer:
         (what, f"at most {exactly(found.value)} keep {promise} = {wanted.delta}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
-    if found.more is not None and found.found_more is not None:
-        said = "breaks it" if found.most else "is not shown to keep it"
-        more = f"{exactly(found.more)} {said}"
-        facts.append(("more", f"{more}: {quantity} is {between(found.found_more)}"))
+    if found.beyond is not None and found.found_beyond is not None:
+        said = "breaks it" if found.proven else "is not shown to keep it"
+        more = f"{exactly(found.beyond)} {said}"
+        facts.append(("more", f"{more}: {quantity} is {between(found.found_beyond)}"))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
     target = {"epsilon": exact(at), "delta": exact(limit)}
-    document = {**head, "target": target, "noise": wanted.noise, **found.to_json()}
+    ends = found.to_json(beyond="one_step_more", proven="most")
+    document = {**head, "target": target, "noise": wanted.noise, **ends}
     return document, [*facts, *assumed(total)]

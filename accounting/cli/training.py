@@ -17,6 +17,7 @@ from accounting.cli.releases import (
     NEIGHBOURS,
     WIDTH,
     CertificateFile,
+    Fact,
     Group,
     between,
     document,
@@ -32,6 +33,7 @@ from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
@@ -40,6 +42,7 @@ from dpcore.numbers.parameter import positive_rational, rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
+    from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.mechanism.description import Description
     from accounting.totals.compose import Composition
@@ -80,8 +83,12 @@ _CHANCE: Final = {
 @patiently
 def dpsgd(
     *,
-    noise_multiplier: str = option(
-        "Z", "The standard deviation of the noise, divided by the clipping norm.", default=...
+    noise_multiplier: str | None = option(
+        "Z",
+        "The standard deviation of the noise, divided by the clipping norm; or give --epsilon.",
+    ),
+    epsilon: str | None = option(
+        "EPSILON", "Find the least noise multiplier that keeps this epsilon."
     ),
     batch_size: str = option("B", "The (expected) size of a batch.", default=...),
     examples: str = option("N", "The size of the training data.", default=...),
@@ -124,20 +131,21 @@ def dpsgd(
 
     Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 \
     --examples 60000 --epochs 60 --delta 1e-5
+
+    With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
     """
     from accounting.totals.compose import compose
 
-    run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
+    run = _run(noise_multiplier, epsilon, batch_size, examples, epochs, rounds)
     run = replace(run, relation=relation, group=whole("--group", group, 1))
-    if truncate is not None and sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
-        raise InvalidParameter("--truncate", truncate, reason)
+    _check_truncated(truncate, sampling, epsilon)
     _check_files(truncate, certificate, plot, evidence=evidence)
     replaced = sampling is Sampling.POISSON and relation is Relation.REPLACE
     said = _REPLACED if replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
+    run, least = _least_noise(run, sampling, epsilon, delta)
     groups, size = dict.fromkeys(("group", "members"), "--group"), "--noise-multiplier"
     with named(relation="--relation", noise=size, sigma=size, **groups):
         asked, _ = run.release(sampling)
@@ -162,8 +170,11 @@ def dpsgd(
         "sampling": sampling.value,
         "means": said,
     }
+    if least is not None:
+        derived["noise_multiplier"] = least.to_json(beyond="one_step_less", proven="least")
     drawn = _CHANCE[sampling].format(rate=run.rate, batches=run.batches)
     facts = [
+        *_of_noise(least),
         ("epsilon", f"{between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
         ("sampling", f"{sampling.value}: {said}"),
@@ -179,6 +190,43 @@ def dpsgd(
         return
     same = [] if command is None else [("the same", command)]
     show([*lines(facts), *lines_of(total, found), *lines(same)])
+
+
+def _least_noise(
+    run: TrainingRun, sampling: Sampling, epsilon: str | None, delta: str
+) -> tuple[TrainingRun, Edge | None]:
+    # The run with the least noise that keeps epsilon, where one was given.
+    from accounting.budget.calibrate import noise_multiplier
+
+    if epsilon is None:
+        return run, None
+    options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+    with progress_bar("noise multipliers tried", None) as advance, named(**options):
+        at, most = rational("--epsilon", epsilon), rational("--delta", delta)
+        least = noise_multiplier(run, sampling, epsilon=at, delta=most, watch=advance)
+    return replace(run, multiplier=least.value), least
+
+
+def _of_noise(least: Edge | None) -> list[Fact]:
+    if least is None:
+        return []
+    facts = [("multiplier", f"the least noise multiplier is {exactly(least.value)}")]
+    if least.beyond is not None and least.found_beyond is not None:
+        said = "fails" if least.proven else "is not shown to keep it"
+        less = f"{exactly(least.beyond)} {said}: delta is {between(least.found_beyond)}"
+        facts.append(("less", less))
+    return facts
+
+
+def _check_truncated(truncate: str | None, sampling: Sampling, epsilon: str | None) -> None:
+    if truncate is None:
+        return
+    if sampling is not Sampling.POISSON:
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        raise InvalidParameter("--truncate", truncate, reason)
+    if epsilon is not None:
+        reason = "is for a given --noise-multiplier: cutting adds to its epsilon"
+        raise InvalidParameter("--truncate", truncate, reason)
 
 
 def _check_files(
@@ -232,12 +280,20 @@ def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: st
 
 
 def _run(
-    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
+    multiplier: str | None,
+    epsilon: str | None,
+    batch: str,
+    examples: str,
+    epochs: str | None,
+    rounds: str | None,
 ) -> TrainingRun:
+    if (multiplier is None) == (epsilon is None):
+        reason = "give either --noise-multiplier or --epsilon"
+        raise InvalidParameter("--noise-multiplier", multiplier or ABSENT, reason)
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
-    noise = positive_rational("--noise-multiplier", multiplier, "0 adds no noise")
+    noise = positive_rational("--noise-multiplier", multiplier or "1", "0 adds no noise")
     if (epochs is None) == (rounds is None):
         given = ABSENT if epochs is None else epochs
         raise InvalidParameter("--epochs", given, "give either --epochs or --rounds")

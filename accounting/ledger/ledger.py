@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 
 from sqlalchemy import Connection, Table
 
-from accounting.claims.claim import Assumed, said
+from accounting.claims.claim import Assumed, read_claim, said
 from accounting.ledger.book import Book, Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
@@ -26,7 +26,7 @@ from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.convert import Word
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release, Unit
+from dpcore.mechanism import Release, Scope, Unit
 
 __all__ = ["Ledger"]
 
@@ -49,14 +49,13 @@ class Ledger:
     not private.
 
     >>> import tempfile
-    >>> from accounting.claims.claim import ZCdp
-    >>> from dpcore.mechanism import Scope
-    >>> budget = ZCdp("1/2", scope=Scope(unit="user"))
+    >>> from dpcore import DiscreteGaussian, Mechanism
+    >>> count = Mechanism(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
     >>> with (
     ...     tempfile.TemporaryDirectory() as folder,
-    ...     Ledger.create(f"{folder}/ledger.db", budget=budget) as ledger,
+    ...     Ledger.create(f"{folder}/ledger.db", budget="rho=1/2") as ledger,
     ... ):
-    ...     receipt = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="monday", rows_per_user=1)
+    ...     receipt = ledger.charge(["ada", "bob"], count, batch="monday", rows_per_user=1)
     ...     receipt.paid, ledger.remaining("ada"), ledger.remaining("eve")
     (2, {'rho': Fraction(3, 8)}, {'rho': Fraction(1, 2)})
 
@@ -74,13 +73,15 @@ class Ledger:
     # -- opening ------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, url: str, *, budget: Word | Filter) -> Self:
+    def create(cls, url: str, *, budget: Word | Filter | str) -> Self:
         r"""Make a ledger, or open the one that is there with this budget.
 
-        ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. A ``Filter``
-        may be given where its choices matter, such as the slack of an Approx budget. Raises
-        :class:`InvalidParameter` for a budget that is not per user or not the stored one.
+        ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
+        be text, such as ``"epsilon=4"``, for users one of whose contributions is replaced. A
+        ``Filter`` may be given where its choices matter, such as the slack of an Approx budget.
+        Raises :class:`InvalidParameter` for a budget that is not per user or not the stored one.
         """
+        budget = _read(budget)
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
         if chosen.budget.scope.unit is not Unit.USER:
             reason = "must have scope unit 'user': a ledger keeps users' budgets"
@@ -93,12 +94,13 @@ class Ledger:
         return cls.open(url, budget=budget)
 
     @classmethod
-    def open(cls, url: str, *, budget: Word | Filter | None = None) -> Self:
-        r"""Open a ledger; with a ``budget``, only if it is the stored one.
+    def open(cls, url: str, *, budget: Word | Filter | str | None = None) -> Self:
+        r"""Open a ledger; with a ``budget``, as in :meth:`create`, only if it is the stored one.
 
         Raises :class:`LedgerUnavailable` when there is none, :class:`LedgerDamaged` when its
         filter cannot be read, and :class:`InvalidParameter` for another budget.
         """
+        budget = None if budget is None else _read(budget)
         with ExitStack() as undo:
             store = undo.enter_context(closing(Store(url)))
             with store.reading() as connection:
@@ -351,6 +353,12 @@ class Ledger:
         with self._store.reading() as connection:
             self._book.head(connection)
             yield connection
+
+
+def _read(budget: Word | Filter | str) -> Word | Filter:
+    if isinstance(budget, str):
+        return read_claim("budget", budget, Scope(unit=Unit.USER))
+    return budget
 
 
 def _format_budget(budget: Word | Filter) -> str:

@@ -27,7 +27,7 @@ from accounting.theorems.convert import as_zcdp, points_of
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.mechanism import Release, Scope, Unit
+from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
 
@@ -35,8 +35,8 @@ __all__ = ["Asked", "Costly", "Priced", "Request", "cost", "for_user"]
 
 _BITS: Final = 192
 
-Costly: TypeAlias = Guarantee | Description
-"""What a charge may be of: one guarantee or description, or several released together."""
+Costly: TypeAlias = Guarantee | Description | Mechanism
+"""A charge may be of a guarantee, or of a description or mechanism whose guarantee is derived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +122,13 @@ def cost(
 
     And the guarantee as the history keeps it.
     """
-    if isinstance(guarantee, Description):
+    if isinstance(guarantee, Description | Mechanism):
         guarantee = derived(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):
         raise InvalidParameter(
-            "guarantee", guarantee, "must be a claim, a release or a Composition"
+            "guarantee", guarantee, "must be a claim, a mechanism, a release or a Composition"
         )
     scope = keeper.budget.scope
     if guarantee.scope.relation is not scope.relation:

@@ -17,16 +17,13 @@ from audit.catalogue import (
     randomised_response,
     randomness,
     selection,
-    sensitivity,
-    sparse_vector,
 )
 from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
 
 __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
 
 _MODULES: Final = (
-    noise, sensitivity, randomness, selection, sparse_vector, randomised_response, composition,
-    protocols, papers,
+    noise, randomness, selection, randomised_response, composition, protocols, papers,
 )  # fmt: skip
 
 ENTRIES: Final[tuple[Entry, ...]] = tuple(

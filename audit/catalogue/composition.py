@@ -21,33 +21,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace
-from audit.catalogue.sparse_vector import VALUE, row_mass
+from audit.catalogue.selection import VALUE, row_mass
 from dpcore import Enclosure, Relation
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
-from dpcore.numbers.parameter import RationalLike
-
-__all__ = ["ENTRIES", "FIRST_EVENT", "TREE", "tree"]
 
 # -- composition ----------------------------------------------------------------------------------
 
 _ANSWERS: Final = ([-2, 1], [-1, 0])
 
 
-def visits_composed(bit: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""One user's bit counted in two batches, each at epsilon = 1/2: together 1."""
-    return bit + laplace(2, (n, 2), rng)
-
-
-def visits(bit: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with each batch at epsilon = 1."""
-    return bit + laplace(1, (n, 2), rng)
+def visits(bit: int, n: int, rng: np.random.Generator, *, scale: int = 1) -> Integers:
+    r"""One user's bit counted in two batches, each at epsilon = 1/scale."""
+    return bit + laplace(scale, (n, 2), rng)
 
 
 def sparse_vector_twice(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
@@ -76,7 +69,7 @@ _COMPOSITION: Final = (
         run=visits,
         true_epsilon=Enclosure.exactly(2),
         runs=1000,
-        twin=Twin(name="returning-user-composed", run=visits_composed),
+        twin=Twin(name="returning-user-composed", run=partial(visits, scale=2)),
     ),
     Entry(
         name="sparse-vector-told-for-free",
@@ -99,32 +92,19 @@ FIRST_EVENT: Final = ([0, 0, 0, 0], [1, 0, 0, 0])
 r"""Four events, of which the first differs: it is in every sum, and in a node of every level."""
 
 
-def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The sums of the first 1, 2, 3 and 4 events, each at epsilon = 1/4: scale 4."""
-    return np.cumsum(stream) + laplace(4, (n, 4), rng)
+def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
+    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and one event is in all."""
+    return np.cumsum(stream) + laplace(scale, (n, 4), rng)
 
 
-def prefix_sums_alone(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 1: each sum costs 1, and the first event is in all of them."""
-    return np.cumsum(stream) + laplace(1, (n, 4), rng)
-
-
-def tree(stream: Sequence[int], scale: RationalLike, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sums of the first 1, 2 and 4 of four events, the left nodes of the three levels."""
+def tree(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
+    r"""The sums of the first 1, 2 and 4 of four events, the left nodes of the three levels: each
+    level costs 1/scale.
+    """
     return np.cumsum(stream)[[0, 1, 3]] + laplace(scale, (n, 3), rng)
 
 
-def tree_sums(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Nodes at epsilon = 1/3 each, for three levels: scale 3."""
-    return tree(stream, 3, n, rng)
-
-
-def tree_sums_unsplit(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 1: each level costs 1."""
-    return tree(stream, 1, n, rng)
-
-
-TREE: Final = Twin(name="tree-sums", run=tree_sums, pair=FIRST_EVENT)
+TREE: Final = Twin(name="tree-sums", run=partial(tree, scale=3), pair=FIRST_EVENT)
 
 _CONTINUAL: Final = (
     Entry(
@@ -132,11 +112,11 @@ _CONTINUAL: Final = (
         number=23,
         sentence="Four running sums of the same events each have noise for one release.",
         source="a dashboard that publishes a noisy total every day",
-        run=prefix_sums_alone,
+        run=partial(prefix_sums, scale=1),
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(4),
         runs=1500,
-        twin=Twin(name="prefix-sums", run=prefix_sums, pair=FIRST_EVENT),
+        twin=Twin(name="prefix-sums", run=partial(prefix_sums, scale=4), pair=FIRST_EVENT),
     ),
     Entry(
         name="tree-unsplit",
@@ -144,7 +124,7 @@ _CONTINUAL: Final = (
         sentence="Sums over a binary tree have noise for one level each; an event is in one node "
         "of every level.",
         source="the binary mechanism without the division of epsilon among log T levels",
-        run=tree_sums_unsplit,
+        run=partial(tree, scale=1),
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(3),
         runs=1000,

@@ -15,8 +15,6 @@ from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["Call", "Entry", "Layer", "Runnable", "Subject", "Twin", "laplace", "seeded"]
-
 Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
 r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one a run."""
 

@@ -1,57 +1,34 @@
-r"""Slips in the noise that is added: its scale, its shape, the variance of Gaussian noise.
-
-Noise of the right kind and the wrong size.
-
-Noise of another law than the proof speaks of.
-
-Gaussian noise of the wrong variance.
-"""
+r"""Slips in the noise that is added, and in what bounds a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
+from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace, seeded
 from dpcore import DiscreteGaussian, Enclosure, Relation
 from dpcore.numbers.arrays import Integers
-
-__all__ = ["COUNT", "ENTRIES", "MODULUS", "count"]
+from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.parameter import RationalLike
 
 # -- scale ----------------------------------------------------------------------------------------
 
 
-def count(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count that one person moves by at most 1, released at epsilon = 1: scale 1/1."""
-    return value + laplace(1, n, rng)
+def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
+    r"""A count that one person moves by at most 1, released at epsilon = 1/scale."""
+    return value + laplace(scale, n, rng)
 
 
-def half_scale(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 1/2: the variance was taken for twice the scale."""
-    return value + laplace(Fraction(1, 2), n, rng)
-
-
-def ten_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 10/11: a rounded constant."""
-    return value + laplace(Fraction(10, 11), n, rng)
-
-
-def five_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale 20/21."""
-    return value + laplace(Fraction(20, 21), n, rng)
-
-
-def histogram(records: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""How many records are 0 and how many are 1, at epsilon = 1/2: scale 1/epsilon = 2 a bin."""
-    return np.bincount(records, minlength=2) + laplace(2, (n, 2), rng)
-
-
-def inverted_histogram(records: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with scale epsilon = 1/2."""
-    return np.bincount(records, minlength=2) + laplace(Fraction(1, 2), (n, 2), rng)
+def histogram(
+    records: Sequence[int], n: int, rng: np.random.Generator, *, scale: RationalLike = 2
+) -> Integers:
+    r"""How many records are 0 and how many are 1, at epsilon = 1/scale."""
+    return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
 
 
 COUNT: Final = Twin(name="count", run=count)
@@ -62,7 +39,7 @@ _SCALE: Final = (
         number=1,
         sentence="The noise has half the scale that the claim needs, so epsilon is twice as large.",
         source="the plainest slip: a variance or a width taken for a scale",
-        run=half_scale,
+        run=partial(count, scale=Fraction(1, 2)),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
         twin=COUNT,
@@ -72,7 +49,7 @@ _SCALE: Final = (
         number=2,
         sentence="The scale is 10/11 of what the claim needs: a small slip, and easy to overlook.",
         source="the plainest slip, as small as it comes",
-        run=ten_percent,
+        run=partial(count, scale=Fraction(10, 11)),
         true_epsilon=Enclosure.exactly(Fraction(11, 10)),
         runs=20_000,
         twin=COUNT,
@@ -83,7 +60,7 @@ _SCALE: Final = (
         sentence="The scale is 20/21 of what the claim needs, which a thousand outputs do not "
         "show.",
         source="the plainest slip, smaller still",
-        run=five_percent,
+        run=partial(count, scale=Fraction(20, 21)),
         true_epsilon=Enclosure.exactly(Fraction(21, 20)),
         runs=100_000,
         twin=COUNT,
@@ -94,7 +71,7 @@ _SCALE: Final = (
         sentence="Noise of scale epsilon where 1/epsilon belongs: the stricter the claim, the less "
         "noise.",
         source="Ding et al. 2018 (arXiv 1805.10559), histogram with the wrong scale",
-        run=inverted_histogram,
+        run=partial(histogram, scale=Fraction(1, 2)),
         pair=([0, 0, 1], [0, 0, 1, 1]),
         epsilon=Fraction(1, 2),
         relation=Relation.ADD_REMOVE,
@@ -150,9 +127,9 @@ def wrapped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
     return value + laplace(1, n, rng) % MODULUS
 
 
-def gaussian(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count plus discrete Gaussian noise of sigma^2 = 1."""
-    return value + DiscreteGaussian(sigma_squared=1).sample(n, rng=seeded(rng))
+def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int = 1) -> Integers:
+    r"""A count plus discrete Gaussian noise; sigma^2 = 4 gives (2.02, 1e-5)."""
+    return value + DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
 
 
 _NOISE_SHAPE: Final = (
@@ -221,17 +198,6 @@ _EPSILON: Final = Fraction("2.02")
 _DELTA: Final = Fraction("1e-5")
 _CURVE: Final = "discrete-gaussian:sigma_squared=4@1"
 
-
-def gaussian_of_four(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count plus discrete Gaussian noise of sigma^2 = 4: (2.02, 1e-5)."""
-    return value + DiscreteGaussian(sigma_squared=4).sample(n, rng=seeded(rng))
-
-
-def gaussian_of_two(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with sigma^2 = 2: the deviation 2 was passed where its square belongs."""
-    return value + DiscreteGaussian(sigma_squared=2).sample(n, rng=seeded(rng))
-
-
 _GAUSSIAN: Final = (
     Entry(
         name="sigma-for-its-square",
@@ -239,7 +205,7 @@ _GAUSSIAN: Final = (
         sentence="The deviation 2 is passed where the variance 4 belongs: at delta = 1e-5 epsilon "
         "is 2.942.",
         source="samplers that take sigma in one library and sigma squared in another",
-        run=gaussian_of_two,
+        run=partial(gaussian, sigma_squared=2),
         epsilon=_EPSILON,
         delta=_DELTA,
         curve=_CURVE,
@@ -249,7 +215,7 @@ _GAUSSIAN: Final = (
         runs=1_000_000,
         twin=Twin(
             name="gaussian-of-four",
-            run=gaussian_of_four,
+            run=partial(gaussian, sigma_squared=4),
             epsilon=_EPSILON,
             delta=_DELTA,
             curve=_CURVE,
@@ -257,4 +223,133 @@ _GAUSSIAN: Final = (
     ),
 )
 
-ENTRIES: Final = (*_SCALE, *_NOISE_SHAPE, *_GAUSSIAN)
+
+# -- sensitivity ----------------------------------------------------------------------------------
+
+
+def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
+    r"""A value clipped to [0, most], so that one person moves it by at most that; scale 1."""
+    return int(np.clip(value, 0, most)) + laplace(1, n, rng)
+
+
+def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The sum of values clamped to the public range [0, 1]; scale 1."""
+    return int(np.clip(values, 0, 1).sum()) + laplace(1, n, rng)
+
+
+def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same, clamped to the range the data shows: whatever a person holds is inside it."""
+    return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
+
+
+def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
+    r"""A value in [0, 1], rounded at random without bias and then noised: the rounded value moves
+    by 1 however little the value did.
+    """
+    whole = int(np.floor(value))
+    at_random = whole + (rng.random(n) < value - whole).astype(np.int64)
+    return at_random + laplace(scale, n, rng)
+
+
+def _half_rounded() -> arb:
+    # Every output k >= 1 has masses p(k) and (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2.
+    return ((1 + arb(2).exp()) / 2).log()
+
+
+_SENSITIVITY: Final = (
+    Entry(
+        name="clipped-to-two",
+        number=4,
+        sentence="Each person may contribute up to 2, and the noise hides a contribution of 1.",
+        source="a clipping bound changed in one place of two",
+        run=partial(clipped, most=2),
+        pair=(0, 2),
+        true_epsilon=Enclosure.exactly(2),
+        runs=300,
+        twin=Twin(name="clipped-to-one", run=partial(clipped, most=1)),
+    ),
+    Entry(
+        name="bounds-from-data",
+        number=18,
+        sentence="Values are clamped to the smallest and the largest of them: nobody is ever "
+        "clamped.",
+        source="bounds left to the library, which reads them off the data; diffprivlib warns of it "
+        "(PrivacyLeakWarning)",
+        run=self_clamped_total,
+        pair=([0, 1, 0, 1], [0, 1, 5, 1]),
+        true_epsilon=Enclosure.exactly(5),
+        runs=100,
+        twin=Twin(name="public-bounds", run=clamped_total, pair=([0, 1, 0, 1], [0, 1, 5, 1])),
+    ),
+    Entry(
+        name="rounded-sensitivity",
+        number=19,
+        sentence="Values 1/2 apart are rounded at random to integers 1 apart, and the noise hides "
+        "1/2.",
+        source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on sensitivities "
+        "of what is really computed",
+        run=partial(rounded, scale=Fraction(1, 2)),  # values differ by at most 1/2
+        pair=(0, 0.5),
+        true_epsilon=narrow(_half_rounded, 64),
+        runs=3000,
+        twin=Twin(name="rounded", run=rounded),
+    ),
+)
+
+# -- bounds ---------------------------------------------------------------------------------------
+
+_LOWER: Final = 0
+_UPPER: Final = 2
+_PAIR: Final = ([1, 0], [1, 6])
+
+
+def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""A sum of values clipped to [0, 2], with noise of scale 2: epsilon = 1."""
+    clipped = np.clip(values, _LOWER, _UPPER)
+    return int(clipped.sum()) + laplace(_UPPER - _LOWER, n, rng)
+
+
+def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same, but the clipped copy is thrown away and the values are summed."""
+    np.clip(values, _LOWER, _UPPER)
+    return sum(values) + laplace(_UPPER - _LOWER, n, rng)
+
+
+def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The sensitivity is taken between the lower bound and itself: 0, so no noise is added."""
+    bounds = (_LOWER, _LOWER)
+    sensitivity = bounds[1] - bounds[0]
+    total = int(np.clip(values, _LOWER, _UPPER).sum())
+    return total + (laplace(sensitivity, n, rng) if sensitivity else np.zeros(n, dtype=np.int64))
+
+
+_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum, pair=_PAIR)
+
+_BOUNDS: Final = (
+    Entry(
+        name="clipped-copy-unused",
+        number=41,
+        sentence="Values are clipped into a new array, and the old one is summed: a person adds "
+        "whatever they like.",
+        source="array functions that return a copy where the caller expects a change in place",
+        run=unclipped_sum,
+        pair=_PAIR,
+        true_epsilon=Enclosure.exactly(3),
+        runs=200,
+        twin=_CLIPPED,
+    ),
+    Entry(
+        name="lower-bound-twice",
+        number=42,
+        sentence="The lower bound is passed for both ends, so the sensitivity is 0 and no noise "
+        "is added.",
+        source="a pair of bounds unpacked or copied wrongly; scale 0 must be refused, not obeyed",
+        run=lower_twice,
+        pair=_PAIR,
+        true_epsilon=Enclosure.infinite(),
+        runs=100,
+        twin=_CLIPPED,
+    ),
+)
+
+ENTRIES: Final = (*_SCALE, *_NOISE_SHAPE, *_GAUSSIAN, *_SENSITIVITY, *_BOUNDS)

@@ -9,8 +9,8 @@ it is taken; the comments say on which side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,8 +22,6 @@ from dpcore import Binomial, DiscreteGaussian, Enclosure, PolyaDifference
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 
-__all__ = ["ENTRIES"]
-
 _STEPS: Final = 100
 _MOVED: Final = 3
 _NOISE_BITS: Final = 8
@@ -33,43 +31,27 @@ _USERS: Final = 64
 _ODDS: Final = Fraction(1284, 1000)
 
 
-def _gaussian(value: int, sigma_squared: int, n: int, rng: np.random.Generator) -> Integers:
+def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int) -> Integers:
+    r"""A number in [0, 1] in hundredths. sigma^2 = 611 is the least integer that gives (10, 1/4);
+    322 is a little more than 100^2 * 2 ln(1.25/delta)/epsilon^2.
+    """
     noise = DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
     return _STEPS * value + noise
 
 
-def exact_gaussian(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A number in [0, 1] in hundredths, sigma^2 = 611: the least integer that gives (10, 1/4)."""
-    return _gaussian(value, 611, n, rng)
-
-
-def classical_gaussian(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with sigma^2 = 322, a little more than 100^2 * 2 ln(1.25/delta)/epsilon^2."""
-    return _gaussian(value, 322, n, rng)
-
-
-def _bits(value: int, chance: Fraction, n: int, rng: np.random.Generator) -> Integers:
+def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Fraction) -> Integers:
+    r"""A sum in thirds and two noise bits from each of four users. Fair ones give (70/3, 0.145);
+    the lemma has a chance of 0.7265..., 0.726 is a little less.
+    """
     noise = Binomial(trials=_NOISE_BITS, probability=chance).sample(n, rng=seeded(rng))
     return _MOVED * value + noise
 
 
-def fair_bits(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum in thirds and two fair noise bits from each of four users: (70/3, 0.145)."""
-    return _bits(value, Fraction(1, 2), n, rng)
-
-
-def lemma_bits(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with bits of chance 0.726, a little less than the lemma's 0.7265..."""
-    return _bits(value, Fraction("0.726"), n, rng)
-
-
-def tree_of_log(stream: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Sums over a tree of four events with noise of scale log2(4) = 2; it has three levels."""
-    return tree(stream, 2, n, rng)
-
-
-def _relaxed(value: int, scale: int, n: int, rng: np.random.Generator) -> Integers:
+def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
     r"""Rows (sum of 64 users' messages, coin), the first user's value in one step.
+
+    Noise of scale 2 g/epsilon = 2 spends 1/2 on the sum and 1/4 twice on the coin; Theorem 3 prints
+    g/epsilon = 1.
 
     The coin tells of the first message: 1 with chance c u if it is the value 1 with no noise, else
     with chance c/u, where u = 1.284 and c = 1/(1 + u). It is within ln u <= 1/4 of a coin of chance
@@ -84,16 +66,6 @@ def _relaxed(value: int, scale: int, n: int, rng: np.random.Generator) -> Intege
     likely = np.where(message == 1, up * up, one * one)
     coin = rng.integers(up * (up + one), size=n) < likely
     return np.column_stack((message + others.sample(n, rng=source), coin.astype(np.int64)))
-
-
-def relaxed_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Noise of scale 2 g/epsilon = 2: 1/2 for the sum and 1/4 twice for the coin."""
-    return _relaxed(value, 2, n, rng)
-
-
-def relaxed_sum_as_printed(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Noise of scale g/epsilon = 1, as Theorem 3 prints it."""
-    return _relaxed(value, 1, n, rng)
 
 
 def _printed() -> arb:
@@ -122,7 +94,7 @@ ENTRIES: Final = (
         "delta = 0.788 for 0.25.",
         source="LZJ Theorems 4.2, 4.4, C.1 and C.3 as used in its experiments; proven for "
         "epsilon <= 1",
-        run=classical_gaussian,
+        run=partial(gaussian, sigma_squared=322),
         laws=_gaussians(322),
         epsilon=Fraction(10),
         delta=Fraction(1, 4),
@@ -132,7 +104,7 @@ ENTRIES: Final = (
         layer=Layer.EXACT,
         twin=Twin(
             name="exact-gaussian",
-            run=exact_gaussian,
+            run=partial(gaussian, sigma_squared=611),
             laws=_gaussians(611),
             epsilon=Fraction(10),
             delta=Fraction(1, 4),
@@ -144,7 +116,7 @@ ENTRIES: Final = (
         sentence="Noise bits of chance 0.73 instead of 1/2: large sums of one world do not exist "
         "in the other, delta is 0.62.",
         source="LZJ Lemma C.5 as printed, at n = 4, B = 1, g = 3, epsilon-hat = 14, delta = 0.49",
-        run=lemma_bits,
+        run=partial(noisy_bits, chance=Fraction("0.726")),
         laws=("binomial:trials=8,probability=0.726@0", "binomial:trials=8,probability=0.726@3"),
         epsilon=_SPENT,
         delta=Fraction("0.49"),
@@ -155,7 +127,7 @@ ENTRIES: Final = (
         # P(Bin(8, 1/2) <= 2) = 37/256 = 0.1445...
         twin=Twin(
             name="fair-bits",
-            run=fair_bits,
+            run=partial(noisy_bits, chance=Fraction(1, 2)),
             laws=("binomial:trials=8,probability=1/2@0", "binomial:trials=8,probability=1/2@3"),
             epsilon=_SPENT,
             delta=Fraction("0.145"),
@@ -167,7 +139,7 @@ ENTRIES: Final = (
         sentence="Noise of scale log2(4) = 2 for the tree sums of four events, and the tree has "
         "three levels.",
         source="CSB Lemma 1, taken at its word with logarithms to base 2",
-        run=tree_of_log,
+        run=partial(tree, scale=2),  # log2(4), and there are three levels
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(Fraction(3, 2)),
         runs=20_000,
@@ -179,9 +151,9 @@ ENTRIES: Final = (
         sentence="The noise of a sum takes the whole epsilon, and the relaxed aggregation that "
         "carries it takes half of it again.",
         source="CZ Theorem 3 as printed: the noise must spend epsilon/2",
-        run=relaxed_sum_as_printed,
+        run=partial(relaxed_sum, scale=1),
         true_epsilon=narrow(_printed, 64),
         runs=3_000,
-        twin=Twin(name="relaxed-sum", run=relaxed_sum),
+        twin=Twin(name="relaxed-sum", run=partial(relaxed_sum, scale=2)),
     ),
 )

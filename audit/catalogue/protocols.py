@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -35,8 +36,6 @@ from dpcore.protocols.aggregation import Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 from dpcore.protocols.sums import AggregatedSum
-
-__all__ = ["ENTRIES", "PARTIES"]
 
 # -- protocols ------------------------------------------------------------------------------------
 
@@ -98,20 +97,11 @@ def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
     return total
 
 
-def _skellam(variance: int, value: int, n: int, rng: np.random.Generator) -> Integers:
+def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
+    r"""Skellam noise from four users: variance 16 = g^2 is that of two Poisson laws of mean 8."""
     share: Noise = Skellam(variance=variance).share(4)
     protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
     return _summed(protocol, _messages(protocol, value, 4, n, rng))
-
-
-def skellam(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Skellam noise of variance 16 = g^2 from four users: two Poisson laws of mean 8."""
-    return _skellam(16, value, n, rng)
-
-
-def skellam_by_mean(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The mean 8 of one Poisson law is passed where the variance of the difference belongs."""
-    return _skellam(8, value, n, rng)
 
 
 def _bits(value: int, n: int, rng: np.random.Generator) -> Bits:
@@ -199,11 +189,11 @@ _PROTOCOLS: Final = (
         sentence="Skellam noise gets the mean of one of its Poisson laws as its variance: half of "
         "what is needed.",
         source="Skellam laws parameterised by two means in one library and a variance in another",
-        run=skellam_by_mean,
+        run=partial(skellam, variance=8),
         delta=_CLAIMED,
         true_epsilon=Enclosure.infinite(),
         runs=3_000,
-        twin=Twin(name="skellam-sum", run=skellam, delta=_CLAIMED),
+        twin=Twin(name="skellam-sum", run=partial(skellam, variance=16), delta=_CLAIMED),
     ),
     Entry(
         name="dropout-blind",
@@ -258,20 +248,13 @@ _SENSITIVITY: Final = 16
 _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
-def _sum_of_shares(value: int, odds: float, n: int, rng: np.random.Generator) -> Integers:
+def polya(value: int, n: int, rng: np.random.Generator, *, odds: float) -> Integers:
+    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32). With the
+    odds upside down the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
+    """
     plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
     noisy: Integers = value + (plus - minus)
     return noisy
-
-
-def polya(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32)."""
-    return _sum_of_shares(value, _BETA / (1 - _BETA), n, rng)
-
-
-def inverted_polya(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with (1 - beta)/beta: noise of scale 1/ln(1/(1 - beta)), 0.29 instead of 32."""
-    return _sum_of_shares(value, (1 - _BETA) / _BETA, n, rng)
 
 
 def _true_epsilon() -> arb:
@@ -287,12 +270,17 @@ _SHARES: Final = (
         sentence="The odds of the noise shares are upside down: 94 sums in 100 carry no noise.",
         source="the Polya sampler of MABPrivate.py in sayakrc/Differentially-Private-Bandits; "
         "written anew",
-        run=inverted_polya,
+        run=partial(polya, odds=(1 - _BETA) / _BETA),
         pair=(0, _SENSITIVITY),
         epsilon=Fraction(1, 2),
         true_epsilon=narrow(_true_epsilon, 64),
         runs=100,
-        twin=Twin(name="polya-shares", run=polya, pair=(0, _SENSITIVITY), epsilon=Fraction(1, 2)),
+        twin=Twin(
+            name="polya-shares",
+            run=partial(polya, odds=_BETA / (1 - _BETA)),
+            pair=(0, _SENSITIVITY),
+            epsilon=Fraction(1, 2),
+        ),
     ),
 )
 

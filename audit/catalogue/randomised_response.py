@@ -11,6 +11,7 @@ with chance f/2 and costs 2 h ln((1 - f/2)/(f/2)) where two values differ in 2 h
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,6 @@ from flint import arb
 from audit.catalogue.entry import Entry, Twin
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-
-__all__ = ["ENTRIES"]
 
 _ANSWERS: Final = 4
 _WHOLE: Final = 1000
@@ -37,49 +36,34 @@ def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Gene
     return (rng.integers(_WHOLE, size=shape) < thousandths).astype(np.int64)
 
 
-def _answers(truth: int, kept: int, n: int, rng: np.random.Generator) -> Integers:
+def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
+    r"""One of four answers, kept with chance 0.475, else one of the other three: ln 2.714..."""
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
 
 
-def four_answers(truth: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""One of four answers, kept with chance 0.475, else one of the other three: ln 2.714..."""
-    return _answers(truth, _KEPT, n, rng)
-
-
-def four_answers_as_two(truth: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with 0.731, which is right for two answers: the wrong ones share what is left."""
-    return _answers(truth, _KEPT_OF_TWO, n, rng)
-
-
-def _permanent(value: int, width: int, flipped: int, n: int, rng: np.random.Generator) -> Integers:
-    # The one-hot bits of a value, each flipped with that chance.
+def permanent(
+    value: int, n: int, rng: np.random.Generator, *, width: int = 4, flipped: int = _FLIPPED
+) -> Integers:
+    r"""The one-hot bits of a value, each flipped with a chance of f/2 = 0.378 for the two bits in
+    which values differ; 0.269 costs epsilon for each bit, and twice that for a value.
+    """
     bits: Integers = (np.arange(width) == value).astype(np.int64)
     response: Integers = bits ^ _happens(flipped, (n, width), rng)
     return response
-
-
-def rappor(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A permanent response of four bits: f/2 = 0.378, for the two bits in which values differ."""
-    return _permanent(value, 4, _FLIPPED, n, rng)
-
-
-def rappor_for_one_bit(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with f/2 = 0.269: epsilon for each bit, and twice that for a value."""
-    return _permanent(value, 4, _FLIPPED_FOR_ONE_BIT, n, rng)
 
 
 def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""Two reports on one permanent response of two bits, each bit wrong with chance 1/10 anew:
     however many reports there are, they say no more than the permanent response.
     """
-    kept = _permanent(value, 2, _FLIPPED, n, rng)
+    kept = permanent(value, n, rng, width=2)
     return np.concatenate([kept ^ _happens(_REPORTED_WRONG, (n, 2), rng) for _ in range(2)], axis=1)
 
 
 def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The one-time form, a permanent response that nobody keeps, sent twice."""
-    return np.concatenate([_permanent(value, 2, _FLIPPED, n, rng) for _ in range(2)], axis=1)
+    return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 
 def _four_as_two() -> arb:
@@ -98,7 +82,7 @@ ENTRIES: Final = (
         sentence="Four possible answers are randomised with the chance of telling the truth that "
         "is right for two.",
         source="randomised response generalised by hand from a yes-or-no question",
-        run=four_answers_as_two,
+        run=partial(four_answers, kept=_KEPT_OF_TWO),  # right for two answers
         true_epsilon=narrow(_four_as_two, 64),
         runs=200,
         twin=Twin(name="four-answers", run=four_answers),
@@ -110,10 +94,10 @@ ENTRIES: Final = (
         "two bits.",
         source="the factor 2 of 2 h ln((1 - f/2)/(f/2)) left out; Erlingsson et al. 2014 "
         "(arXiv 1407.6981)",
-        run=rappor_for_one_bit,
+        run=partial(permanent, flipped=_FLIPPED_FOR_ONE_BIT),
         true_epsilon=_bits(_FLIPPED_FOR_ONE_BIT, 2),
         runs=700,
-        twin=Twin(name="rappor", run=rappor),
+        twin=Twin(name="rappor", run=permanent),
     ),
     Entry(
         name="one-time-rappor-twice",

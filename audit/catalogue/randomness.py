@@ -1,19 +1,10 @@
 r"""Slips in the draws: noise reused, leaks in rare runs, floating-point noise, time of a call.
 
-Noise that is not fresh, not independent, or not always there.
-
-Runs without noise, so rare that no sample of ordinary size meets one.
-
-The branch hangs on a draw, so a replay that sets each draw to its extremes walks into it, however
-rare it is.
-
-Noise drawn as floats: which floats can come out depends on the data.
-
-Source: Mironov, "On significance of the least significant bits for differential privacy" (2012).
-
-A private answer that is given sooner or later: the time of a call tells the data.
-
-Source: Haeberlen, Pierce and Narayan, "Differential Privacy Under Fire" (2011), on timing channels.
+A branch without noise hangs on a draw, so a replay that sets each draw to its extremes walks into
+it, however rare it is. Which floats can come out of noise drawn as floats depends on the data:
+Mironov, "On significance of the least significant bits for differential privacy" (2012).
+When a private answer is given may tell the data: Haeberlen, Pierce and Narayan, "Differential
+Privacy Under Fire" (2011), on timing channels.
 """
 
 from __future__ import annotations
@@ -21,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -32,35 +24,27 @@ from dpcore import DiscreteLaplace, Enclosure, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 
-__all__ = ["AMOUNT", "ENTRIES", "rounded_amount"]
-
 # -- randomness -----------------------------------------------------------------------------------
 
-_LEAK: Final = 0.01
 _SEED: Final = 20
 
 
-def two_days(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Two counts, each moved by at most 1 by one person and released at epsilon = 1/2."""
-    return np.asarray(counts) + laplace(2, (n, 2), rng)
+def two_days(
+    counts: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 2
+) -> Integers:
+    r"""Two counts, each moved by at most 1 by one person and released at epsilon = 1/2; with one
+    cached draw for both days their difference has no noise.
+    """
+    return np.asarray(counts) + laplace(2, (n, draws), rng)
 
 
-def reused(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with one cached draw for both days: their difference has no noise."""
-    return np.asarray(counts) + laplace(2, (n, 1), rng)
-
-
-def arms(sums: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Reward sums of three arms; scale 1, a draw an arm.
+def arms(sums: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 3) -> Integers:
+    r"""Reward sums of three arms; scale 1, a draw an arm. One draw for all cancels in every
+    comparison of arms.
 
     Which arm a person pulled is public: only the reward in {0, 1} may differ.
     """
-    return np.asarray(sums) + laplace(1, (n, 3), rng)
-
-
-def broadcast(sums: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with one draw for the whole vector: it cancels in every comparison of arms."""
-    return np.asarray(sums) + laplace(1, (n, 1), rng)
+    return np.asarray(sums) + laplace(1, (n, draws), rng)
 
 
 def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -68,10 +52,10 @@ def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[n
     return math.floor(amount + 0.5) + laplace(1, n, rng).astype(np.float64)
 
 
-def leaking(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""The same, but one run in a hundred takes the fallback and returns the amount as it is."""
+def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
+    r"""The same, but runs of that rate take the fallback and return the amount as it is."""
     noisy = rounded_amount(amount, n, rng)
-    return np.where(rng.random(n) < _LEAK, amount, noisy)
+    return np.where(rng.random(n) < rate, amount, noisy)
 
 
 def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noqa: ARG001 - the slip
@@ -88,7 +72,7 @@ _RANDOMNESS: Final = (
         number=16,
         sentence="Two releases share one draw of noise, so their difference is exact.",
         source="a noisy offset cached and used again",
-        run=reused,
+        run=partial(two_days, draws=1),
         pair=([3, 5], [4, 5]),
         true_epsilon=Enclosure.infinite(),
         runs=100,
@@ -100,7 +84,7 @@ _RANDOMNESS: Final = (
         sentence="One draw is added to the whole vector of arm sums, so which arm is ahead is "
         "released exactly.",
         source="DP-SE of MABPrivate.py in sayakrc/Differentially-Private-Bandits; written anew",
-        run=broadcast,
+        run=partial(arms, draws=1),
         pair=([5, 4, 3], [6, 4, 3]),
         true_epsilon=Enclosure.infinite(),
         runs=100,
@@ -111,7 +95,7 @@ _RANDOMNESS: Final = (
         number=31,
         sentence="One run in a hundred returns the amount unrounded and without noise.",
         source="an exception handler or a debug path that returns its input",
-        run=leaking,
+        run=partial(leaking, rate=1e-2),
         pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=20_000,
@@ -132,31 +116,13 @@ _RANDOMNESS: Final = (
 
 # -- rare -----------------------------------------------------------------------------------------
 
-
-def _raw(amount: float, rate: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    noisy = rounded_amount(amount, n, rng)
-    return np.where(rng.random(n) < rate, amount, noisy)
-
-
-def raw_in_a_thousand(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""A rounded amount with noise of scale 1, but one run in 1,000 returns it as it is."""
-    return _raw(amount, 1e-3, n, rng)
-
-
-def raw_in_a_hundred_thousand(
-    amount: float, n: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    r"""The same, but one run in 100,000."""
-    return _raw(amount, 1e-5, n, rng)
-
-
 _RARE: Final = (
     Entry(
         name="raw-in-a-thousand",
         number=32,
         sentence="One run in a thousand returns the amount unrounded and without noise.",
         source="a timeout, a retry or a cache that falls back to the input",
-        run=raw_in_a_thousand,
+        run=partial(leaking, rate=1e-3),
         pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,
@@ -168,7 +134,7 @@ _RARE: Final = (
         sentence="One run in a hundred thousand returns the amount without noise: below the "
         "resolution of a sample.",
         source="an error path that tests never reach",
-        run=raw_in_a_hundred_thousand,
+        run=partial(leaking, rate=1e-5),
         pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,

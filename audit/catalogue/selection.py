@@ -1,56 +1,233 @@
-r"""Slips in choosing one of several: noisy max, and the exponential mechanism.
+r"""Slips in choosing some of several: sparse vector, noisy max, the exponential mechanism.
 
-Choosing the largest of several counts by noise.
+Sparse vector says which of many answers reach a noisy threshold, 0 here; each answer moves by at
+most 1 between neighbours, in either direction. Only what is above the threshold should cost
+anything, and four published variants spare a noise or a stop that this needs. Algorithms are
+numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for
+Differential Privacy" (arXiv 1603.01699); 1 is the correct one.
 
-Source: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014), section 3.3
-(report noisy max).
-
-The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential Privacy",
-2007): a candidate of score u is chosen with a chance proportional to e^(epsilon u/2).
-
-Scores move by at most 1 and are 0 or 1 here. Weights are whole thousandths, e^(epsilon/2) rounded
-down, and drawn from integers: the law is exact and costs a little less.
+Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
+section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
+Privacy", 2007) chooses a candidate of score u with a chance proportional to e^(epsilon u/2). Scores
+move by at most 1 and are 0 or 1 here; weights are whole thousandths, e^(epsilon/2) rounded down,
+and drawn from integers: the law is exact and costs a little less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from audit.catalogue.entry import Entry, Twin, laplace
-from audit.catalogue.sparse_vector import row_mass
-from dpcore import Enclosure
+from dpcore import DiscreteLaplace, Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
+from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["ENTRIES"]
+_REACH: Final = 256
+
+
+def _reached(
+    answers: Sequence[int],
+    scales: tuple[RationalLike, RationalLike],
+    n: int,
+    rng: np.random.Generator,
+) -> tuple[Integers, NDArray[np.bool_]]:
+    # The noisy answers, and which of them are at or above the noisy threshold; one row a run.
+    threshold = laplace(scales[0], (n, 1), rng)
+    noisy: Integers = np.asarray(answers) + laplace(scales[1], (n, len(answers)), rng)
+    return noisy, noisy >= threshold
+
+
+def _stopped(reached: NDArray[np.bool_], cutoff: int) -> Integers:
+    # 0 below, 1 above, and -1 for what is not answered after ``cutoff`` ones above.
+    above = reached.astype(np.int64)
+    return np.where(np.cumsum(above, axis=1) - above >= cutoff, -1, above)
+
+
+def _first(values: Integers, reached: NDArray[np.bool_]) -> Integers:
+    # How many answers are below before the first one above, and its value; all of them and 0 if
+    # there is none.
+    below = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1])
+    padded = np.pad(values, ((0, 0), (0, 1)))
+    return np.stack((below, padded[np.arange(len(padded)), below]), axis=1)
+
+
+def sparse_vector(
+    answers: Sequence[int],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    scales: tuple[RationalLike, RationalLike],
+    cutoff: int,
+) -> Integers:
+    r"""Which answers are at or above 0, until ``cutoff`` are, c in Algorithms 1 and 4.
+
+    At epsilon = 1 Algorithm 1 noises the threshold with half of epsilon (scale 2), each answer with
+    the other half (scale 2 c/(1/2) = 4 c). A row is 0 for "below", 1 for "above", -1 for what is
+    not answered. Algorithm 4 takes a quarter and three quarters, whatever c is.
+    """
+    return _stopped(_reached(answers, scales, n, rng)[1], cutoff)
+
+
+def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The first answer above and how many were below it (Algorithm 1 with c = 1, and a value).
+
+    A quarter of epsilon noises the threshold (scale 4), a quarter each answer (scale 8), and half
+    releases the answer that was found, with noise of its own (scale 2).
+    """
+    reached = _reached(answers, (4, 8), n, rng)[1]
+    return _first(np.asarray(answers) + laplace(2, reached.shape, rng), reached)
+
+
+def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Answers have scale 2, and the one above is released with the noise it was compared with, so
+    it bounds the threshold from above (Algorithm 3 with c = 1).
+    """
+    return _first(*_reached(answers, (2, 2), n, rng))
+
+
+def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Only the threshold is noised, and it never stops (Algorithm 5)."""
+    threshold = laplace(2, (n, 1), rng)
+    return (np.asarray(answers) >= threshold).astype(np.int64)
+
+
+def sparse_vector_chen(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Threshold and answers have scale 2, and it never stops (Algorithm 6)."""
+    return _reached(answers, (2, 2), n, rng)[1].astype(np.int64)
+
+
+def row_mass(
+    row: Sequence[int],
+    answers: Sequence[int],
+    scales: tuple[RationalLike, RationalLike],
+) -> arb:
+    r"""P(exactly the answers with a 1 in ``row`` reach the threshold), which has the first scale
+    and the answers the second; what has neither 0 nor 1 there is not asked.
+
+    The sum over thresholds of at most 256, and all others as a ball that holds what they can add.
+
+    >>> row_mass([1], [0], (1, 1)) > row_mass([0], [0], (1, 1))
+    True
+    """
+    threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
+    below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}
+    total = threshold.tail_ball(_REACH) * arb(0.5, 0.5)
+    for t in range(-_REACH, _REACH + 1):
+        mass = threshold.pmf_ball(t)
+        for outcome, answer in zip(row, answers, strict=True):
+            under = below[t - 1 - answer]
+            match outcome:
+                case 0:
+                    mass *= under
+                case 1:
+                    mass *= 1 - under
+        total += mass
+    return total
+
+
+def _true_epsilon(
+    row: Sequence[int],
+    pair: tuple[Sequence[int], Sequence[int]],
+    scales: tuple[RationalLike, RationalLike],
+) -> Enclosure:
+    # The row that is likelier in the first world by the largest factor.
+    def ratio() -> arb:
+        first, second = (row_mass(row, answers, scales) for answers in pair)
+        return (first / second).log()
+
+    return narrow(ratio, 64)
+
+
+_VALUE_PAIR: Final = ([-1, -1, -1, -1, -1, 0], [0, 0, 0, 0, 0, -1])
+_LEE_PAIR: Final = ([-1, -1, -1, 1, 1], [0, 0, 0, 0, 0])
+_CHEN_PAIR: Final = ([-1, -1, -1, 0, 0, 0], [0, 0, 0, -1, -1, -1])
+
+VALUE: Final = Twin(name="sparse-vector-value", run=sparse_vector_value, pair=_VALUE_PAIR)
+# Each answer below the threshold adds to the cost: 0.93 with five, towards 1 with more.
+_ONE: Final = Twin(
+    name="sparse-vector",
+    run=partial(sparse_vector, scales=(2, 4), cutoff=1),
+    pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0]),
+)
+
+_SPARSE_VECTOR: Final = (
+    Entry(
+        name="sparse-vector-value-reused",
+        number=9,
+        sentence="The answer above is released as it was compared: it bounds the threshold, and "
+        "each answer below pays again.",
+        source="Roth's lecture notes of 2011, as Algorithm 3 of Lyu et al. (arXiv 1603.01699)",
+        run=sparse_vector_roth,
+        pair=_VALUE_PAIR,
+        # Five below and then a 0: no threshold is above 0, where each of the five has e^(1/2) and
+        # the value e^(1/2). With m answers below it is (m + 1)/2: no epsilon holds for all m.
+        true_epsilon=Enclosure.exactly(3),
+        runs=30_000,
+        twin=VALUE,
+    ),
+    Entry(
+        name="sparse-vector-unscaled",
+        number=10,
+        sentence="Two answers may be above, and the noise of an answer is what one of them needs.",
+        source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): at most "
+        "(1 + 6c)/4 = 3.25 for c = 2",
+        run=partial(sparse_vector, scales=(4, Fraction(4, 3)), cutoff=2),
+        pair=_LEE_PAIR,
+        true_epsilon=_true_epsilon([0, 0, 0, 1, 1], _LEE_PAIR, (4, Fraction(4, 3))),
+        runs=10_000,
+        twin=Twin(
+            name="sparse-vector-two",
+            run=partial(sparse_vector, scales=(2, 8), cutoff=2),
+            pair=([2, 2, 2, 2, 2, 2, 0, 0], [3, 3, 3, 3, 3, 3, -1, -1]),
+        ),
+    ),
+    Entry(
+        name="sparse-vector-noiseless-answers",
+        number=11,
+        sentence="Only the threshold is noisy: answers on both sides of it pin it down, and two of "
+        "them in order show which world it is.",
+        source="Stoddard et al. 2014, as Algorithm 5 of Lyu et al. (arXiv 1603.01699)",
+        run=sparse_vector_stoddard,
+        pair=([0, 1], [1, 0]),
+        true_epsilon=Enclosure.infinite(),
+        runs=500,
+        twin=_ONE,
+    ),
+    Entry(
+        name="sparse-vector-endless",
+        number=12,
+        sentence="It never stops: one noisy threshold serves any number of answers on both sides "
+        "of it.",
+        source="Chen et al. 2015, as Algorithm 6 of Lyu et al. (arXiv 1603.01699)",
+        run=sparse_vector_chen,
+        pair=_CHEN_PAIR,
+        # It grows with the number of answers: no epsilon holds for all of them.
+        true_epsilon=_true_epsilon([0, 0, 0, 1, 1, 1], _CHEN_PAIR, (2, 2)),
+        runs=10_000,
+        twin=_ONE,
+    ),
+)
+
 
 # -- selection ------------------------------------------------------------------------------------
 
 
-def noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2."""
-    noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
-    first: Integers = noisy.argmax(axis=1)
-    return first
-
-
-def half_noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index again, with scale 1: enough if counts only grew, and between neighbours one may
-    grow while the others fall.
+def noisy_max(
+    counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, draws: int = 5
+) -> Integers:
+    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, a draw for
+    each count. Scale 1 is enough if counts only grew, and between neighbours one may grow while the
+    others fall.
     """
-    noisy: Integers = np.asarray(counts) + laplace(1, (n, len(counts)), rng)
-    first: Integers = noisy.argmax(axis=1)
-    return first
-
-
-def one_draw_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The index again, with one draw of scale 2 for all counts."""
-    noisy: Integers = np.asarray(counts) + laplace(2, (n, 1), rng)
+    noisy: Integers = np.asarray(counts) + laplace(scale, (n, draws), rng)
     first: Integers = noisy.argmax(axis=1)
     return first
 
@@ -97,7 +274,7 @@ _SELECTION: Final = (
         "others fall.",
         source="report noisy max with the scale for counts that move one way; Dwork and Roth 2014, "
         "section 3.3",
-        run=half_noisy_max,
+        run=partial(noisy_max, scale=1),
         pair=_HALF_PAIR,
         true_epsilon=narrow(_half_noise, 64),
         runs=2000,
@@ -108,7 +285,7 @@ _SELECTION: Final = (
         number=15,
         sentence="All arms get the same draw of noise, which cancels when they are compared.",
         source="a draw of one number where one of the shape of the counts was meant",
-        run=one_draw_max,
+        run=partial(noisy_max, draws=1),
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
         true_epsilon=Enclosure.infinite(),
         runs=100,
@@ -126,23 +303,18 @@ _OTHERS: Final = 8
 _PAIR: Final = ([1] + [0] * _OTHERS, [0] + [1] * _OTHERS)
 
 
-def _choose(scores: Sequence[int], weight: int, n: int, rng: np.random.Generator) -> Integers:
+def exponential(
+    scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
+) -> Integers:
+    r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score. With
+    2.718, e^1 for each point, the sum of weights moves too.
+    """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")
     return chosen.astype(np.int64)
 
 
-def exponential(scores: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score."""
-    return _choose(scores, _HALF, n, rng)
-
-
-def exponential_undivided(scores: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with weights 2.718 and 1: e^1 for each point, and the sum of weights moves too."""
-    return _choose(scores, _WHOLE, n, rng)
-
-
-def _true_epsilon() -> arb:
+def _undivided() -> arb:
     # Of the first candidate: w/(w + 8) against 1/(1 + 8 w).
     w = Fraction(_WHOLE, _UNIT)
     return ball(w * (1 + _OTHERS * w) / (w + _OTHERS)).log()
@@ -155,12 +327,12 @@ _EXPONENTIAL: Final = (
         sentence="The exponential mechanism at epsilon in place of epsilon/2: the weights of all "
         "others move as well.",
         source="the factor 2 of the exponential mechanism left out where scores rise and fall",
-        run=exponential_undivided,
+        run=partial(exponential, weight=_WHOLE),
         pair=_PAIR,
-        true_epsilon=narrow(_true_epsilon, 64),
+        true_epsilon=narrow(_undivided, 64),
         runs=3000,
         twin=Twin(name="exponential", run=exponential, pair=_PAIR),
     ),
 )
 
-ENTRIES: Final = (*_SELECTION, *_EXPONENTIAL)
+ENTRIES: Final = (*_SPARSE_VECTOR, *_SELECTION, *_EXPONENTIAL)

@@ -12,8 +12,6 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import Exact, rational, rational_in, write_rational
 from dpcore.spec import pairs_of, read_keys
 
-__all__ = ["ACCEPTED", "Claim", "shown"]
-
 _MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
 _DIGITS: Final = 12
 ACCEPTED: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"

@@ -28,8 +28,6 @@ from dpcore.numbers.rounding import up
 from dpcore.spec import did_you_mean, read_keys
 from dpcore.spelling import read_noise, read_sensitivity, write_noise, write_sensitivity
 
-__all__ = ["CurveClaim", "read_claim"]
-
 _ALL: Final = (
     f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
     "e.g. discrete-gaussian:sigma_squared=4@1"

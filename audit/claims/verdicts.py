@@ -1,13 +1,15 @@
-r"""The possible verdicts of an audit, how they are shown, and the layers that reach them."""
+r"""The possible verdicts of an audit, the layers that reach them, their levels and looks."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["CAUSES", "INTERRUPTED", "VERDICTS", "Cause", "LayerRun", "Shown", "VerdictWord"]
-__all__ += ["cause_of"]
-
+from dpcore.numbers.enclosure import round_up
+from dpcore.numbers.parameter import RationalLike, rational, rational_in
+from dpcore.numbers.rounding import down, up
 
 VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
@@ -64,3 +66,63 @@ class LayerRun:
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
     proves: str
+
+
+def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
+    r"""A false-alarm level or a confidence, exact; refused by ``name`` outside (0, 1).
+
+    >>> level("alpha", "0.05")
+    Fraction(1, 20)
+    """
+    return rational_in(name, value, "(0, 1)", f"such as {example}")
+
+
+def level_upper(alpha: RationalLike) -> float:
+    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above.
+
+    >>> level_upper("0.3"), level_upper("1/3") >= Fraction(1, 3) > 1 / 3
+    (0.3, True)
+    """
+    exact = rational("alpha", alpha)
+    return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
+
+
+def shown_p_value(value: float) -> str:
+    r"""A p-value in three digits, rounded up; a bound where it is too small for a float.
+
+    >>> shown_p_value(0.0012345), shown_p_value(0.0)
+    ('0.00124', 'below 1e-300')
+    """
+    return "below 1e-300" if value < 1e-300 else up(value, 3)
+
+
+def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
+    r"""The p-value or e-value, and what would refute.
+
+    >>> evidence("0.05", p_value=0.3, e_value=None)
+    'p-value 0.3; 0.05 or less refutes'
+    """
+    exact = rational("alpha", alpha)
+    if e_value is None:
+        return f"p-value {shown_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
+    shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
+    return f"e-value {shown}; {up(1 / exact, 6)} or more refutes"
+
+
+_FIRST_LOOK: Final = 32
+_LOOK_GROWTH: Final = Fraction(5, 4)
+_MOST_RUNS: Final = 10**12
+
+
+def _looks() -> tuple[int, ...]:
+    found = [_FIRST_LOOK]
+    while found[-1] < _MOST_RUNS:
+        found.append(math.ceil(found[-1] * _LOOK_GROWTH))
+    return tuple(found)
+
+
+LOOKS: Final = _looks()
+r"""The runs after which the rule is learned anew, fixed for ever: 32, 40, 50, 63, 79, 99, ..."""
+
+TRAINING: Final = LOOKS[0]
+r"""Both tests learn from the first runs, at least this many, and test none of them."""

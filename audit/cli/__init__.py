@@ -11,14 +11,11 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from audit.cli.bench import bench_command
-from audit.cli.canaries import canaries_command
-from audit.cli.corpus import corpus
-from audit.cli.dpsgd import dpsgd_command
 from audit.cli.exact import exact
-from audit.cli.fit import fit
-from audit.cli.replay import replay_command
 from audit.cli.run import run
+from audit.cli.single import fit, replay_command
+from audit.cli.suites import bench_command, corpus
+from audit.cli.training import canaries_command, dpsgd_command
 from dpcore.command.options import AsJson
 from dpcore.command.terminal import say, show
 
@@ -99,6 +96,6 @@ def catalogue(
         ]
         show({"schema": "dpcore-catalogue/1", "entries": rows})
         return
-    from audit.report.render import catalogue_table
+    from audit.cli.written import catalogue_table
 
     say(catalogue_table(ENTRIES))

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from audit.exact.law_file import WrittenLaw
     from audit.exact.points import Order, Point
 
-__all__ = ["exact"]
-
 _EPSILONS: Final = ("0", "1/2", "1", "2")
 _DELTAS: Final = ("0", "1e-6")
 _ORDERS: Final = ("2", "inf")

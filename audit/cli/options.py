@@ -21,8 +21,6 @@ from dpcore.command.options import argument, named, option
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = ["named_by_options", "read_pair", "read_seed", "read_spec", "with_spec"]
-
 _MOST_BYTES: Final = 1 << 28
 
 

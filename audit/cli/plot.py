@@ -17,8 +17,6 @@ from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
-__all__ = ["curve_points", "draw_curve"]
-
 _POINTS: Final = 61
 _SEEN: Final = 1e-15
 """What is smaller is left out: beside it all else would be one line."""

@@ -25,8 +25,6 @@ from dpcore.numbers.parameter import rational
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
 
-__all__ = ["run"]
-
 _NOT_REACHED: Final = 4
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _RESULT: Final = {"rich_help_panel": "The report"}

@@ -1,24 +1,26 @@
-r"""Write an audit's report: to files, as JSON and on the terminal."""
+r"""Write what a command found: to files, as JSON, and on the terminal, in colour if it has some."""
 
 from __future__ import annotations
 
 import io
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import typer
 
+from audit.claims.claim import Claim
+from audit.wording.result import Told, aligned, terminal_width
 from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.terminal import say
+from dpcore.command.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from audit.catalogue import Entry
     from audit.report.report import AuditReport
-
-__all__ = ["Written", "check_files", "leave"]
 
 
 def leave(text: str, exit_code: int) -> NoReturn:
@@ -63,8 +65,6 @@ class Written:
     @classmethod
     def of(cls, report: AuditReport, *, html: Path | None, form: str) -> Written:
         r"""Make all views first: an output's own code may print while its report is written."""
-        from audit.report.render import show
-
         table = io.StringIO()
         if report.error is None or report.runs:
             show(report.told(), table)
@@ -92,11 +92,44 @@ class Written:
             say([f"warning: {warning}"], sys.stderr)
         sys.stderr.flush()
         if form == "text" and sys.stdout.isatty() and self.shown:
-            from audit.report.render import show
-
             show(self.report.told(), sys.stdout)
         else:
             sys.stdout.write(self.shown)
         sys.stdout.flush()
         if unwritten is not None:
             raise unwritten
+
+
+def show(told: Told, file: TextIO) -> None:
+    r"""Print a report; in colour on a terminal that has some.
+
+    >>> import sys
+    >>> show(Told(verdict="PROVEN", about="it holds"), sys.stdout)
+    PROVEN  it holds
+    """
+    if not file.isatty():
+        file.write(page(told.lines()))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    for line in map(printable, told.lines()):
+        text = Text(line)
+        text.stylize(told.style, 0, len(told.verdict) if line.startswith(told.verdict) else 0)
+        console.print(text)
+
+
+def catalogue_table(entries: Sequence[Entry]) -> list[str]:
+    r"""One line an entry: what to type, what it claims, what is wrong with it.
+
+    >>> from audit.catalogue import ENTRIES
+    >>> catalogue_table(ENTRIES)[1].startswith("half-scale")
+    True
+    """
+    rows = []
+    for entry in entries:
+        claim = Claim(epsilon=entry.epsilon, delta=entry.delta, relation=entry.relation)
+        rows.append((entry.name, f"{claim}. {entry.sentence} The correct twin: {entry.twin.name}."))
+    title = "dpcore audit TARGET, with TARGET one of"
+    return [title, *aligned(rows, terminal_width(), indent=0)]

@@ -55,8 +55,6 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.spec import did_you_mean
 
-__all__ = ["ROLES", "Entry", "Role", "Side", "entries", "find", "read_entry"]
-
 Role: TypeAlias = Literal["broken", "twin"]
 ROLES: Final[tuple[Role, ...]] = ("broken", "twin")
 
@@ -119,28 +117,23 @@ class Entry:
 
     @property
     def sides(self) -> dict[Role, Side]:
-        r"""The failure and, where there is one, its twin."""
         found: dict[Role, Side] = {"broken": self.broken}
         return found if self.twin is None else {**found, "twin": self.twin}
 
     @property
     def relation(self) -> Relation:
-        r"""How the two datasets differ."""
         return Relation(self.spec.relation)
 
     @property
     def pair(self) -> tuple[Any, Any]:
-        r"""The two datasets."""
         return self.spec.pair or (None, None)
 
     @property
     def runs(self) -> int:
-        r"""Of both datasets together."""
         return self.spec.runs or 0
 
     @property
     def feature(self) -> str | None:
-        r"""What is looked at, where it is not the output."""
         return str(self.spec.features[0]) if self.spec.features else None
 
     @property

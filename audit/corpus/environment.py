@@ -1,26 +1,32 @@
 r"""Environments of their own for pinned packages: ``python -m venv`` and ``pip``.
 
 Each is a folder below the cache directory, named after what is installed, and ready once it holds
-a marker that is written last. Where packages come from is what pip is set up for.
+a marker that is written last. Where packages come from is what pip is set up for. One process in it
+answers for a whole audit.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import IO, Any, ClassVar, Final, Self
 
+from audit.errors import TargetFailed
+from audit.outputs.form import Outputs, join
+from audit.targets.program import seed_of
+from audit.targets.target import Block, Target
 from dpcore.errors import DpcoreError
-
-__all__ = ["Environment", "EnvironmentFailed", "cache_folder", "made", "suitable_python"]
 
 _MARKER: Final = "ready"
 _PATIENCE: Final = 1800.0
@@ -79,7 +85,6 @@ class Environment:
         return cache / f"{first}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     def python(self, cache: Path) -> Path:
-        r"""Its Python, whether it was made or not."""
         return self.folder(cache) / "bin" / "python"
 
     def make(self, cache: Path) -> Path:
@@ -166,3 +171,114 @@ def _run(what: str, command: Sequence[str]) -> None:
     if any(word in done.stderr.lower() for word in _OFFLINE):
         hint = "; is a package registry within reach?"
     raise EnvironmentFailed(f"{what} could not be installed: {words}{hint}")
+
+
+_SCRIPT: Final = Path(__file__).with_name("worker.py")
+_ANSWERED_WITHIN: Final = 300.0
+
+
+class Worker:
+    r"""A process of the environment's Python that runs the code of an entry.
+
+    A context manager: the process ends with it.
+    """
+
+    def __init__(self, name: str, python: Path, code: str) -> None:
+        self.name = name
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
+        # Isolated: neither the folder it is started in nor the caller's own packages are seen.
+        self._process = subprocess.Popen(
+            [str(python), "-I", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self._code = code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def begin(self) -> str | None:
+        r"""Run the code; the claim that the package itself computes, where the entry asks for it.
+
+        Raises :class:`TargetFailed` where the code fails.
+        """
+        (line,) = self._ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
+        claimed = json.loads(line)["claimed"]
+        return None if claimed is None else str(claimed)
+
+    def draw(
+        self, dataset: Any, runs: int, seed: int, *, label: str, seconds: float | None
+    ) -> list[str]:
+        r"""The outputs of so many runs as lines of JSON.
+
+        Raises :class:`TargetFailed` where the process ends, or does not answer in time.
+        """
+        request = {"dataset": dataset, "n": runs, "seed": seed}
+        return self._ask(request, runs, label, seconds)
+
+    def _ask(
+        self, request: dict[str, Any], lines: int, label: str | None, seconds: float | None
+    ) -> list[str]:
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdout is not None  # noqa: S101 - both are pipes
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._process.kill()
+
+        limit = threading.Timer(_ANSWERED_WITHIN if seconds is None else seconds, end)
+        limit.start()
+        try:
+            with suppress(OSError):
+                self._process.stdin.write(json.dumps(request) + "\n")
+                self._process.stdin.flush()
+            found = [self._process.stdout.readline() for _ in range(lines)]
+        finally:
+            limit.cancel()
+        if found[-1].endswith("\n"):
+            return [line.removesuffix("\n") for line in found]
+        reason = f"no answer within {seconds:g} s" if late.is_set() and seconds else "ended"
+        raise TargetFailed(self.name, f"{reason}{self._last_words()}", dataset=label)
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        words = " ".join(self._errors.read().decode(errors="replace").split())
+        return f": ...{words[-_SHOWN:]}" if words else " and wrote nothing to standard error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed(Target):
+    r"""The mechanism of an entry, drawn by a worker that has begun."""
+
+    worker: Worker = field(compare=False, repr=False)
+    lines: ClassVar[bool] = True
+    limits_itself: ClassVar[bool] = True
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        sides = [
+            self.worker.draw(
+                block.pair[world],
+                block.sizes[world],
+                seed_of(block.seeds[world]),
+                label="AB"[world],
+                seconds=block.watchdog.seconds,
+            )
+            if block.sizes[world]
+            else []
+            for world in (0, 1)
+        ]
+        yield join(sides[0], sides[1], block.worlds, block.mixing)

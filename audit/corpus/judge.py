@@ -3,31 +3,257 @@ r"""Audit entries of the corpus in their environments: which are judged as they 
 A failure is judged right when its claim is refuted and the lower bound does not exceed the true
 epsilon; a twin when its claim is not refuted. A package that computes its own claim must compute
 the one that the entry states.
+
+``docs/schemas/dpcore-corpus-1.json`` is the schema that follows from it.
 """
 
 from __future__ import annotations
 
+import math
+import textwrap
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from audit.assembly import Audit
-from audit.claims.levels import level
-from audit.corpus.entry import ROLES, Entry, Role
-from audit.corpus.environment import Environment, EnvironmentFailed, made
-from audit.corpus.installed import Installed, Worker
-from audit.corpus.report import Answer, CorpusReport, Judged
+from audit.claims.verdicts import level
+from audit.corpus.entry import ROLES, Entry, Role, Side
+from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, made
 from audit.evidence.verdict import versions
+from audit.wording.formats import Case, Outcome
+from audit.wording.result import Result, Told, computed, fact, json_text, plain
+from audit.wording.result import aligned as named_rows
+from dpcore.command.table import aligned
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.rounding import down
 
-__all__ = ["judge", "steps"]
+if TYPE_CHECKING:
+    from audit.wording.html import Section
+
+
+_WIDTH: Final = 100
+
+
+def listed(entries: Sequence[Entry]) -> list[str]:
+    r"""The list: a line an entry."""
+    heads = ("name", "package", "claim", "true", "MB")
+    rows = [
+        (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
+        for e in entries
+    ]
+    return aligned([heads, *rows], right=(4,))
+
+
+def shown_lines(entry: Entry) -> list[str]:
+    r"""All that an entry says."""
+    facts = [
+        ("failure", entry.failure),
+        ("source", entry.source),
+        ("claim", f"{entry.broken.claim} ({entry.relation.value}): {entry.by}"),
+        ("true", f"{true_words(entry)}: {entry.broken.known}"),
+        ("pair", f"A = {entry.pair[0]}, B = {entry.pair[1]}"),
+        ("runs", f"{entry.runs:,}" + (f", --feature {entry.feature}" if entry.feature else "")),
+        ("installs", f"{', '.join(entry.broken.requires)}: {entry.megabytes} MB"),
+        ("seen", f"epsilon >= {number(entry.broken.seen)}"),
+    ]
+    if entry.twin is not None:
+        own = entry.twin.requires != entry.broken.requires
+        installs = f" ({', '.join(entry.twin.requires)})" if own else ""
+        facts.append(("twin", f"{entry.twin.known}{installs}"))
+    title = f"{entry.name}: {entry.package} {entry.version}"
+    code = textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()
+    return [title, *named_rows(facts, _WIDTH), "  code", *code]
+
+
+def entries_text(entries: Sequence[Entry]) -> str:
+    r"""The JSON document of a list."""
+    return json_text({"schema": "dpcore-corpus/1", "entries": [_entry(entry) for entry in entries]})
+
+
+def true_words(entry: Entry) -> str:
+    r"""The true value, by its name."""
+    quantity, value = entry.true
+    return f"{quantity} {value}"
+
+
+def number(value: float) -> str:
+    r"""An epsilon in four digits, rounded down."""
+    return "infinite" if value == math.inf else down(rational("epsilon", repr(value)), 4)
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    fields = asdict(entry)
+    by = fields.pop("by")
+    return {
+        **fields,
+        "relation": entry.relation.value,
+        "claimed_by": by,
+        "true": dict([entry.true]),
+        "broken": plain(entry.broken),
+        "twin": plain(entry.twin),
+    }
+
+
+_MISJUDGED: Final = 1
+_MISSING: Final = 3
+_HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twin", "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    r"""The audit of a failure or of its twin.
+
+    ``verdict`` is None where there was no audit, for the reason of ``error``; ``missing`` says that
+    it was the environment. ``right`` is whether it was judged as it should be.
+    """
+
+    side: Side
+    verdict: str | None = fact("null where there was no audit", default=None)
+    right: bool = fact("whether it was judged as it should be", default=False)
+    epsilon_lower: float | None = fact('"inf" where no epsilon holds', default=None)
+    runs: int = fact("tested", default=0)
+    seconds: float = fact("it took", write=lambda value: round(value, 2), default=0.0)
+    error: str | None = fact("why there was no audit", default=None)
+    missing: bool = fact("whether the environment could not be made", default=False)
+
+    @property
+    @computed("what was installed", before="verdict")
+    def requires(self) -> tuple[str, ...]:
+        return self.side.requires
+
+    @property
+    @computed("what was tested", before="verdict")
+    def claim(self) -> str:
+        return self.side.claim
+
+    @property
+    def words(self) -> str:
+        r"""The verdict, in capitals where it is not as it should be."""
+        if self.missing:
+            return "not installed"
+        if self.verdict is None:
+            return "failed"
+        word = self.verdict.replace("_", " ")
+        return word if self.right else word.upper()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    r"""An entry and the results of its sides."""
+
+    entry: Entry
+    broken: Answer
+    twin: Answer | None
+
+    @property
+    def results(self) -> dict[str, Answer]:
+        return {"failure": self.broken} | ({} if self.twin is None else {"twin": self.twin})
+
+    @property
+    def right(self) -> bool:
+        return all(result.right for result in self.results.values())
+
+    @property
+    def missing(self) -> bool:
+        return any(result.missing for result in self.results.values())
+
+    def to_json(self) -> dict[str, Any]:
+        from audit.wording.result import plain
+
+        names = ("name", "package", "version", "failure", "source")
+        return {
+            **{name: getattr(self.entry, name) for name in names},
+            "true": dict([self.entry.true]),
+            "right": self.right,
+            "broken": plain(self.broken),
+            "twin": plain(self.twin),
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        lower = self.broken.epsilon_lower
+        return (
+            self.entry.name,
+            f"{self.entry.package} {self.entry.version}",
+            self.broken.claim,
+            true_words(self.entry),
+            "" if lower is None else number(lower),
+            self.broken.words,
+            "" if self.twin is None else self.twin.words,
+            f"{sum(result.seconds for result in self.results.values()):.1f}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusReport(Result):
+    r"""A run over entries of the corpus."""
+
+    SCHEMA: ClassVar[str] = "dpcore-corpus/1"
+
+    rows: tuple[Judged, ...] = fact(
+        '[{"name", "package", "version", "failure", "source", "true", "right", "broken", "twin"}]; '
+        'the last two are null or {"requires", "claim", "verdict", "right", "epsilon_lower", '
+        '"runs", "seconds", "error", "missing"}'
+    )
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @property
+    @computed("whether every side of every entry was judged as it should be", before="rows")
+    def passed(self) -> bool:
+        return all(row.right for row in self.rows)
+
+    @property
+    def subject(self) -> str:
+        return "the corpus of published packages"
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 all judged as they should be, 1 otherwise, 3 an environment failed."""
+        if any(not row.right and not row.missing for row in self.rows):
+            return _MISJUDGED
+        return _MISSING if any(row.missing for row in self.rows) else 0
+
+    def told(self) -> Told:
+        right = sum(row.right for row in self.rows)
+        missing = sum(row.missing for row in self.rows)
+        about = f"judged as they should be: {right} of {len(self.rows)}"
+        if missing:
+            about += f"; {missing} could not be installed"
+        return Told(verdict="PASSED" if self.passed else "FAILED", about=about)
+
+    def cases(self) -> Iterator[Case]:
+        for row in self.rows:
+            for role, result in row.results.items():
+                answered: Outcome = "passed" if result.right else "failed"
+                yield Case(
+                    target=f"{row.entry.package} {row.entry.version}",
+                    name=f"{row.entry.name}: {role}",
+                    rule="dpcore-corpus",
+                    outcome="error" if result.verdict is None else answered,
+                    message=result.error or f"{result.words} on {row.broken.claim}",
+                    seconds=result.seconds,
+                )
+
+    def sections(self) -> Iterator[Section]:
+        from audit.wording.html import Section
+
+        yield Section(title="Entries", columns=_HEADINGS, rows=[row.cells() for row in self.rows])
+
+    def __str__(self) -> str:
+        lines = aligned([_HEADINGS, *(row.cells() for row in self.rows)], right=(4, 7))
+        for row in self.rows:
+            for role, result in row.results.items():
+                if result.error is not None:
+                    words = f"{row.entry.name} ({role}): {result.error}"
+                    lines += textwrap.wrap(words, _WIDTH, break_on_hyphens=False)
+        return "\n".join([*lines, self.told().about])
+
 
 _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
 

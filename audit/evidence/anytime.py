@@ -26,16 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.looks import LOOKS
-from audit.evidence.event import Floats, Integers, Tally, Witness
+from audit.claims.verdicts import LOOKS
+from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed import GRID, read_claim
 from audit.evidence.rule import Rule, Trial, learn_rule
-from audit.outputs.reading import Reading, read, read_worlds
+from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational_in
-
-__all__ = ["EProcess", "log_bar", "watch", "watch_curve"]
-
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
@@ -84,7 +81,6 @@ class EProcess:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen, both worlds together."""
         return len(self.path)
 
     @property
@@ -214,17 +210,7 @@ class EProcess:
 
 
 def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
-    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP.
-
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> process = watch(1)
-    >>> while process.rejected_at() is None:
-    ...     worlds = draw_worlds(50, rng)
-    ...     process = process.update(worlds + rng.geometric(0.9, 50), worlds)  # one-sided noise
-    >>> 32 < process.rejected_at() < 120
-    True
-    """
+    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP."""
     return watch_curve([(epsilon, delta)], isotonic=isotonic)
 
 
@@ -234,9 +220,6 @@ def watch_curve(
     r"""Start watching a mechanism that is claimed (epsilon, delta)-DP at each of these points.
 
     The points share the evidence: the average of their e-processes is one e-process.
-
-    >>> watch_curve([(1, 0), ("1/2", "0.1")]).claims
-    ((1.0, 0.0), (0.5, 0.1))
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:

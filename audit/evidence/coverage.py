@@ -18,12 +18,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from audit.claims.looks import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
 from audit.features.maps import is_unread
-
-__all__ = ["Coverage", "cover", "idle", "unmeasured", "unresolved", "unseen"]
 
 _RARE: Final = 100
 
@@ -60,14 +58,6 @@ class Coverage:
 
         Something was measured where the runs looked at would have sufficed for a bound above 0,
         had each of them shown its world, and at most half of all runs were not measured.
-
-        >>> import numpy as np
-        >>> from audit.outputs.reading import read
-        >>> def measured(outputs):
-        ...     tally = Tally.empty().add(read(outputs), np.arange(900) % 2 == 0)
-        ...     return Coverage.of(tally, Fraction(1, 20)).measured
-        >>> measured(range(900)), measured(np.random.default_rng(1).random((900, 5)))
-        (True, False)
         """
         found = cls(
             runs=tally.runs,
@@ -94,12 +84,10 @@ class Coverage:
 
     @property
     def missed(self) -> int:
-        r"""Runs that were not measured."""
         return self.once + self.unread
 
     @property
     def blind(self) -> bool:
-        r"""Whether more than half of the runs were not measured."""
         return 2 * self.missed > self.runs
 
     @property
@@ -109,7 +97,6 @@ class Coverage:
 
     @property
     def reason(self) -> str:
-        r"""Why nothing was measured, and what to do."""
         if self.learned:
             return (
                 "no score was learned that differs from run to run: the outputs have no numbers, "

@@ -9,21 +9,71 @@ else, so a rule built on them is fixed before the runs it is tested on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import shown
-from audit.outputs.labels import Labels
-from audit.outputs.number_line import Integers, NumberLine, Place
-from audit.outputs.reading import Reading
+from audit.outputs.identity import Name, shown
+from audit.outputs.reading import Integers, NumberLine, Place, Reading
 from audit.outputs.rows import spelled, structure_words
 from audit.wording.shorten import shortened
 
-__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "witness_of", "wording"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    r"""Labels in the order they came, in columns 0, 1, ...
+
+    ``names[codes[k]]`` is the label of column k, or ``known`` has the column of each by its name,
+    where they came from several readings. The names of a reading are distinct.
+    """
+
+    names: Sequence[str | Name] = ()
+    codes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    known: dict[str | Name, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes) if self.known is None else len(self.known)
+
+    def __iter__(self) -> Iterator[str | Name]:
+        if self.known is not None:
+            return iter(self.known)
+        return (self.names[code] for code in self.codes.tolist())
+
+    def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
+        r"""These and the labels ``names[codes]``, all different; and the columns of those."""
+        if not len(codes):
+            return self, codes
+        if self.known is None and (names is self.names or not len(self)):
+            columns = self.find(names, codes)
+            fresh = columns < 0
+            columns[fresh] = len(self) + np.arange(np.count_nonzero(fresh))
+            return Labels(names=names, codes=np.concatenate((self.codes, codes[fresh]))), columns
+        known = self._by_name()
+        found = [known.setdefault(names[code], len(known)) for code in codes.tolist()]
+        return Labels(known=known), np.array(found, dtype=np.int64)
+
+    def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
+        r"""The column of each ``names[codes[i]]``, -1 where there is none."""
+        if not len(self):
+            return np.full(len(codes), -1, dtype=np.int64)
+        if self.known is None and names is self.names:
+            column = np.full(len(names), -1, dtype=np.int64)
+            column[self.codes] = np.arange(len(self.codes))
+            return column[codes]
+        # A reading may be a part of another, with the names of all of it.
+        distinct, place = np.unique(codes, return_inverse=True)
+        known = self._by_name() if self.known is None else self.known
+        found = [known.get(names[code], -1) for code in distinct.tolist()]
+        return np.array(found, dtype=np.int64)[place]
+
+    def _by_name(self) -> dict[str | Name, int]:
+        if self.known is not None:
+            return dict(self.known)
+        return {name: column for column, name in enumerate(self)}
+
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -58,7 +108,6 @@ class Tally:
 
     @classmethod
     def empty(cls) -> Tally:
-        r"""No runs yet."""
         none = np.zeros((2, 0), dtype=np.int64)
         return cls(
             numbers=NumberLine.empty(), number_counts=none, labels=Labels(), label_counts=none
@@ -66,7 +115,6 @@ class Tally:
 
     @property
     def runs(self) -> int:
-        r"""The number of runs seen, both worlds together."""
         return int(self.number_counts.sum() + self.label_counts.sum())
 
     @property
@@ -78,7 +126,6 @@ class Tally:
 
     @property
     def constant(self) -> bool:
-        r"""Whether every run gave the same output."""
         return self.runs > 0 and len(self.numbers) + len(self.labels) == 1
 
     @property
@@ -96,7 +143,6 @@ class Tally:
         return self.runs - len(self.labels)
 
     def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
-        r"""This tally and the runs of ``reading``."""
         is_number = reading.codes < 0
         fresh, _, index = reading.numbers[is_number].unique()
         fresh_counts = _counts(index, worlds[is_number], len(fresh))
@@ -198,7 +244,6 @@ class Cells:
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
 
     def locate(self, reading: Reading) -> Integers:
-        r"""The cell of each output."""
         other = self.counts.shape[1] - 1
         if not bool((is_label := reading.codes >= 0).any()):
             return self.cuts.search(reading.numbers)
@@ -296,7 +341,6 @@ class Event:
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
 
     def holds(self, reading: Reading) -> NDArray[np.bool_]:
-        r"""Which outputs are in it."""
         return self.chosen[self.cells.locate(reading)]
 
 

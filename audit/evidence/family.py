@@ -52,17 +52,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = [
-    "LEADER",
-    "FamilyProcess",
-    "FixedFamily",
-    "View",
-    "gather_views",
-    "watch_views",
-    "weigh",
-    "weigh_views",
-]
-
 LEADER: Final = "leader"
 r"""The name of a leader, in place of that of a feature."""
 
@@ -168,11 +157,9 @@ class FixedFamily:
 
     @property
     def tallies(self) -> list[Tally]:
-        r"""All runs of each view."""
         return [each.tally for each in self.evidence[: len(self.learned)]]
 
     def trials(self, view: int) -> tuple[Any, ...]:
-        r"""What the rules of a view met."""
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
@@ -271,14 +258,7 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted.
-
-    >>> worlds = np.arange(1000) % 3 == 0
-    >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
-    >>> weighed = weigh_views(views, Claim(epsilon=1), "0.05", seed=7)
-    >>> weighed.verdict, [outcome.refuted for outcome in weighed.outcomes]
-    ('refuted', [True, False, True])
-    """
+    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted."""
     family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
     models = [view.models for view in views]
     return weigh(family, alpha, allow_constant=allow_constant, models=models)
@@ -317,7 +297,6 @@ class FamilyProcess:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen, both worlds and all pairs together."""
         return len(self.path)
 
     @property
@@ -413,11 +392,9 @@ class FamilyProcess:
 
     @property
     def tallies(self) -> list[Tally]:
-        r"""All runs of each view."""
         return [each.seen for each in self.processes]
 
     def trials(self, view: int) -> tuple[Any, ...]:
-        r"""What the rules of a view met."""
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
@@ -443,7 +420,6 @@ class FamilyProcess:
         )
 
     def witness(self, test: int, place: int, _share: Fraction) -> tuple[int, Witness | None]:
-        r"""The view itself, and the event that speaks for it."""
         return test, self.processes[test].witness(place)
 
 
@@ -458,16 +434,6 @@ def watch_views(
     r"""Start watching a mechanism of which ``claim`` is claimed, on pairs 0, ..., each read through
     every one of ``features``, which have ``weights`` beside each other (all alike where they are
     left out); ``learned`` says which are scores.
-
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> process = watch_views(Claim(epsilon=1), pairs=2)
-    >>> while process.rejected_at() is None:
-    ...     for pair in (0, 1):  # the second one shows its world
-    ...         worlds = draw_worlds(50, rng)
-    ...         process = process.update(pair, [worlds * pair], worlds)
-    >>> [outcome.refuted for outcome in weigh(process, "0.05").outcomes]
-    [False, True]
     """
     tests = tuple(product(range(pairs), features))
     if not tests:

@@ -15,8 +15,6 @@ import numpy as np
 from audit.evidence.event import Floats
 from dpcore.numbers.enclosure import round_up
 
-__all__ = ["PART", "by_averages", "holm", "parts_of", "view_seeds"]
-
 PART: Final = Fraction(4, 5)
 r"""What the leader of a pair takes of the level of every view of that pair."""
 
@@ -83,11 +81,6 @@ def parts_of(
     r"""The parts of the level of views with these ``weights``, and then of the leaders of the pairs
     ``led``, each of which has four fifths of what the views of its pair have without it. They sum
     to 1; ``pairs`` are those of the views.
-
-    >>> [str(part) for part in parts_of([Fraction(1), Fraction(3)])]
-    ['1/4', '3/4']
-    >>> [str(part) for part in parts_of([Fraction(1), Fraction(1)], [0, 1], [1])]
-    ['1/2', '1/10', '2/5']
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)
@@ -103,9 +96,6 @@ def view_seeds(seed: int, views: int) -> list[int]:
     r"""Of each view, the seed of the coins that make its p-values exact.
 
     That of the first is the one of an audit that has no other.
-
-    >>> view_seeds(7, 2)[0]
-    7
     """
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])

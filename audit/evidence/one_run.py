@@ -25,16 +25,6 @@ from flint import arb
 from dpcore.numbers.enclosure import Enclosure, ball, precision, round_down, round_up
 from dpcore.numbers.parameter import RationalLike, rational
 
-__all__ = [
-    "LARGEST",
-    "Line",
-    "curve_p_value",
-    "curve_refuted",
-    "largest_rejected",
-    "lines_of",
-    "one_run_p_value",
-]
-
 LARGEST: Final = 64.0
 r"""No lower bound is larger."""
 

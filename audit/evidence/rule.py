@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit
 
-from audit.evidence.event import Cells, Floats, Integers, Tally, Witness, witness_of
-from audit.outputs.reading import Reading
-
-__all__ = ["EXPERTS", "FIRM", "SILENT", "Expert", "Rule", "Trial", "Votes", "follow", "learn_rule"]
+from audit.evidence.event import Cells, Floats, Tally, Witness, witness_of
+from audit.outputs.reading import Integers, Reading
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""Who is tested, by name: experts of a rule, in the order of :attr:`Rule.experts`, and behind them
@@ -93,7 +91,6 @@ class Expert:
 
     @property
     def signed(self) -> Floats:
-        r"""The signed reach of each cell."""
         found = np.zeros(self.cells)
         found[self.order] = np.where(self.toward_b, self.reach, -self.reach)
         return found
@@ -180,11 +177,6 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     parent's by the spread seen among siblings, unless it departs by three standard deviations, and
     so is a label's towards 1/2; reaches pass down likewise, and the best cut 0.1 takes them from
     half-lines too (the tail of a monotone likelihood ratio is one).
-
-    >>> from audit.outputs.reading import read
-    >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
-    >>> [expert.guesses(1.0).tolist() for expert in learn_rule(past).experts]
-    [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, -1, 0]]
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -316,7 +308,6 @@ class Trial:
 
     @classmethod
     def of(cls, rule: Rule, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
-        r"""Meet fresh runs with a rule."""
         return cls(
             rule=rule,
             counts=rule.cells.count(fresh, worlds),
@@ -325,18 +316,15 @@ class Trial:
 
     @classmethod
     def joined(cls, parts: Sequence[Trial]) -> Trial:
-        r"""Consecutive trials of one rule as one."""
         counts = np.sum([part.counts for part in parts], axis=0)
         integral = all(part.integral for part in parts)
         return cls(rule=parts[0].rule, counts=counts, integral=integral)
 
     @property
     def runs(self) -> int:
-        r"""Runs the rule was tested on, both worlds together."""
         return int(self.counts.sum())
 
     def votes(self, expert: int, epsilons: Floats) -> Votes:
-        r"""What an expert guessed at each epsilon."""
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:

@@ -12,15 +12,14 @@ from typing import Final, Literal
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.looks import LOOKS
-from audit.evidence.family import View, gather_views, watch_views
+from audit.claims.verdicts import LOOKS
+from audit.evidence.family import gather_views, watch_views
 from audit.evidence.multiplicity import parts_of, view_seeds
 from audit.evidence.verdict import capped
+from audit.evidence.view import View
 from audit.wording.result import fact
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
-
-__all__ = ["Trace", "trace"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64
@@ -62,14 +61,6 @@ def trace(
     With a number of runs fixed beforehand, each is the bound of an audit of that many runs, and
     holds by itself: the largest of them, picked afterwards, does not have this confidence. Watched
     bounds hold together. The last bound is that of all runs.
-
-    >>> import numpy as np
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> worlds = draw_worlds(1000, np.random.default_rng(1))
-    >>> bit = View(outputs=worlds.astype(int), worlds=worlds)  # no noise
-    >>> found = trace([bit], Claim(epsilon=1), seed=7)
-    >>> found.points[-1][0], found.points[-1][1] > 4
-    (1000, True)
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

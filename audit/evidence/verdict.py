@@ -17,20 +17,8 @@ from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
 from audit.evidence.coverage import Coverage, idle
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import resolution
-from audit.wording.as_json import json_number
+from audit.wording.result import json_number
 from dpcore.numbers.enclosure import round_down
-
-__all__ = [
-    "ANYTIME",
-    "FIXED",
-    "Outcome",
-    "Weighed",
-    "capped",
-    "resolution_of",
-    "shown",
-    "verdict_of",
-    "versions",
-]
 
 FIXED: Final = LayerRun(
     layer="sample",

@@ -20,8 +20,6 @@ from audit.evidence.rule import Trial
 from audit.features.additive import Score
 from audit.outputs.form import Outputs
 
-__all__ = ["View", "scored"]
-
 _DIGITS: Final = 3
 
 

@@ -29,8 +29,6 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
-
 _DECIDING: Final = 256
 # Measured, of delta of six coordinates of 20,000 trials: a tenth of a second at every width down to
 # 2^-14, six times as long at 2^-16, fifty times at 2^-18.
@@ -43,14 +41,7 @@ class NeverWorse(NotDerived):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PrivacyCurve):
-    r"""The curve of one direction of one shift: a maximum over a single pair.
-
-    >>> from dpcore.laws.poisson import Poisson
-    >>> for place in (0, 1):
-    ...     print(between(Poisson(mean=4), place, 1 - place).enclose_delta("5/2"))
-    Enclosure([0.018315638888734180, 0.018315638888734181])
-    Enclosure([9.2470156531060098E-37, 9.2470156531060099E-37])
-    """
+    r"""The curve of one direction of one shift: a maximum over a single pair."""
 
     pair: Pair
 
@@ -66,11 +57,7 @@ class OneWay(PrivacyCurve):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Several coordinates of binomial noise of probability 1/2, which a reflection leaves alone.
-
-    >>> Box(BinomialBox(trials=64, bounds=(1, 1))).enclose_epsilon(Fraction(1, 10)).lower > 0.1
-    True
-    """
+    r"""Several coordinates of binomial noise of probability 1/2, which no reflection changes."""
 
     law: BinomialBox
 
@@ -107,10 +94,6 @@ def between(noise: Noise, p: int, q: int) -> OneWay:
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
     r"""The same for places of several coordinates; None where they are equal.
-
-    >>> from dpcore import DiscreteGaussian
-    >>> vectors(DiscreteGaussian(sigma_squared=4), (0, 0), (1, -1)).enclose_zcdp()
-    Enclosure([0.25, 0.25])
 
     Raises :class:`NotDerived` for an asymmetric noise in several coordinates.
     """
@@ -149,7 +132,6 @@ class Rows:
         return f"{self.first} <= output <= {self.last}"
 
     def probability(self, noise: Noise, place: int, bits: int) -> Enclosure:
-        r"""P(place + X is among them)."""
         if self.last is None and self.first is not None:
             return noise.enclose_sf(self.first - 1 - place, bits)
         if self.first is None and self.last is not None:

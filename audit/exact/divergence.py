@@ -29,8 +29,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
-__all__ = ["AnyLaw", "Event", "Shifted", "epsilon_at", "hockey_stick", "renyi", "worst_event"]
-
 _BITS: Final = 64
 _SHOWN: Final = 12
 

@@ -29,8 +29,6 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 from dpcore.spelling import LAWS, read_noise
 
-__all__ = ["WrittenLaw", "read_law"]
-
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20
 _MOST_BYTES: Final = 1 << 28
@@ -64,14 +62,7 @@ class WrittenLaw:
         return frozenset(str(output) for output, mass in self.law.items() if mass)
 
     def checked(self) -> WrittenLaw:
-        r"""This law, if its masses sum to exactly 1.
-
-        >>> written = WrittenLaw(argument="P", spelling="law.csv", law={"a": "0.1", "b": "0.8"})
-        >>> written.checked()
-        Traceback (most recent call last):
-        ...
-        dpcore.errors.InvalidParameter: P = law.csv: its probabilities sum to 0.9, not to ...
-        """
+        r"""This law, if its masses sum to exactly 1."""
         if (total := self.total) != 1:
             reason = (
                 f"its probabilities sum to {_shown(total)}, not to exactly 1 (floats are rounded; "
@@ -81,12 +72,7 @@ class WrittenLaw:
         return self
 
     def normalised(self) -> WrittenLaw:
-        r"""The law with its masses divided by their exact sum.
-
-        >>> written = WrittenLaw(argument="P", spelling="law.csv", law={"a": "0.1", "b": "0.8"})
-        >>> written.normalised().law, written.normalised().divided_by
-        ({'a': Fraction(1, 9), 'b': Fraction(8, 9)}, Fraction(9, 10))
-        """
+        r"""The law with its masses divided by their exact sum."""
         total = self.total
         if isinstance(self.law, Shifted) or total == 1:
             return self

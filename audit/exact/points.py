@@ -29,18 +29,6 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = [
-    "Decided",
-    "Decision",
-    "Direction",
-    "Order",
-    "Point",
-    "decide",
-    "delta_point",
-    "epsilon_point",
-    "renyi_point",
-]
-
 Order: TypeAlias = Fraction | float
 r"""An order of a Renyi divergence: a rational > 1, or ``math.inf``."""
 
@@ -54,13 +42,7 @@ _MOST_TRIALS: Final = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    r"""A quantity at a point (``at``), in both directions.
-
-    >>> one, other = {"a": "1/2", "b": "1/2"}, {"a": "1/4", "b": "1/2", "c": "1/4"}
-    >>> point = epsilon_point(one, other, Fraction())
-    >>> point.p_against_q.upper < 0.7, point.q_against_p.lower, point.worse.lower
-    (True, inf, inf)
-    """
+    r"""A quantity at a point (``at``), in both directions."""
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
@@ -69,17 +51,12 @@ class Point:
 
     @property
     def worse(self) -> Enclosure:
-        r"""The larger of the two."""
         found = [way for way in (self.p_against_q, self.q_against_p) if way is not None]
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
 
 
 def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
-    r"""The smallest delta at ``epsilon``.
-
-    >>> delta_point({"a": "3/4", "b": "1/4"}, {"a": "1/4", "b": "3/4"}, Fraction()).worse
-    Enclosure([0.5, 0.5])
-    """
+    r"""The smallest delta at ``epsilon``."""
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
@@ -107,11 +84,7 @@ def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
 
 
 def renyi_point(p: AnyLaw, q: AnyLaw, order: Order) -> Point:
-    r"""The Renyi divergence of that order; of order infinity it is epsilon at delta = 0.
-
-    >>> renyi_point({0: "1/3", 1: "2/3"}, {0: "1/2", 1: "1/2"}, math.inf).worse.lower_float
-    0.405465108108164...
-    """
+    r"""The Renyi divergence of that order; of order infinity it is epsilon at delta = 0."""
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")

@@ -14,26 +14,18 @@ from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
 from audit.exact.divergence import Shifted
 from audit.exact.points import Decision, decide
-from audit.report.report import AuditReport, ExactFinding, ExactWitness
-from audit.runs.plan import Plan
+from audit.report.record import ExactFinding, ExactWitness
+from audit.report.report import AuditReport
+from audit.runs.block import Plan
 from audit.targets.target import KnownLaw
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
-__all__ = ["both", "prove"]
-
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.targets.spelling import read_target
-    >>> target = read_target("discrete-laplace:scale=2")
-    >>> plan = Plan(claim=Claim(epsilon="1/2"), pair=(0, 1))
-    >>> prove(target, plan).verdict
-    'proven'
 
     Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
     is that of this noise moved as far as the pairs move it; elsewhere its points may be kept, and

@@ -18,8 +18,6 @@ from audit.wording.result import Result, Told, between, computed, fact, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
-__all__ = ["SCHEMA", "ExactReport", "ExactVerdict"]
-
 SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
@@ -137,13 +135,11 @@ class ExactReport(Result):
         before="claim",
     )
     def delta(self) -> list[dict[str, Any]]:
-        r"""The smallest delta at each epsilon that was asked for."""
         return self._of("delta", "epsilon")
 
     @property
     @computed('the smallest epsilon at each: [{"delta": exact, as text, ...}]', before="claim")
     def epsilon(self) -> list[dict[str, Any]]:
-        r"""The smallest epsilon at each delta that was asked for."""
         return self._of("epsilon", "delta")
 
     @property
@@ -151,7 +147,6 @@ class ExactReport(Result):
         'the Renyi divergence of each: [{"order": exact, as text, or "inf", ...}]', before="claim"
     )
     def renyi(self) -> list[dict[str, Any]]:
-        r"""The Renyi divergence of each order that was asked for."""
         return self._of("renyi", "order")
 
     @property

@@ -21,8 +21,6 @@ from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
 from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
-__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
-
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
 r"""Naive Bayes, all columns and the linear forms jointly, the form of the coordinates, that of the
 sides of their medians on which they lie, the column that tells most, and the lowest bits of all
@@ -215,17 +213,7 @@ def rounded(scores: Floats, unit: float) -> Floats:
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
-    r"""Learn every candidate from the same runs.
-
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = rng.random(4000) < 0.5
-    >>> vectors = rng.normal(size=(4000, 3))
-    >>> vectors[:, 1] += worlds
-    >>> table = (schema := Schema()).read(vectors)
-    >>> parts = learn_parts(table, worlds, schema)
-    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table).shape
-    (True, (4000, 6))
-    """
+    r"""Learn every candidate from the same runs."""
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0

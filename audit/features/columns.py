@@ -18,8 +18,6 @@ from audit.features.lattice import step_of
 from audit.features.numbers import LOWEST_BIT, parts_of_step
 from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, named
 
-__all__ = ["MOST_WIDE", "Column", "Reader", "learn_reader"]
-
 _FLAG: Final = 0.01
 _MOST_FLAGS: Final = 12
 _LOOKED_AT: Final = 4096
@@ -86,7 +84,6 @@ class Reader:
 
     @property
     def width(self) -> int:
-        r"""The number of columns of the table it was learned from."""
         return len(self.paths)
 
     @property
@@ -96,7 +93,6 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
-        r"""The columns of the table as a person reads them."""
         return [named(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
@@ -167,13 +163,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""What to read of outputs like these. A column that never varies is not read.
-
-    >>> schema = Schema()
-    >>> reader = learn_reader(schema.read(np.arange(20.0).reshape(10, 2) ** 0.5), schema)
-    >>> [column.name for column in reader.columns][:3]
-    ['output[0]', 'output[1]', 'output[1] - the number before it']
-    """
+    r"""What to read of outputs like these. A column that never varies is not read."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()

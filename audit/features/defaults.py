@@ -24,10 +24,8 @@ from audit.features.lattice import step_of
 from audit.features.maps import each
 from audit.outputs.form import Outputs
 from audit.outputs.identity import identity, number_in
-from audit.outputs.number_line import as_float
+from audit.outputs.reading import as_float
 from audit.outputs.rows import Floats, Schema, Table
-
-__all__ = ["Share", "default_family"]
 
 _OFTEN: Final = Fraction(3, 4)
 

@@ -51,16 +51,6 @@ from audit.outputs.loading import load
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = [
-    "FEATURES",
-    "Builtin",
-    "Feature",
-    "beside_time",
-    "own_map",
-    "read_feature",
-    "require_fixed",
-]
-
 _BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -369,14 +359,6 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
     It is applied to the outputs, which must not be tested afterwards, and again to the same in the
     opposite order. A map that passes may still change its answers later: that is its author's part.
-
-    >>> import itertools
-    >>> counter = itertools.count()
-    >>> bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
-    >>> require_fixed(bad, [5, 5])
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: feature = when: answers differently when it is asked again: ...
 
     Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
     """

@@ -13,8 +13,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["step_of"]
-
 _TRIPLES: Final = 96
 _SURE: Final = 64.0  # how far a remainder must fall at once to be taken for 0
 _SLACK: Final = 4.0  # roundings

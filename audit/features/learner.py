@@ -14,13 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.looks import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.form import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.threads import one_thread
-
-__all__ = ["LEARNERS", "OnlineLearner", "learned_scores"]
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
 r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum
@@ -56,7 +54,6 @@ class OnlineLearner:
 
     @property
     def runs(self) -> int:
-        r"""Runs seen."""
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
@@ -149,17 +146,6 @@ def learned_scores(
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
     models by the number of runs that taught them.
-
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = rng.random(3000) < 0.5
-    >>> scores, _ = learned_scores(
-    ...     rng.normal(size=(3000, 5)) + worlds[:, None], worlds, [1000, 2000, 3000]
-    ... )
-    >>> (
-    ...     bool(scores["learned"][:1000].any()),
-    ...     ((scores["learned"] > 0) == worlds)[1000:].mean() > 0.8,
-    ... )
-    (False, np.True_)
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}

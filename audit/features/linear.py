@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.rows import Floats
 
-__all__ = ["Moments", "Stretches", "learn_linear", "solve_ridge"]
-
 _RIDGES: Final = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE: Final = 1e-3
 _STRETCH: Final = 16384
@@ -30,9 +28,6 @@ _LEAST: Final = 1e-12
 class Stretches:
     r"""Columns that are made a stretch of runs at a time: all at once they take as much memory as
     the outputs. ``rows(part)`` are those of some runs.
-
-    >>> [rows.tolist() for _, rows in Stretches.of(np.eye(2))]
-    [[[1.0, 0.0], [0.0, 1.0]]]
     """
 
     runs: int
@@ -41,7 +36,6 @@ class Stretches:
 
     @classmethod
     def of(cls, columns: Floats) -> Stretches:
-        r"""Of columns that are there."""
         return cls(runs=len(columns), width=columns.shape[1], rows=lambda part: columns[part])
 
     def __iter__(self) -> Iterator[tuple[slice, Floats]]:
@@ -89,7 +83,6 @@ class Moments:
         return Moments(gram=gram, columns=None, cross=cross, runs=self.runs + other.runs)
 
     def products(self) -> Floats:
-        r"""The products of columns, summed."""
         if self.columns is None:
             return np.asarray(self.gram)
         return self.columns.T @ self.columns
@@ -118,11 +111,6 @@ class Moments:
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
     r"""Solve (gram + diag(penalty)) x = right, where gram is that of the columns if it is not
     given; with few rows by a system of their number (Woodbury).
-
-    >>> columns, right = np.array([[1.0, 2.0, 0.0]]), np.array([1.0, 0.0, 2.0])
-    >>> one = solve_ridge(None, columns, np.ones(3), right)
-    >>> bool(np.allclose(one, solve_ridge(columns.T @ columns, None, np.ones(3), right)))
-    True
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)
@@ -134,15 +122,7 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 
 
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    r"""The weights that all runs teach, and of each run what the other half's weights say of it.
-
-    >>> rng = np.random.default_rng(1)
-    >>> y = (rng.random(2000) < 0.5) - 0.5
-    >>> columns = rng.normal(size=(2000, 50)) + 0.1 * y[:, None]
-    >>> slope, _ = learn_linear(Stretches.of(columns), y, np.arange(2000) % 2 == 0)
-    >>> bool(slope.std() < 0.01 * slope.mean())  # all move alike
-    True
-    """
+    r"""The weights that all runs teach, and of each run what the other half's weights say of it."""
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []
     for ridge in _RIDGES:

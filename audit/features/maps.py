@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, kind
 
-__all__ = ["Map", "Misread", "by_value", "each", "is_unread", "number_of"]
-
 _EXACT: Final = 1 << 53
 
 
@@ -38,7 +36,6 @@ class Map:
     of_array: Callable[[NDArray[Any]], Outputs | None]
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        r"""Of each output by itself."""
         array = _as_array(outputs)
         if array is not None:
             try:

@@ -22,9 +22,6 @@ from numpy.typing import NDArray
 from audit.features.maps import Map, Misread, number_of
 from audit.outputs.form import Outputs
 
-__all__ = ["EXPONENT", "LOWEST_BIT", "PRECISION", "SIGN", "last_bits", "modulo"]
-__all__ += ["parts_of_step", "rounded"]
-
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
 _PART: Final = 10_000

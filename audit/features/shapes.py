@@ -21,9 +21,6 @@ from audit.outputs.form import Outputs, kind
 from audit.outputs.identity import without_address
 from audit.outputs.rows import path_of, paths_of, row_of
 
-__all__ = ["ARGMAX", "DISTINCT", "KIND", "LENGTH", "SORTED", "STRUCTURE", "SUM"]
-__all__ += ["column", "coordinate", "hashed"]
-
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD: Final = 1 << 64
 

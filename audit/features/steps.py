@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from audit.outputs.rows import Codes, Floats
 
-__all__ = ["Places", "Steps", "counted", "cuts_of", "heights_of", "placed"]
-
 Places: TypeAlias = NDArray[np.int16]
 
 _MOST: Final = 64
@@ -33,10 +31,6 @@ _MOST_NATS: Final = 12.0
 class Steps:
     r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k], and ``others``
     by the code of what is no number.
-
-    >>> steps = Steps(cuts=np.array([1.0]), heights=np.array([-1.0, 1.0]), others=np.zeros(1))
-    >>> steps(np.array([0.5, 1.0]), np.zeros(2, np.int16)).tolist()
-    [-1.0, 1.0]
     """
 
     cuts: Floats
@@ -44,18 +38,13 @@ class Steps:
     others: Floats
 
     def __call__(self, numbers: Floats, codes: Codes) -> Floats:
-        r"""The height of each value."""
         places = placed(self.cuts, numbers, codes, len(self.heights))
         found: Floats = np.concatenate((self.heights, self.others))[places]
         return found
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""Where the cells of a column part, from some of its numbers: about 64 cells at most.
-
-    >>> cuts_of(np.array([0.0, 1.0, 1.0, 0.0, 2.0]))
-    array([1., 2.])
-    """
+    r"""Where the cells of a column part, from some of its numbers: about 64 cells at most."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]
@@ -109,12 +98,6 @@ def counted(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floa
 def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     r"""Of many columns, counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio
     of B to A in each cell, and how much each column tells, in nats a run.
-
-    >>> counts = np.zeros((1, 2, 2 + 1))
-    >>> counts[0, :, :2] = [[90, 10], [10, 90]]
-    >>> heights, told = heights_of(counts, 1)
-    >>> heights[0, :2].round(1).tolist(), bool(told[0] > 0.3)
-    ([-2.2, 2.2], True)
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)

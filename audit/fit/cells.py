@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 
-__all__ = ["FitCells", "Floats", "Integers", "Seen"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -45,11 +43,9 @@ class Seen:
 
     @property
     def draws(self) -> int:
-        r"""The number of draws."""
         return int(self.counts.sum())
 
     def plus(self, other: Seen) -> Seen:
-        r"""Both together."""
         least, most = min(self.least[0], other.least[0]), max(self.most[0], other.most[0])
         return Seen(
             counts=self.counts + other.counts,
@@ -69,11 +65,6 @@ class FitCells:
     mean 0 and variance 1 under the nominal law: position, distance and squared distance from the
     mean. ``spread`` is the standard deviation of the distance in units of its mean. ``moduli`` and
     ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each m.
-
-    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-    >>> cells = FitCells.of(DiscreteLaplace(scale=1), 1000)
-    >>> cells.words(0), cells.words(len(cells) // 2)
-    ('x <= -35', 'x = 0')
     """
 
     edges: Integers
@@ -129,13 +120,7 @@ class FitCells:
         )
 
     def residue(self, modulus: int) -> tuple[float, float]:
-        r"""Bounds on the probability of each residue of a modulus.
-
-        >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-        >>> low, high = FitCells.of(DiscreteLaplace(scale=1000), 100).residue(2)
-        >>> 0.499 < low < 0.5 < high < 0.501
-        True
-        """
+        r"""Bounds on the probability of each residue of a modulus."""
         lower = (1 / modulus - self.slack) * (1 - _ERROR)
         return max(0.0, lower), min(1.0, (1 / modulus + self.slack) * (1 + _ERROR))
 

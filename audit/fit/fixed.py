@@ -15,8 +15,6 @@ from scipy.special import logsumexp, xlogy
 
 from audit.fit.cells import FitCells, Floats, Integers, Seen
 
-__all__ = ["SIMULATIONS", "WEIGHTS", "fit_p_values", "joined"]
-
 WEIGHTS: Final = {
     "directed": 0.5,
     "omnibus": 0.25,

@@ -28,8 +28,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational
 from dpcore.sampling.rng import SeededRng
 
-__all__ = ["Sampler", "sampler_of"]
-
 _MANY: Final = 1 << 20
 # One draw a call: what came before a failure is kept, piece by piece.
 _FEW: Final = 1 << 10

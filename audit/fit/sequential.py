@@ -19,8 +19,6 @@ from scipy.special import gammaln, logsumexp, xlogy
 
 from audit.fit.cells import FitCells, Floats, Integers, Seen
 
-__all__ = ["TILTED_WEIGHT", "TILTS", "log_wealth", "log_wealths"]
-
 TILTED_WEIGHT: Final = 0.5
 _URN_WEIGHT: Final = 0.4
 _RESIDUE_WEIGHT: Final = 0.1
@@ -34,13 +32,7 @@ _LEAST: Final = 1e-300
 
 
 def log_wealth(cells: FitCells, seen: Seen) -> float:
-    r"""The logarithm of the wealth after these draws, rounded down.
-
-    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-    >>> cells = FitCells.of(DiscreteLaplace(scale=1), 100)
-    >>> log_wealth(cells, cells.count(np.zeros(100, dtype=np.int64))) > 20
-    True
-    """
+    r"""The logarithm of the wealth after these draws, rounded down."""
     return float(logsumexp([value for _, value in log_wealths(cells, seen)]))
 
 

@@ -25,12 +25,9 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import Unreadable
-from audit.outputs.identity import identity
-from audit.outputs.tables import is_table
+from audit.outputs.identity import identity, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
-
-__all__ = ["captured", "copies"]
 
 _FIXED: Final[frozenset[type]] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, range, type(...), Decimal, Fraction}

@@ -16,26 +16,13 @@ from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from audit.errors import Unreadable
-from audit.outputs.identity import TEXTS, identity, shown, written
-from audit.outputs.tables import is_table
-from audit.outputs.worlds import interleave
+from audit.outputs.identity import TEXTS, identity, is_table, shown, written
 from audit.wording.shorten import shortened
-
-__all__ = [
-    "Form",
-    "Outputs",
-    "adjoining",
-    "concatenate",
-    "join",
-    "kind",
-    "oddities",
-    "require_readable",
-    "same",
-]
-
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer
 
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
@@ -352,3 +339,38 @@ def _all_different(outputs: Outputs) -> list[str]:
         return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
     return [f"no two outputs of type {names} are equal: return plain values"]
+
+
+def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    r"""Fair coins, True for world B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.
+
+    >>> int(draw_worlds(1000, np.random.default_rng(7)).sum())
+    500
+    """
+    count = integer("runs", runs, at_least=0)
+    worlds = np.arange(count) >= rng.binomial(count, 0.5)
+    return rng.permutation(worlds)
+
+
+def interleave(
+    world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.generic]:
+    r"""Outputs of a vectorised mechanism put in run order, each world's permuted first.
+
+    >>> interleave([1, 1], [5], np.array([False, True, False]), np.random.default_rng(0)).tolist()
+    [1, 5, 1]
+    """
+    side_a, side_b = np.asarray(world_a), np.asarray(world_b)
+    in_b = int(np.count_nonzero(worlds))
+    for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
+        if len(side) != runs:
+            raise InvalidParameter(name, len(side), f"must hold {runs} outputs, one a run")
+    if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
+        raise InvalidParameter(
+            "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as world A"
+        )
+    shape = (side_a if len(side_a) else side_b).shape[1:]
+    joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))
+    joined[~worlds] = rng.permutation(side_a)
+    joined[worlds] = rng.permutation(side_b)
+    return joined

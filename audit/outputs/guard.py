@@ -21,18 +21,6 @@ from typing import Any, Final, Protocol, Self
 from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
 
-__all__ = [
-    "RAISED",
-    "TimeUp",
-    "Watchdog",
-    "current",
-    "failure",
-    "flush",
-    "publish",
-    "reading",
-    "stdout_to_stderr",
-]
-
 _RING_AGAIN: Final = 1.0
 _leave: Final = os._exit  # whatever a target makes of the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
@@ -124,7 +112,6 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
 
     def stop(self) -> None:
-        r"""No call is running."""
         if self._process is not None and os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
             _leave(0)
@@ -174,14 +161,7 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The active watchdog of this thread, or one without a limit.
-
-    >>> with Watchdog(1.0) as watchdog:
-    ...     current() is watchdog
-    True
-    >>> current().active
-    False
-    """
+    r"""The active watchdog of this thread, or one without a limit."""
     return _CURRENT.get(_NOBODY)
 
 

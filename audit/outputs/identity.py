@@ -3,7 +3,8 @@ r"""Identify an output: its type and exact value as text, so that different outp
 Two outputs are one and the same where their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
 are four outputs, and so are ``0.0`` and ``-0.0``. nan is nan, whatever its payload. The items of a
 set have no order, those of a dict have one. An object of a class that is not known here is told
-apart by its repr and, where it has a hash, by its own ``==`` as well.
+apart by its repr and, where it has a hash, by its own ``==`` as well. DataFrames and Series of
+pandas and polars are read as plain data; neither library is imported here.
 """
 
 from __future__ import annotations
@@ -21,23 +22,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
-
-from audit.outputs.tables import table_of
-
-__all__ = [
-    "BASES",
-    "TEXTS",
-    "Exact",
-    "Name",
-    "Number",
-    "Written",
-    "identity",
-    "number_in",
-    "rows_told_apart",
-    "shown",
-    "without_address",
-    "written",
-]
 
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
@@ -154,10 +138,6 @@ class _Rows(Sequence[Name]):
 def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
     r"""The identities of rows of plain numbers, in the order they first came, and the place of each
     row's among them: as :func:`identity` of every row, at once.
-
-    >>> places, names = rows_told_apart(np.array([[1, 2], [3, 4], [1, 2]]))
-    >>> places.tolist(), [str(name) for name in names]
-    ([0, 1, 0], ['array([1, 2])', 'array([3, 4])'])
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -390,3 +370,71 @@ _ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     np.ma.MaskedArray: lambda value: value.tolist(),
     np.ndarray: lambda value: value.view(np.ndarray),
 }
+
+
+_LIBRARIES: Final = frozenset({"pandas", "polars"})
+_known: Final[dict[type, bool]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    r"""A table by columns: their names, types and values; ``index`` labels the rows, if any does.
+
+    A Series is one column; ``name`` is its name, or that of the index of a DataFrame.
+    """
+
+    name: Hashable
+    columns: tuple[Hashable, ...]
+    types: tuple[str, ...]
+    index: tuple[Hashable, ...] | None
+    values: tuple[list[Any], ...]
+
+
+def is_table(kind: type) -> bool:
+    r"""Whether objects of a class are DataFrames, Series or an index.
+
+    >>> is_table(list)
+    False
+    """
+    found = _known.get(kind)
+    if found is None:
+        of = any(base.__module__.partition(".")[0] in _LIBRARIES for base in kind.__mro__)
+        found = _known[kind] = of and any(hasattr(kind, name) for name in ("columns", "to_list"))
+    return found
+
+
+def table_of(output: Any) -> Table | None:
+    r"""The table that an output is, or None.
+
+    >>> table_of([1, 2]) is None
+    True
+    """
+    if not is_table(type(output)):
+        return None
+    index = getattr(output, "index", None)
+    labels = None if index is None or callable(index) else tuple(_plain(index))
+    if hasattr(output, "columns"):
+        names = tuple(output.columns)
+        if hasattr(output, "iloc"):
+            columns = [output.iloc[:, place] for place in range(len(names))]
+        else:
+            columns = list(output.get_columns())
+        return Table(
+            name=getattr(index, "name", None),
+            columns=names,
+            types=tuple(map(str, output.dtypes)),
+            index=labels,
+            values=tuple(map(_plain, columns)),
+        )
+    return Table(
+        name=output.name,
+        columns=(),
+        types=(str(output.dtype),),
+        index=labels,
+        values=(_plain(output),),
+    )
+
+
+def _plain(column: Any) -> list[Any]:
+    found: list[Any] = column.to_list()
+    return found

@@ -20,8 +20,6 @@ from audit.outputs.guard import RAISED, failure
 from dpcore.command.siblings import clash_of, names, ours_first
 from dpcore.errors import InvalidParameter
 
-__all__ = ["load"]
-
 
 def load(spelling: str) -> Any:
     r"""Import the object that ``module:name`` or ``file.py:name`` names.

@@ -28,22 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.outputs.form import Outputs, adjoining
-from audit.outputs.identity import BASES, identity, without_address
-from audit.outputs.number_line import as_float
-from audit.outputs.tables import table_of
-
-__all__ = ["ABSENT", "CODES", "MOST", "OTHER", "Cell", "Codes", "Floats", "Row", "Schema", "Table"]
-__all__ += [
-    "added_up",
-    "joined",
-    "named",
-    "path_of",
-    "paths_of",
-    "row_of",
-    "spelled",
-    "structure_words",
-    "table_of_rows",
-]
+from audit.outputs.identity import BASES, identity, table_of, without_address
+from audit.outputs.reading import as_float
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
@@ -363,11 +349,9 @@ class Table:
 
     @property
     def width(self) -> int:
-        r"""The number of columns."""
         return int(self.numbers.shape[1])
 
     def rows(self, part: slice | NDArray[Any]) -> Table:
-        r"""Some of the runs."""
         return Table(
             numbers=self.numbers[part],
             codes=None if self.codes is None else self.codes[part],
@@ -384,7 +368,6 @@ class Table:
         return numbers, self.codes[:, place]
 
     def known(self) -> NDArray[np.bool_]:
-        r"""Where there are numbers."""
         whole = np.ones(self.numbers.shape, dtype=np.bool_)
         return whole if self.codes is None else self.codes == 0
 
@@ -454,7 +437,6 @@ class Schema:
 
     @property
     def width(self) -> int:
-        r"""Columns that there are by now."""
         return MOST + _BUCKETS if self.hashed else len(self.places)
 
     @property
@@ -469,7 +451,6 @@ class Schema:
         return [*self.places, *buckets]
 
     def read(self, outputs: Outputs) -> Table:
-        r"""The table of some outputs."""
         array = outputs if isinstance(outputs, np.ndarray) else _stacked(outputs)
         if array is not None and array.dtype.kind in "biuf" and array.size:
             return self._of_array(array, outputs[0])

@@ -23,10 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.outputs.identity import BASES, identity
-from audit.outputs.tables import is_table
-
-__all__ = ["Objects", "StandIn", "pack", "unpack"]
+from audit.outputs.identity import BASES, identity, is_table
 
 _PLAIN: Final = "biufcSUmM"
 _TOKEN: Final = 40  # bits, behind those of a count
@@ -87,9 +84,6 @@ def pack(value: object, objects: Objects) -> bytes:
 
     Code of the value's own runs here, its hash, equality and repr: see
     :func:`audit.outputs.guard.reading`.
-
-    >>> unpack(pack([1, (2.5, None), {3}], Objects()), {})
-    [1, (2.5, None), {3}]
     """
     file = io.BytesIO()
     _Pickler(file, objects).dump(value)
@@ -100,16 +94,6 @@ def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -
     r"""What :func:`pack` made bytes of; ``known`` are the stand-ins so far, of the same sender.
 
     Where ``objects`` are given, stand-ins that came from them are those objects again.
-
-    >>> class Point:
-    ...     def __repr__(self):
-    ...         return "here"
-    >>> objects, point = Objects(), Point()
-    >>> arrived = unpack(pack([point, point], objects), {})
-    >>> arrived, arrived[0] is arrived[1], isinstance(arrived[0], Point)
-    ([here, here], True, False)
-    >>> unpack(pack(arrived[0], Objects()), {}, objects) is point
-    True
 
     Raises ValueError for bytes of any other kind.
     """

@@ -27,8 +27,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import down
 
-__all__ = ["Declared", "declarations", "declare"]
-
 T = TypeVar("T")
 
 _MOST: Final = 10_000

@@ -32,8 +32,6 @@ from audit.replay.session import Session, TapeBits, TapedStream, current, instal
 from audit.replay.tape import Stream, Tape
 from dpcore.sampling.rng import SeededRng, SystemRng, Words
 
-__all__ = ["EARLY", "PLAIN", "open_doors"]
-
 PLAIN: Final = frozenset({"random", "Random", "numpy.random", "numpy Generator", "RandomState"})
 r"""Kinds of sources that are not cryptographic. ``rng`` is not among them: it is what an audit
 hands to a target, and the target's caller answers for it.

@@ -1,10 +1,11 @@
-r"""What pairs of runs on equal tapes show: each function here is one kind of finding."""
+r"""What pairs of runs on equal tapes show, values and all else that a reader sees: the findings."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
@@ -13,19 +14,11 @@ from audit.claims.claim import shown as exact_decimal
 from audit.outputs.identity import identity
 from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
-from audit.replay.parts import Number, difference, named_parts, numbers_in, root
+from audit.replay.parts import FACETS, Number, difference, named_parts, numbers_in, root, shown
 from audit.replay.run import Both, Execution, numbers_of
 from audit.replay.tape import Seeded
+from audit.wording.shorten import cut
 from dpcore.numbers.rounding import down, up
-
-__all__ = [
-    "flows",
-    "moves",
-    "seeds",
-    "sources",
-    "unnoised_parts",
-    "within_reach",
-]
 
 _MOST_PARTS: Final = 64
 _MOST_COMPARED: Final = 16
@@ -266,3 +259,105 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
 
 def _named(kind: str) -> Any:
     return lambda source: source == kind or source.startswith((f"{kind} ", f"{kind},"))
+
+
+_SIZE: Final = ("keys", "columns", "shape")
+# What strict declares; words may come from a fair draw.
+_STRICT: Final = frozenset({*_SIZE, "dtype", "index"})
+_NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_LONG: Final = 200
+
+
+def appearances(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
+    r"""A finding for each facet that depends on the data: an error where each dataset always gave
+    its own.
+
+    Where size or names differ, what else differs follows from that and is not told.
+    """
+    good = [both for both in pairs if not both.failed]
+    told: set[str] = set()
+    for facet, means in FACETS.items():
+        if told & set(_SIZE):
+            return
+        differ = next((both for both in good if _of(both.a, facet) != _of(both.b, facet)), None)
+        if differ is None:
+            continue
+        kept = {_of(both.a, facet) for both in good}, {_of(both.b, facet) for both in good}
+        apart = len(kept[0]) == len(kept[1]) == 1
+        refutes = strict and facet in _STRICT
+        if not apart and facet not in _STRICT:
+            continue
+        told.add(facet)
+        severity: Any = "error" if apart or refutes else "note"
+        words = [_either(side) for side in kept]
+        yield Finding(
+            kind=facet,
+            severity=severity,
+            refutes=refutes,
+            statement=f"dataset A gives {words[0]}, dataset B gives {words[1]}"
+            + ("" if facet == "shape" else f" ({means})")
+            + (": that alone tells them apart" if apart else ": on one tape they differ"),
+            witness=differ.witness(),
+        )
+
+
+def _of(run: Execution, facet: str) -> Hashable:
+    return run.facets.get(facet)
+
+
+def _either(side: set[Hashable]) -> str:
+    return cut(" or ".join(sorted(map(shown, side))), _LONG)
+
+
+def failures(pairs: Sequence[Both]) -> Iterator[Finding]:
+    r"""Errors and hangs, which are outputs that are seen: worse where only one dataset has them,
+    or where their type or text depends on the data.
+    """
+    sides = [both.a for both in pairs], [both.b for both in pairs]
+    met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
+    seen: set[tuple[object, ...]] = set()
+    for both in pairs:
+        for world, run in enumerate((both.a, both.b)):
+            other = (both.b, both.a)[world]
+            if run.error is None:
+                continue
+            said, apart = _against(run, other, met[1 - world])
+            about = (run.kind, said, world if apart else None)
+            if about in seen:
+                continue
+            seen.add(about)
+            yield Finding(
+                kind="hangs" if run.kind == "hangs" else "raises",
+                severity="error" if apart else "warning",
+                statement=f"on draws of positive probability the target {run.error.reason}"
+                f" (dataset {'AB'[world]}){said}",
+                witness=both.witness(),
+            )
+
+
+def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, bool]:
+    # What sets it apart from the other dataset, and whether that is a fault.
+    if run.key == other.key:
+        return "", False
+    if other.error is None:
+        if met[run.kind]:
+            return ": the other dataset does so on other tapes", False
+        return ": the other dataset does not", True
+    if run.kind != other.kind:
+        return f": the other dataset {other.kind}", True
+    texts = [_NUMBERS.sub("{}", str(each.error)) for each in (run, other)]
+    if texts[0] != texts[1]:
+        return ": the text of the error depends on the data", True
+    return ": the numbers in its text differ between the datasets", False
+
+
+def without_end(skipped: Sequence[Both]) -> Finding:
+    r"""The changed tapes on which the target ended on neither dataset."""
+    reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
+    return Finding(
+        kind="skipped-tapes",
+        severity="warning",
+        statement=f"{len(skipped):,} of the changed tapes were skipped: the target ended on "
+        f"neither dataset ({reason}), and nothing is known of its outputs there",
+        witness=skipped[0].witness(),
+    )

@@ -21,9 +21,6 @@ from audit.wording.result import Result, Told, computed, fact
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
 
-__all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "ReplayVerdict", "Severity", "plain"]
-__all__ += ["require_norm"]
-
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 ReplayVerdict: TypeAlias = Literal[
@@ -146,13 +143,11 @@ class ReplayReport(Result):
         before="findings",
     )
     def declared(self) -> dict[str, Any]:
-        r"""What was declared of the target."""
         return {"sensitivity": self.sensitivity, "norm": self.norm, "strict": self.strict}
 
     @property
     @computed("what every finding rests on")
     def assumes(self) -> str:
-        r"""What every finding rests on."""
         return ASSUMES
 
     @property

@@ -17,12 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from audit.outputs.form import kind
-from audit.outputs.identity import identity
-from audit.outputs.tables import table_of
+from audit.outputs.identity import identity, table_of
 from audit.replay.findings import Norm
-
-__all__ = ["FACETS", "Facets", "Number", "Numbers", "difference", "facets", "named_parts"]
-__all__ += ["numbers_in", "root", "shown"]
 
 Number: TypeAlias = int | float
 Facets: TypeAlias = Mapping[str, Hashable]

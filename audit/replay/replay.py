@@ -17,16 +17,18 @@ from itertools import chain, product
 from typing import Any, Final
 
 from audit.outputs.guard import Watchdog, stdout_to_stderr
-from audit.replay.appearance import appearances, failures, without_end
 from audit.replay.declared import declarations
 from audit.replay.doors import open_doors
 from audit.replay.evidence import (
+    appearances,
+    failures,
     flows,
     moves,
     seeds,
     sources,
     unnoised_parts,
     within_reach,
+    without_end,
 )
 from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
 from audit.replay.run import Both, Execution, Runner, function_of
@@ -35,8 +37,6 @@ from audit.targets.spelling import target_of
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
-
-__all__ = ["replay"]
 
 _LEARNING: Final = 4
 _REPEATS: Final = 8

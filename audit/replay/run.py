@@ -19,8 +19,6 @@ from audit.replay.session import Session
 from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["MOST_HANGS", "Both", "Execution", "Runner", "function_of", "numbers_of"]
-
 MOST_HANGS: Final = 12
 r"""As many runs without an end are the failure of a target: each waits for the whole time limit."""
 
@@ -50,12 +48,10 @@ class Execution:
 
     @property
     def seeds(self) -> tuple[Seeded, ...]:
-        r"""The seeds that generators were started from, in order."""
         return tuple(self.tape.seeds)
 
     @property
     def places(self) -> list[Place]:
-        r"""The reals of the tape that were read."""
         return self.tape.places()
 
 
@@ -68,12 +64,10 @@ class Both:
 
     @property
     def failed(self) -> bool:
-        r"""Whether either gave no output."""
         return self.a.error is not None or self.b.error is not None
 
     @property
     def hang(self) -> bool:
-        r"""Whether neither ended."""
         return self.a.kind == self.b.kind == "hangs"
 
     def witness(self, **more: Any) -> dict[str, Any]:
@@ -108,7 +102,6 @@ class Runner:
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> Both:
-        r"""The runs of both datasets on one tape."""
         return Both(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:

@@ -18,8 +18,6 @@ import numpy as np
 from audit.replay.tape import TOP, Seeded, Stream, Tape
 from dpcore.sampling.rng import SeededRng, Words
 
-__all__ = ["Session", "TapeBits", "TapedStream", "current", "install", "playing"]
-
 _GIVEN: Final = "rng"
 
 # The originals, from before anything is patched; numpy's stubs do not export the two functions.
@@ -96,13 +94,11 @@ class TapedStream:
         self.stream, self.behind = stream, behind
 
     def bits(self, count: int) -> int:
-        r"""As the keystream does."""
         tape = playing()
         dealt: int = self.behind.bits(count) if tape is None else tape.bits(self.stream, count)
         return dealt
 
     def take(self, count: int) -> Words:
-        r"""As the keystream does."""
         tape = playing()
         dealt: Words = self.behind.take(count) if tape is None else tape.words(self.stream, count)
         return dealt

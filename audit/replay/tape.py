@@ -24,17 +24,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Words
 
-__all__ = [
-    "EXTREMES",
-    "TOP",
-    "Asked",
-    "Changes",
-    "Place",
-    "Seeded",
-    "Stream",
-    "Tape",
-]
-
 EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "lowest": (0, 0x00),
     "highest": ((1 << 64) - 1, 0xFF),
@@ -93,16 +82,7 @@ class Stream:
 
 
 class Tape:
-    r"""The reals of a seed, some of them changed, and the log of one run.
-
-    >>> tape = Tape(7, {("random", 1): "lowest"})
-    >>> random = Stream("random")
-    >>> first = tape.bits(random, 8)
-    >>> tape.bits(random, 8), Tape(7).bits(random, 8) == first
-    (0, True)
-    >>> tape.log
-    [Asked(source='random', first=0, reals=2, width=8)]
-    """
+    r"""The reals of a seed, some of them changed, and the log of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
@@ -136,11 +116,7 @@ class Tape:
         return (head << more) | (tail >> (-more % 8))
 
     def double(self, stream: Stream) -> float:
-        r"""The next real as a double: its first 53 bits, at most :data:`TOP`.
-
-        >>> Tape(7, {("random", 0): "highest"}).double(Stream("random")) == 1 - 2**-40
-        True
-        """
+        r"""The next real as a double: its first 53 bits, at most :data:`TOP`."""
         return min(self.bits(stream, 53), TOP) * 2.0**-53
 
     def words(self, stream: Stream, count: int) -> Words:
@@ -155,7 +131,6 @@ class Tape:
 
     @property
     def draws(self) -> Counter[str]:
-        r"""How many reals of each source were read."""
         found: Counter[str] = Counter()
         for stream, position in self._positions.items():
             found[stream.source] += position
@@ -167,7 +142,6 @@ class Tape:
         return [*dict.fromkeys(seen)]
 
     def head(self, place: Place) -> int:
-        r"""The first 64 bits of a real."""
         return int(self._reals(place[0], place[1], 1)[0])
 
     def _take(self, stream: Stream, count: int, width: int) -> int:

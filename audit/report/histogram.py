@@ -17,12 +17,9 @@ from numpy.typing import NDArray
 from audit.evidence.event import Floats
 from audit.outputs.form import Outputs
 from audit.outputs.identity import Name, shown
-from audit.outputs.number_line import NumberLine, as_float
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import NumberLine, as_float, read, read_worlds
 from audit.wording.result import computed
 from audit.wording.shorten import distinct
-
-__all__ = ["Bin", "Histogram", "histogram"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -53,18 +50,15 @@ class Bin:
 
     @property
     def runs(self) -> int:
-        r"""Runs in the bin, both datasets together."""
         return self.count_a + self.count_b
 
     @property
     def is_open(self) -> bool:
-        r"""Whether it holds all numbers beyond an end."""
         return (self.low is None) != (self.high is None)
 
     @property
     @computed("how much of what fell in the bin lies in the event of the witness")
     def in_witness(self) -> Literal["all", "part", "none"]:
-        r"""How much of what fell in the bin lies in the event of the witness."""
         inside = self.inside_a + self.inside_b
         if not inside:
             return "none"
@@ -106,11 +100,6 @@ def histogram(
     Other numbers fall into intervals between round numbers, what lies beyond all but one in a
     thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
     and "all else".
-
-    >>> worlds = np.array([False, False, True, True])
-    >>> found = histogram([0, 2, 2, "stop"], worlds, "output >= 1", np.array([0, 1, 1, 0], bool))
-    >>> [(cell.label, cell.count_a, cell.count_b, cell.in_witness) for cell in found.bins]
-    [('0', 1, 0, 'none'), ('1', 0, 0, 'none'), ('2', 1, 1, 'all'), ("'stop'", 0, 1, 'none')]
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -11,8 +11,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from audit.claims.claim import Claim
-from audit.claims.levels import level_upper
-from audit.claims.verdicts import CAUSES, VERDICTS, Cause, LayerRun, VerdictWord, cause_of
+from audit.claims.verdicts import (
+    CAUSES,
+    VERDICTS,
+    Cause,
+    LayerRun,
+    VerdictWord,
+    cause_of,
+    level_upper,
+)
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -23,23 +30,18 @@ from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
-    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.baselines import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.trace import Trace
-    from audit.fit.report import FitReport
+    from audit.fit.fit import FitReport
     from audit.replay.findings import Finding
     from audit.report.histogram import Histogram
     from audit.report.tradeoff import TradeoffBand
     from audit.search.search import Found
 
-__all__ = ["SCHEMA", "AuditRecord", "ExactFinding", "ExactWitness"]
-
 SCHEMA: Final = "dpcore-audit/2"
 
 _BY_CTRL_C: Final = 130
-_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
-_SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
-_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,6 @@ class AuditRecord(Result):
     @property
     @computed("why there is no resolution although something was measured", before="features")
     def unresolved(self) -> str | None:
-        r"""Why there is no resolution although something was measured."""
         return unresolved(self.coverage)
 
     @property

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from audit.claims.claim import shown
-from audit.claims.levels import evidence
-from audit.claims.verdicts import VERDICTS, VerdictWord
+from audit.claims.verdicts import VERDICTS, VerdictWord, evidence
 from audit.evidence.event import Witness
-from audit.report.record import SCHEMA, AuditRecord, ExactFinding, ExactWitness
+from audit.report.record import AuditRecord
 from audit.report.sentences import (
     FAULTS,
     below_claim,
@@ -34,8 +33,6 @@ from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
     from audit.wording.html import Section
-
-__all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness"]
 
 _KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
 _SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from audit.claims.claim import Claim, shown
-from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import shown_p_value
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report.record import AuditRecord, ExactWitness
@@ -25,13 +25,11 @@ from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
-    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.baselines import BaselineFinding
     from audit.evidence.trace import Trace
     from audit.replay.findings import Finding
     from audit.report.histogram import Histogram
     from audit.report.tradeoff import TradeoffBand
-
-__all__ = ["pairs", "sections", "witness"]
 
 _EVENT: Final = 1_500
 _STRONG: Final = Markup("<strong>{}</strong>")

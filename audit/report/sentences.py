@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import shown
-from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import VerdictWord, cause_of
+from audit.claims.verdicts import VerdictWord, cause_of, shown_p_value
 from audit.evidence.coverage import idle, unresolved, unseen
 from audit.wording.result import out_of
 from dpcore.numbers.parameter import RationalLike, rational
@@ -21,26 +20,10 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.errors import TargetFailed
-    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.baselines import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
-    from audit.fit.report import FitReport
-
-__all__ = [
-    "FAULTS",
-    "below_claim",
-    "blind_spot",
-    "compared",
-    "confidence",
-    "fitted",
-    "leak",
-    "meaning",
-    "refutals",
-    "repeated",
-    "scored",
-    "tested",
-    "values_alone",
-]
+    from audit.fit.fit import FitReport
 
 FAULTS: Final = "FAULTS FOUND"
 r"""What a report begins with where nothing refutes the claim, and the code has a fault."""

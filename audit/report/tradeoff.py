@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
 from audit.claims.claim import Claim
-from audit.claims.levels import level_upper
+from audit.claims.verdicts import level_upper
 from audit.outputs.reading import Reading, read, read_worlds
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
-
-__all__ = ["TradeoffBand", "claimed_tradeoff", "tradeoff_band"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -67,13 +65,6 @@ def tradeoff_band(
     r"""Bound the trade-off curve from above: events from the first ``learned`` runs, fixed before.
 
     None if no run is left to count. ``worlds`` is True for B.
-
-    >>> from audit.outputs.worlds import draw_worlds
-    >>> rng = np.random.default_rng(1)
-    >>> worlds = draw_worlds(20_000, rng)
-    >>> band = tradeoff_band(worlds + rng.normal(size=20_000), worlds, learned=5000)
-    >>> band.points[0], band.points[-1], len(band.points) > 4
-    ((0.0, 1.0), (1.0, 0.0), True)
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -24,13 +24,11 @@ from audit.outputs.form import Outputs
 from audit.outputs.stored import Unstorable, pack, unpack
 from audit.resume.header import BEGINNING, SCHEMA, compare, header, hostile, parsed, refused
 from audit.resume.records import MOST, Damaged, is_torn, next_record, read_records, started
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.target import Target
 from dpcore.command.input_file import require_plain
 from dpcore.command.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
-
-__all__ = ["SCHEMA", "State", "resume", "stored_search", "stored_seed"]
 
 _START: Final = started(SCHEMA)
 _MOST_RUNS: Final = 10**12

@@ -14,15 +14,13 @@ from typing import Any, Final
 from audit.evidence.verdict import versions
 from audit.features.feature import Feature
 from audit.outputs.stored import Unstorable, encode
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
-
-__all__ = ["BEGINNING", "SCHEMA", "compare", "header", "hostile", "parsed", "refused"]
 
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-__all__ = ["MOST", "Damaged", "Record", "is_torn", "next_record", "read_records", "started"]
-
 MOST: Final = 1 << 31
 r"""No payload is longer."""
 
@@ -45,12 +43,7 @@ def started(schema: str) -> bytes:
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""The bytes of the record after the one of digest ``before``, and its digest.
-
-    >>> written, digest = next_record(started("example"), b"abc")
-    >>> len(written), written.endswith(b"abc"), digest in written
-    (47, True, True)
-    """
+    r"""The bytes of the record after the one of digest ``before``, and its digest."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
@@ -58,11 +51,6 @@ def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
 def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
     r"""The records from the beginning of a file to its end, or to the one that is torn.
-
-    >>> import io
-    >>> data = next_record(started("example"), b"abc")[0]
-    >>> [r.payload for r in read_records(io.BytesIO(data + data[:20]), started("example"))]
-    [b'abc']
 
     Raises :class:`Damaged`.
     """

@@ -12,19 +12,17 @@ from numpy.typing import NDArray
 
 from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
-from audit.evidence.family import FamilyProcess, View, watch_views
+from audit.evidence.family import FamilyProcess, watch_views
 from audit.evidence.fixed import block_ends
+from audit.evidence.view import View
 from audit.features.additive import Score
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
-from audit.runs.block import worlds_of
-from audit.runs.plan import Plan, Planned
+from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
-
-__all__ = ["Collected", "Drawn", "Kept"]
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = Form(lines=False, as_json=False, by_kind=False)
@@ -71,12 +69,10 @@ class Drawn:
 
     @property
     def runs(self) -> int:
-        r"""Runs drawn, both worlds and all pairs together."""
         return sum(len(kept.worlds) for kept in self.blocks)
 
     @property
     def runs_by_world(self) -> tuple[int, int]:
-        r"""Runs drawn in each world, all pairs together."""
         in_b = sum(int(np.count_nonzero(kept.worlds)) for kept in self.blocks)
         return self.runs - in_b, in_b
 
@@ -107,7 +103,6 @@ class Drawn:
 
     @property
     def views(self) -> tuple[View, ...]:
-        r"""What is tested: each pair through each feature, in the order of the outcomes."""
         return tuple(
             self._view(pair, i)
             for pair, features in enumerate(self.features)
@@ -309,7 +304,6 @@ class Collected:
 
     @property
     def runs(self) -> int:
-        r"""Runs kept, both worlds and all pairs together."""
         return sum(len(kept.worlds) for kept in self.blocks)
 
     @property
@@ -319,7 +313,6 @@ class Collected:
         return None if process is None else process.rejected_at(self.plan.alpha)
 
     def drawn(self, stopped: str) -> Drawn:
-        r"""The collected runs, once drawing has stopped."""
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]

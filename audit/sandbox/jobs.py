@@ -32,8 +32,6 @@ from audit.targets.target import Target
 from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of
 from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["BACKENDS", "Drawer", "backend", "drawer", "revealing"]
-
 BACKENDS: Final = ("processes", "dask")
 r"""Where the command can draw."""
 

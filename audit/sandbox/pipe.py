@@ -12,15 +12,69 @@ import mmap
 import os
 import socket
 import struct
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from audit.outputs.guard import flush, reading
+from audit.errors import TargetFailed
+from audit.outputs.guard import RAISED, failure, flush, reading
 from audit.outputs.wire import Objects, pack, unpack
-from audit.sandbox.answers import answered
+from dpcore.errors import ABSENT, InvalidParameter
 
-__all__ = ["LENGTH", "Pipe", "SharedMemory"]
+_TRACED: Final = 1 << 14
+
+
+def answered(name: str, work: Callable[[], object]) -> tuple[str, object]:
+    r"""Do the work of the target ``name``: ("done", what it returns), or the kind of its error."""
+    try:
+        return "done", work()
+    except InvalidParameter as error:
+        given = None if error.value is ABSENT else str(error.value)
+        return "refused", (error.argument, given, error.reason)
+    except KeyboardInterrupt:
+        return "interrupted", None
+    except RAISED as error:
+        if isinstance(error, TargetFailed):
+            return "failed", told(error)
+        failed = failure(name, error)
+        failed.__cause__ = error
+        return "failed", told(failed)
+
+
+def result_of(name: str, kind: object, value: Any) -> Any:
+    r"""What work returned that :func:`answered` did.
+
+    >>> result_of("six", *answered("six", lambda: 2 * 3))
+    6
+
+    Raises :class:`InvalidParameter` and :class:`TargetFailed` as the work did.
+    """
+    match kind, value:
+        case "done", _:
+            return value
+        case "refused", (str(argument), None | str() as given, str(reason)):
+            raise InvalidParameter(argument, ABSENT if given is None else given, reason)
+        case "failed", _:
+            raise failed_of(value)
+    raise TargetFailed(name, "raised KeyboardInterrupt")
+
+
+def told(error: TargetFailed) -> tuple[Any, ...]:
+    r"""The error as plain data, with its traceback for ``--debug``: it is of another process."""
+    traced = "".join(traceback.format_exception(error))[-_TRACED:]
+    return error.target, error.reason, error.dataset, error.run, traced
+
+
+def failed_of(value: Any) -> TargetFailed:
+    r"""The error that :func:`told` told."""
+    match value:
+        case (str(target), str(reason), dataset, run, str(traced)):
+            failed = TargetFailed(target, reason, dataset=dataset, run=run)
+            failed.add_note(f"where it runs:\n{traced}")
+            return failed
+    raise ValueError("no answer of a worker")
+
 
 LENGTH: Final = struct.Struct("<Q")
 r"""What stands before a frame: how many bytes it has."""
@@ -47,12 +101,10 @@ class SharedMemory:
         self.end()
 
     def begin(self, due: float) -> None:
-        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
         self.calls += 1
         self._calls[0], self._due[0] = self.calls, due
 
     def end(self) -> None:
-        r"""No call is running."""
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
@@ -66,12 +118,10 @@ class SharedMemory:
         self.held[_STOP] = 0
 
     def stop(self) -> None:
-        r"""Ask the other side to end its piece of work soon."""
         self.held[_STOP] = 1
 
     @property
     def stopped(self) -> bool:
-        r"""Whether :meth:`stop` was called."""
         return bool(self.held[_STOP])
 
 

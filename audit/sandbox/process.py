@@ -28,11 +28,8 @@ from audit.errors import TargetFailed
 from audit.outputs import guard
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
-from audit.sandbox.answers import result_of
-from audit.sandbox.pipe import LENGTH, Pipe, SharedMemory
+from audit.sandbox.pipe import LENGTH, Pipe, SharedMemory, result_of
 from audit.targets.program import signal_name
-
-__all__ = ["Ended", "IsolatedProcess", "end_group"]
 
 _GRACE: Final = 2.0
 _LOOKS: Final = 0.1

@@ -28,8 +28,6 @@ from audit.targets.content import files_of, source_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target
 
-__all__ = ["Remote", "Sandbox", "importing", "run_isolated"]
-
 _IMPORT: Final = 60.0
 _OFTEN: Final = 0.1
 
@@ -115,7 +113,6 @@ class Sandbox:
         return read_feature(text, own=elsewhere)
 
     def ask(self, request: tuple[Any, ...]) -> Generator[Any, None, Any]:
-        r"""Ask the process; see :meth:`audit.sandbox.process.IsolatedProcess.ask`."""
         return self._process.ask(request)
 
     def _serve(self, pipe: Pipe) -> None:

@@ -17,13 +17,11 @@ from audit.errors import TargetFailed
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
-from audit.sandbox.answers import answered, failed_of, result_of, told
+from audit.sandbox.pipe import answered, failed_of, result_of, told
 from audit.targets.spelling import read_target
 from audit.targets.target import Target
 from dpcore.command.workers import leave_ctrl_c_to, watch_over
 from dpcore.errors import InvalidParameter
-
-__all__ = ["Sent", "answer_of", "work_block", "work_probe"]
 
 _GRACE: Final = 2.0
 

@@ -19,8 +19,6 @@ import numpy as np
 from audit.search.space import DatasetPair, Space, different
 from dpcore.mechanism import Norm, Relation
 
-__all__ = ["Histograms", "Integers", "Vectors"]
-
 _Point: TypeAlias = tuple[int, ...]
 
 _OFTEN: Final = 0.75  # moves as long as they may be: a shorter one rarely tells more

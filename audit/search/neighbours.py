@@ -19,8 +19,6 @@ from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 
-__all__ = ["doubts", "require_neighbours"]
-
 _SHOWN: Final = 40
 _ABSENT: Final = object()
 
@@ -31,12 +29,6 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     Lists of one length may hold answers to queries, which have the same neighbours under every
     relation (``audit.search.space``). Where their lengths differ they are records: none is replaced
     then, and exactly one is there in addition, wherever it stands.
-
-    >>> require_neighbours("--pair", ([1, 2], [1]), "add-remove")
-    >>> require_neighbours("--pair", ([1, 2], [1]), "replace")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --pair = [1, 2] [1]: must be neighbours under replace: ...
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):

@@ -28,8 +28,6 @@ from dpcore.command.input_file import read_text
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 
-__all__ = ["pairs_of", "read_pairs", "read_pairs_file"]
-
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."

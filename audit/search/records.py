@@ -11,19 +11,12 @@ import numpy as np
 from audit.search.space import DatasetPair, Space, different
 from dpcore.mechanism import Relation, Unit
 
-__all__ = ["Datasets", "Streams"]
-
 _Entry: TypeAlias = list[int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or one more and one less.
-
-    >>> space = Datasets(spelling="", low=0, high=1, most=2, relation=Relation.ADD_REMOVE)
-    >>> next(space.patterns())
-    ([], [1])
-    """
+    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or one more or less."""
 
     low: int
     high: int
@@ -111,18 +104,6 @@ class Streams(Space):
 
     Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: another
     event in its place, or (add-remove) none; without a user, none of that user's events is left.
-
-    >>> space = Streams(
-    ...     spelling="",
-    ...     low=0,
-    ...     high=1,
-    ...     steps=2,
-    ...     users=1,
-    ...     unit=Unit.CONTRIBUTION,
-    ...     relation=Relation.ADD_REMOVE,
-    ... )
-    >>> next(space.patterns())
-    ([[0, 1], None], [None, None])
     """
 
     low: int

@@ -25,16 +25,15 @@ from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
 from audit.claims.claim import Claim
-from audit.claims.looks import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.event import Integers, Tally
+from audit.evidence.event import Tally
 from audit.features.defaults import default_family
 from audit.features.feature import read_feature
 from audit.features.learner import learned_scores
-from audit.outputs.form import Form, Outputs, concatenate
+from audit.outputs.form import Form, Outputs, concatenate, draw_worlds
 from audit.outputs.guard import stdout_to_stderr
-from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.reading import Integers, read
 from audit.runs.block import Task
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key
@@ -46,8 +45,6 @@ from dpcore.numbers.parameter import integer
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.features.feature import Feature
-
-__all__ = ["SHARE", "STREAM", "Found", "Tried", "search", "training_runs"]
 
 SHARE: Final = 4
 r"""One run in so many is for training."""
@@ -83,11 +80,7 @@ class Tried:
     score: float
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name.
-
-        >>> Tried(pair=(0, 1), runs=512, score=0.5).to_json()
-        {'pair': [0, 1], 'runs': 512, 'score': 0.5}
-        """
+        r"""The fields by name."""
         return {"pair": list(self.pair), "runs": self.runs, "score": self.score}
 
     @classmethod
@@ -113,12 +106,7 @@ class Found:
     tried: tuple[Tried, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name.
-
-        >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
-        >>> found.to_json()
-        {'space': 'integer:low=0,high=1', 'pair': [0, 1], 'runs': 512, 'tried': []}
-        """
+        r"""The fields by name."""
         return {
             "space": self.space,
             "pair": list(self.pair),
@@ -128,12 +116,7 @@ class Found:
 
     @classmethod
     def of_json(cls, held: Any) -> Found:
-        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other.
-
-        >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
-        >>> Found.of_json(json.loads(json.dumps(found.to_json()))) == found
-        True
-        """
+        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
         match held:
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
                 every = tuple(map(Tried.of_json, tried))
@@ -175,18 +158,6 @@ def search(  # noqa: PLR0913  # each is one option of the command
 
     Raises :class:`TargetFailed` with the dataset on which the target failed, and
     :class:`InvalidParameter` for a dataset that it does not take.
-
-    >>> from audit.search.spelling import read_space
-    >>> from audit.targets.spelling import read_target
-    >>> found = search(
-    ...     read_target("noisy-max-half-noise"),
-    ...     Claim(epsilon=1),
-    ...     read_space("vector:dimension=3,low=0,high=1"),
-    ...     runs=10_000,
-    ...     seed=7,
-    ... )
-    >>> found.runs <= 2500, found.pair == found.tried[0].pair
-    (True, True)
     """
     budget = training_runs(runs)
     integer("seed", seed, at_least=0)

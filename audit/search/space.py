@@ -32,8 +32,6 @@ import numpy as np
 
 from dpcore.mechanism import Norm
 
-__all__ = ["FARTHEST", "LARGEST", "NORMS", "SPACES", "DatasetPair", "Space", "different", "key"]
-
 DatasetPair: TypeAlias = tuple[Any, Any]
 
 _ATTEMPTS: Final = 30

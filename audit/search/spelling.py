@@ -10,8 +10,6 @@ from dpcore.mechanism import Norm, Relation, Unit
 from dpcore.numbers.parameter import whole_number
 from dpcore.spec import did_you_mean, read_keys, split_name
 
-__all__ = ["read_space"]
-
 
 def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     r"""The space that ``text`` spells; see the module.

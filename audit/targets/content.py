@@ -13,15 +13,9 @@ from typing import Any
 from audit.features.feature import FEATURES, Feature
 from audit.targets.target import Target
 
-__all__ = ["content_of", "files_of", "source_of"]
-
 
 def source_of(function: Callable[..., Any] | None) -> str | None:
-    r"""The file that a function is written in; None for native code, which has no source.
-
-    >>> source_of(len) is None
-    True
-    """
+    r"""The file that a function is written in; None for native code, which has no source."""
     try:
         return None if function is None else inspect.getsourcefile(inspect.unwrap(function))
     except TypeError:
@@ -33,9 +27,6 @@ def content_of(target: Target) -> str | None:
 
     Of a program: of the executable and of those arguments that name files. What a file imports or
     reads is not part of it.
-
-    >>> from audit.targets.spelling import read_target
-    >>> content_of(read_target("discrete-laplace:scale=1"))
     """
     from audit.targets.program import Program
 
@@ -61,10 +52,6 @@ def files_of(step: str, feature: Feature) -> list[str]:
     r"""The files that a step of a feature is written in: none of one that comes with the auditor.
 
     Of a map in a module, the module's file and that of the function, which it may only import.
-
-    >>> from audit.features.feature import read_feature
-    >>> files_of("sign", read_feature("sign"))
-    []
     """
     if step.partition(":")[0] in FEATURES:
         return []

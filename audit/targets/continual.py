@@ -27,8 +27,6 @@ from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.spec import read_keys
 
-__all__ = ["doubled", "read_continual", "target_of", "weighed"]
-
 _ITEMS: Final = ("low", "high", "unit")
 _SEEDS: Final = 1 << 63
 _SCALE: Final = 60

@@ -34,8 +34,6 @@ from audit.outputs.form import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Program", "read_program", "seed_of", "signal_name"]
-
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
 _FEW_DIGITS: Final = 4000  # any Python reads so many

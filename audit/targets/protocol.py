@@ -45,8 +45,6 @@ from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledP
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec import read_keys
 
-__all__ = ["FUNCTIONALITIES", "ProtocolRuns", "Rounds", "read_protocol", "target_of"]
-
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""
 

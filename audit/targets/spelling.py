@@ -9,11 +9,15 @@ rounds of a distributed protocol, see ``audit.targets.protocol``
 continual:tree,horizon=64,epsilon=1
 running sums of a stream, see ``audit.targets.continual``
 bandit:dist-dp-se,epsilon=1
-what the server sees of a bandit run, see ``audit.targets.provided``
+what the server sees of a bandit run
 bandit:mine.py:Policy      the same of a policy of your own
 bandit:dist-dp-se,epsilon=1,path=devices
 the same, with a message of every user
 exec:./program args        any executable, see ``audit.targets.program``
+
+``bandit:...`` is asked of the entry point ``bandit`` in the group ``dpcore.targets``: a callable of
+(spelling, rest, seeded) that answers with plain data, :class:`Provided`. So audit reaches a sibling
+and imports none.
 """
 
 from __future__ import annotations
@@ -21,10 +25,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from fractions import Fraction
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
+from audit.catalogue import Subject
 from audit.outputs.loading import load
-from audit.targets.provided import Provided, provided, provided_as
 from audit.targets.target import (
     FORMS,
     Catalogued,
@@ -40,7 +46,58 @@ from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise, write_noise
 
-__all__ = ["Auditable", "as_target", "read_target", "target_of"]
+GROUP: Final = "dpcore.targets"
+r"""The group of entry points."""
+
+
+@runtime_checkable
+class Provided(Protocol):
+    r"""What an entry point answers with, and ``bandits.audit_view``: see the module."""
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        r"""f(dataset, n, rng), n outputs along the first axis."""
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        r"""Two neighbouring datasets."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        r"""What is claimed."""
+
+    @property
+    def delta(self) -> Fraction:
+        r"""The delta of the claim."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        r"""What to look at in an output, as ``--feature`` spells it."""
+
+
+def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued | None:
+    r"""The target with its own pair, claim and features; None where nobody provides the name.
+
+    >>> provided("nobody:at home", "nobody", "at home", seeded=True) is None
+    True
+    """
+    for entry in entry_points(group=GROUP, name=name):
+        return provided_as(spelling, entry.load()(spelling, rest, seeded), seeded=seeded)
+    return None
+
+
+def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
+    r"""A target from its parts."""
+    subject = Subject(
+        name=spelling,
+        run=found.run,
+        pair=found.pair,
+        epsilon=found.epsilon,
+        delta=found.delta,
+        features=found.features,
+    )
+    return Catalogued(spelling=spelling, function=found.run, subject=subject, seeded=seeded)
+
 
 Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
 r"""A callable in a form of ``audit.targets.target``, a noise, a target as spelled, or what

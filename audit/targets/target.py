@@ -31,19 +31,6 @@ from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 if TYPE_CHECKING:
     from audit.catalogue import Subject
 
-__all__ = [
-    "FORMS",
-    "Block",
-    "Catalogued",
-    "KnownLaw",
-    "NoiseAdded",
-    "Scalar",
-    "Target",
-    "Vectorised",
-    "claim_of",
-    "working_folder",
-]
-
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
 r"""The ways in which a callable may ask to be called.
 
@@ -72,7 +59,6 @@ class Block:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        r"""Runs in each world."""
         in_b = int(np.count_nonzero(self.worlds))
         return len(self.worlds) - in_b, in_b
 
@@ -294,7 +280,6 @@ class NoiseAdded(Target):
     about: ClassVar[str] = ""
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        r"""The pair itself."""
         return self.check(pair)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:

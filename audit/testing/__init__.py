@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from audit.search.pairs import read_pairs
+    from audit.targets.spelling import Auditable
     from audit.testing.assertions import (
-        Auditable,
         NothingMeasured,
         Refuted,
         assert_private,
@@ -32,5 +32,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
-    place = {"read_pairs": "audit.search.pairs", "assert_fits": "audit.testing.fits"}.get(name)
-    return getattr(import_module(place or "audit.testing.assertions"), name)
+    place = {
+        "Auditable": "audit.targets.spelling",
+        "assert_fits": "audit.testing.fits",
+        "read_pairs": "audit.search.pairs",
+    }.get(name, "audit.testing.assertions")
+    return getattr(import_module(place), name)

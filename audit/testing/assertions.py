@@ -26,8 +26,7 @@ import audit.sample  # noqa: F401 - as above
 from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import CAUSES
+from audit.claims.verdicts import CAUSES, shown_p_value
 from audit.evidence.coverage import idle
 from audit.evidence.event import Witness
 from audit.outputs.copies import copies
@@ -44,16 +43,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational, write_rati
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.fit.report import FitReport
-
-__all__ = [
-    "Auditable",
-    "NothingMeasured",
-    "Refuted",
-    "assert_private",
-    "assert_sensitivity",
-    "check_private",
-]
+    from audit.fit.fit import FitReport
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"

@@ -5,16 +5,12 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from audit.claims.levels import shown_p_value
-from audit.claims.verdicts import INTERRUPTED
-from audit.fit.fit import fit
-from audit.fit.report import FitReport
+from audit.claims.verdicts import INTERRUPTED, shown_p_value
+from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.spelling import write_noise
-
-__all__ = ["assert_fits"]
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"

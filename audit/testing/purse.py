@@ -18,8 +18,6 @@ from types import MappingProxyType
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
-__all__ = ["Overspent", "Purse", "equal_share", "shown_up"]
-
 
 class Overspent(AssertionError):
     r"""A purchase that is refused; an AssertionError, so that it fails the test that tried."""
@@ -69,25 +67,18 @@ class Purse:
 
     @property
     def bought(self) -> Mapping[str, Fraction]:
-        r"""The alpha that each name bought."""
         return MappingProxyType(self._bought)
 
     @property
     def spent(self) -> Fraction:
-        r"""The sum of what was paid."""
         return self._spent
 
     @property
     def left(self) -> Fraction:
-        r"""The alpha that can still be bought."""
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""Summarise the purchases in one line, rounded up.
-
-        >>> Purse("1e-3").statement()
-        'no statistical test ran'
-        """
+        r"""Summarise the purchases in one line, rounded up."""
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"

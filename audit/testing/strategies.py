@@ -37,18 +37,6 @@ except ImportError as error:
         "audit.testing.strategies needs hypothesis: pip install hypothesis"
     ) from error
 
-__all__ = [
-    "deltas",
-    "epsilons",
-    "neighbouring_datasets",
-    "neighbouring_histograms",
-    "neighbouring_integers",
-    "neighbouring_streams",
-    "neighbouring_vectors",
-    "noises",
-    "sensitivities",
-]
-
 _Pair = tuple[list[Any], list[Any]]
 _FAR: Final = 10**6
 _FINEST: Final = 1000

@@ -17,8 +17,6 @@ from scipy import stats
 
 from audit.training.step_report import Check, CheckVerdict, Stated
 
-__all__ = ["batch_checks"]
-
 Integers = NDArray[np.int64]
 
 _HALF: Final = 0.6745
@@ -28,22 +26,7 @@ _ROUNDING: Final = 1 + 1e-9
 
 
 def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
-    r"""The checks of sampling, each refuted at ``level``.
-
-    >>> from fractions import Fraction
-    >>> rng = np.random.default_rng(1)
-    >>> stated = Stated(records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(1),
-    ...     clip=Fraction(1))  # fmt: skip
-    >>> fair = [np.flatnonzero(rng.random(1000) < 0.1) for _ in range(200)]
-    >>> {check.verdict for check in batch_checks(fair, stated, 1e-6)}
-    {'passed'}
-    >>> cut = [batch[:110] for batch in fair]
-    >>> [check.statement for check in batch_checks(cut, stated, 1e-6) if check.failed]
-    ['0 of 200 batches have a size above 111; 22.77 expected']
-    >>> same = [fair[0]] * 200
-    >>> sorted(check.name for check in batch_checks(same, stated, 1e-6) if check.failed)
-    ['batch sizes', 'each record', 'overlap', 'rate', 'record counts']
-    """
+    r"""The checks of sampling, each refuted at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     told = f"{twice:,} of {len(batches):,} batches hold a record more than once"
     yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from audit.claims.levels import level
+from audit.claims.verdicts import level
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.fit import fit
@@ -33,11 +33,9 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
-__all__ = ["LIBRARIES", "TrainingStep", "dpsgd"]
-
 LIBRARIES: Final = {
-    "jax-privacy": ("audit.training.jax_step", "JaxPrivacyStep"),
-    "opacus": ("audit.training.opacus_step", "OpacusStep"),
+    "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
+    "opacus": ("audit.training.library_steps", "OpacusStep"),
 }
 r"""The steps of other libraries by name: a module, and in it a class of the stated parameters."""
 

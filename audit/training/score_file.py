@@ -16,8 +16,6 @@ import numpy as np
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 
-__all__ = ["read_scores"]
-
 _COLUMNS: Final = ("score", "included")
 _INCLUDED: Final = {"1": True, "true": True, "0": False, "false": False}
 _ARRAYS: Final = ".npz"
@@ -58,15 +56,7 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
-    r"""The same, of the text of the file.
-
-    >>> parsed("id,score,included\na,0.5,1\nb,-2,0\n", "scores.csv")
-    ([0.5, -2.0], [True, False])
-    >>> parsed("score,included\nnan,1\n", "scores.csv")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: scores.csv, line 2: score = nan: must be a finite number
-    """
+    r"""The same, of the text of the file."""
     rows = rows_of("SCORES", path, io.StringIO(text))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:

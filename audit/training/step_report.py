@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.levels import level_upper, shown_p_value
-from audit.claims.verdicts import VERDICTS
+from audit.claims.verdicts import VERDICTS, level_upper, shown_p_value
 from audit.report.sentences import FAULTS
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, out_of
-
-__all__ = ["SCHEMA", "Check", "CheckVerdict", "Sampling", "Stated", "StepReport", "StepVerdict"]
 
 SCHEMA: Final = "dpcore-dpsgd/1"
 
@@ -66,7 +63,6 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        r"""Whether it speaks against the step."""
         return self.verdict in {"refuted", "fault"}
 
 
@@ -96,7 +92,6 @@ class StepReport(Result):
     @property
     @computed("a list of sentences", before="seed")
     def assumptions(self) -> tuple[str, ...]:
-        r"""What the verdict rests on."""
         return ASSUMED
 
     @property

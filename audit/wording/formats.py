@@ -16,8 +16,6 @@ from typing import Any, Final, Literal, TypeAlias
 from audit.wording.shorten import printable
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Case", "Outcome", "format_of", "formatted", "outcome_of"]
-
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
 r"""A failure speaks against the code, an error is an audit that came to no end."""
 

@@ -18,8 +18,6 @@ from markupsafe import Markup, escape
 
 from audit.wording.shorten import printable, shortened
 
-__all__ = ["Section", "as_json", "card", "code", "copied", "page"]
-
 # What a page holds at most: 2 MB, whatever a target gave.
 _MOST_SIGNS: Final = 500
 _MOST_CODE: Final = 200

@@ -9,17 +9,18 @@ and SARIF.
 from __future__ import annotations
 
 import ast
+import json
+import math
 import shutil
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from audit.wording.as_json import json_ends, json_number, json_text
 from audit.wording.formats import Case, formatted, outcome_of
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
@@ -28,8 +29,33 @@ from dpcore.numbers.rounding import down, up
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-__all__ = ["Result", "Told", "aligned", "between", "computed", "fact", "json_schema", "out_of"]
-__all__ += ["plain", "terminal_width"]
+
+def json_number(value: float) -> float | str:
+    r"""A number, or "inf": JSON has no infinity, and no reader takes a word for a large number.
+
+    >>> json_number(0.5), json_number(float("inf")), json_number(-0.0)
+    (0.5, 'inf', 0.0)
+    """
+    return value + 0.0 if math.isfinite(value) else "inf"
+
+
+def json_ends(value: Enclosure) -> list[float | str]:
+    r"""[lower, upper], floats rounded outwards.
+
+    >>> json_ends(Enclosure(0.25, float("inf")))
+    [0.25, 'inf']
+    """
+    return [json_number(value.lower_float), json_number(value.upper_float)]
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    r"""The document, with a newline at its end; what JSON lacks as text.
+
+    >>> json_text({"runs": 5})
+    '{\n  "runs": 5\n}\n'
+    """
+    return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
+
 
 _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
@@ -155,7 +181,6 @@ class Result(ABC):
 
     @property
     def subject(self) -> str:
-        r"""What the result is of."""
         return str(getattr(self, "target", ""))
 
     @property
@@ -169,7 +194,6 @@ class Result(ABC):
         return ()
 
     def summary(self) -> Sequence[tuple[str, object]]:
-        r"""The rows of the page."""
         return [row for row in self.told().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
@@ -202,7 +226,6 @@ class Result(ABC):
         return {"schema": self.SCHEMA, **_document(self)}
 
     def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
         return json_text(self.to_json())
 
     def to_html(self, *, command: str | None = None) -> str:

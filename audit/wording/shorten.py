@@ -11,8 +11,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["cut", "distinct", "printable", "shortened"]
-
 _MOST: Final = 400
 _DIGEST: Final = 12
 _HEAD: Final = 8

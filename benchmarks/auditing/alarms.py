@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from audit.catalogue import ENTRIES, Subject
 from audit.evidence.anytime import watch
-from audit.evidence.baselines.compare import BASELINES
+from audit.evidence.baselines import BASELINES
 from audit.evidence.fixed import BERGER_BOOS_SHARE, gather
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (

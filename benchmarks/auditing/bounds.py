@@ -56,9 +56,7 @@ def bounds(effort: Effort) -> Iterator[Row]:
     r"""Discrete Laplace at epsilon = 1: medians, and how often each bound lies above the truth."""
     python = effort.peer_python
     known = JAX_PRIVACY.version(python)
-    peer = (
-        "re-derived: audit.evidence.baselines.compare" if known is None else f"jax_privacy {known}"
-    )
+    peer = "re-derived: audit.evidence.baselines" if known is None else f"jax_privacy {known}"
     for runs, target, few, repeats in _SIZES:
         count = effort.count(few, repeats)
         work = partial(_bounds, runs, None if known is None else python)

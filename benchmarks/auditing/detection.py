@@ -16,7 +16,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence.fixed import resolution
 from audit.features.feature import read_feature
 from audit.replay.replay import replay
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import draw, sample
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued

@@ -22,8 +22,7 @@ from scipy.special import betaincinv
 from audit.catalogue import Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.outputs.form import Outputs
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import Outputs, draw_worlds, interleave
 
 __all__ = [
     "ALPHA",

@@ -22,13 +22,13 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.evidence.baselines.bounds import (
+from audit.evidence.baselines import (
+    BASELINES,
     Scores,
     clopper_pearson_lower,
     clopper_pearson_upper,
     gaussian_epsilon,
 )
-from audit.evidence.baselines.compare import BASELINES
 from benchmarks.auditing import peer_programs
 from benchmarks.auditing.harness import ALPHA
 
@@ -172,7 +172,7 @@ r"""In the order of the tables."""
 
 
 def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
-    r"""Its two default thresholds, re-derived as in ``audit.evidence.baselines.compare``."""
+    r"""Its two default thresholds, re-derived as in ``audit.evidence.baselines``."""
     names = {"bonferroni": "bonferroni-thresholds", "split": "clopper-pearson-split"}
     return {
         ours: BASELINES[name].lower(outputs, worlds, alpha=str(ALPHA), seed=seed)

@@ -17,10 +17,11 @@ from audit.catalogue import find
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime import watch
-from audit.evidence.family import View, weigh_views
+from audit.evidence.family import weigh_views
 from audit.evidence.fixed import gather
+from audit.evidence.view import View
 from audit.features.feature import Feature, read_feature
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
 from audit.features.feature import read_feature
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import as_target
 from audit.targets.target import Vectorised

@@ -134,6 +134,7 @@ def _dpcore(
         "",
         "Print the version and exit.",
         "--version",
+        "-V",
         default=False,
         callback=_show_version,
         is_eager=True,
@@ -210,7 +211,7 @@ def run(arguments: Sequence[str]) -> int:
     0 done; 2 the command line or a parameter was wrong, or the output could not be written (one
     line on stderr says which); 70 a defect of this toolkit; 130 Ctrl-C; 141 the reader of the
     output went away; other codes are the command's own, and none but a command's own answer is 1.
-    ``--debug`` anywhere before ``--`` shows tracebacks.
+    ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` is ``COMMAND --help``.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -218,6 +219,8 @@ def run(arguments: Sequence[str]) -> int:
     if debug:
         # It may stand after the command's name, where a newcomer tries it first.
         arguments.remove("--debug")
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         _ignore_wrong_variables()
         ours_first()

@@ -23,7 +23,7 @@ from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.stirling import Centred, Shifted
+from dpcore.sampling.staircase import Centred, Shifted
 
 __all__ = ["Binomial"]
 
@@ -175,7 +175,7 @@ class Binomial(CountNoise):
         >>> bool(0.9 * 2**40 < drawn.std() < 1.1 * 2**40)
         True
         """
-        return Centred(self, (self.mean, self.trials - self.mean))
+        return Centred(self, self.variance, (self.mean, self.trials - self.mean))
 
     def build_batch(self) -> Batch:
         r"""One table up to variance 2^22; beyond, rejection from a staircase."""

@@ -20,15 +20,15 @@ from dpcore.analysis import theta
 from dpcore.analysis.law_floats import normal_guess
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Covered, batch_of
+from dpcore.noise import Covered
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
-from dpcore.sampling.rejection import GaussianByRejection
 from dpcore.sampling.rng import Rng
+from dpcore.sampling.staircase import Centred
 
 __all__ = ["DiscreteGaussian"]
 
@@ -102,13 +102,10 @@ class DiscreteGaussian(SymmetricNoise):
                 return candidate
 
     def build_batch(self) -> Batch:
-        r"""One table up to sigma = 2^11; beyond, rejection from the discrete Laplace."""
+        r"""One table up to sigma = 2^11; beyond, rejection from a staircase."""
         if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
-        scale = math.isqrt(math.floor(self.sigma_squared)) + 1
-        # Its tail is the heavier one: batch_of refuses when a proposal could leave int64.
-        proposals = batch_of(DiscreteLaplace(scale=scale))
-        return GaussianByRejection(self.sigma_squared, scale, proposals)
+        return Centred(self, self.sigma_squared)
 
     def _exponent(self, k: Integers) -> Split:
         return product(square(pair_of(k)), pair_of(1 / (2 * self.sigma_squared)))

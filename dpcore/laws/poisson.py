@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.stirling import Centred, Shifted
+from dpcore.sampling.staircase import Centred, Shifted
 
 __all__ = ["Poisson"]
 
@@ -115,7 +115,7 @@ class Poisson(CountNoise):
         >>> bool(0.9 * 2**40 < drawn.std() < 1.1 * 2**40)
         True
         """
-        return Centred(self, (self.mean,))
+        return Centred(self, self.mean, (self.mean,))
 
     def build_batch(self) -> Batch:
         r"""One table up to mean 2^22; beyond, rejection from a staircase."""

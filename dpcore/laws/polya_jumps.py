@@ -9,8 +9,8 @@ and are kept with a chance c <= 1 that makes the rates right. With T = 2^t >= s:
                   m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), a rational mean, and c <= (2/e)^(w+1) in the last
-cell. In a batch floats decide c only where their certified error cannot matter, as in
-``rejection``; the reference flips exact coins. Proofs: docs/proofs/polya.md.
+cell. In a batch floats decide c only where their certified error cannot matter; the reference flips
+exact coins. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations

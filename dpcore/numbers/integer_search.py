@@ -9,7 +9,7 @@ from dpcore.errors import PrecisionExhausted
 
 __all__ = ["least"]
 
-_DOUBLINGS: Final = 1 << 10
+_DOUBLINGS: Final = 1 << 16
 
 
 def least(holds: Callable[[int], bool], near: int) -> int:
@@ -20,7 +20,7 @@ def least(holds: Callable[[int], bool], near: int) -> int:
     >>> least(lambda m: m * m >= 50 and m > 0, 3)
     8
 
-    Raises :class:`PrecisionExhausted` when no such m lies within 2^1024 of ``near``.
+    Raises :class:`PrecisionExhausted` when no such m lies within 2^65536 of ``near``.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):

@@ -23,6 +23,7 @@ from flint import arb
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, integer_below, precision
+from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
 __all__ = [
@@ -242,7 +243,8 @@ class InversionTable:
         0
         """
         guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
-        return _least_above(Uniform(rng, word), self._cdf, guess)
+        uniform = Uniform(rng, word)
+        return least(lambda k: uniform.below(lambda: self._cdf(k)), guess)
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
@@ -255,7 +257,8 @@ def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
     >>> invert(SeededRng(1), lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0) in (0, 1)
     True
     """
-    return _least_above(Uniform(rng, rng.bits(64)), cdf, guess)
+    uniform = Uniform(rng, rng.bits(64))
+    return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 
 
 class Inverted:
@@ -274,29 +277,6 @@ class Inverted:
         r"""``count`` independent draws."""
         drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
         return np.fromiter(drawn, dtype=np.int64, count=count)
-
-
-def _least_above(uniform: Uniform, cdf: Callable[[int], arb], guess: int) -> int:
-    # The least k with V < F(k): gallop out from the guess, then bisect: F(low) <= V < F(high).
-    def reached(k: int) -> bool:
-        return uniform.below(lambda: cdf(k))
-
-    high, step = guess, 1
-    while not reached(high):
-        high += step
-        step *= 2
-    low, step = high - 1, 1
-    while reached(low):
-        high = low
-        low -= step
-        step *= 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if reached(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def table_of_masses(
@@ -319,8 +299,8 @@ def table_of_masses(
     """
     low, high = below
     sums = []
-    for least, most in masses:
-        low, high = low + least, min(high + most, 1 << FIXED_BITS)
+    for lower, upper in masses:
+        low, high = low + lower, min(high + upper, 1 << FIXED_BITS)
         sums.append((low, high))
     if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
         raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")

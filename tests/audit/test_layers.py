@@ -159,12 +159,6 @@ def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
     assert [finding.name for finding in report.baselines] == ["dkw"]
 
 
-def test_the_last_point_of_a_trace_is_the_bound() -> None:
-    report = audited(read_target("half-scale"), "sample", figures=True)
-    assert report.trace is not None
-    assert report.trace.points[-1] == (4000, report.epsilon_lower)
-
-
 def test_a_target_that_fails_ends_the_layers() -> None:
     def fails(dataset: int, rng: np.random.Generator) -> int:
         raise ValueError("no")

@@ -172,7 +172,7 @@ def test_a_python_integer_of_any_size_is_released_exactly() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(1.0, 1.5, "3", None, True, [1, 2], (1,), Fraction(1), math.nan, np.float64(1), np.True_),
+        *(1.0, 1.5, "3", None, True, Fraction(1), math.nan, np.float64(1), np.True_),
         *(np.array([1.0]), np.array([True]), np.array(["1"]), np.array([1], dtype=object)),
         np.array([np.nan]),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accounting.budget.promise import read_free_law
+from accounting.budget.calibrate import read_free_law
 from accounting.claims.claim import read_claim
 from audit.claims.claim import Claim
 from audit.search.spelling import read_space

@@ -195,52 +195,6 @@ def test_a_table_of_other_figures_is_refused() -> None:
     assert sorted(shown(PAGE.read_text("utf-8") + "\n| made up | 1 | 2 |\n")) != page
 
 
-def told_of_vectors(audit: Any, sniper: Any) -> list[str]:
-    """What the page says in words of the battery and of false alarms, from the results."""
-
-    def counts(section: str) -> list[int]:
-        reached = [row["value"]["goal_reached"] for row in audit["sections"][section]["rows"]]
-        return [sum(each[key] for each in reached) for key in ("epsilon_lower", "by_value")]
-
-    ours = {row["what"].split(",")[0]: row["value"] for row in audit["sections"]["battery"]["rows"]}
-    theirs = {row["name"]: max(row["epsilon_lower"].values()) for row in sniper["rows"]}
-    assert all(ours[name]["epsilon_lower"] > bound for name, bound in theirs.items())
-    ahead = sum(ours[name]["by_value"] > bound for name, bound in theirs.items())
-    long = [row["value"] for row in audit["sections"]["battery-long"]["rows"]]
-    whole = [
-        sum(value[key] >= value["dp_sniper"] for value in long)
-        for key in ("epsilon_lower", "by_value")
-    ]
-    assert sum(value["oracle"] < value["dp_sniper"] for value in long) == 8
-    rates = {
-        row["what"].split(": ")[1].split(", 1,000 runs")[0]: row["value"]
-        for row in audit["sections"]["family-alarms"]["rows"]
-        if "watched" not in row["what"]
-    }
-    vectors, again, *floats = (
-        rates[name] for name in ("one_of_ten", "four_bits", "a_float", "a_last_bit", "in_steps")
-    )
-    assert all(each["rate"] <= 0.012 and each["at_most"] <= 0.015 for each in floats)
-    return [
-        "prints in {} rows, by values in {}.".format(*counts("battery")),
-        "all {} rows are reached by what is printed, {} by values".format(*counts("battery-long")),
-        f"by what is printed in {whole[0]} rows, by values in {whole[1]};",
-        "in eight of the twenty no event reaches it",
-        f"in all rows, its bound by values in {ahead}:",
-        f"refute {vectors['rate']:.2%} of them where outputs are vectors of floats,",
-        f"{again['rate']:.2%} where they are vectors that come again",
-    ]
-
-
-def test_what_the_page_says_of_vectors_is_what_was_measured() -> None:
-    page = " ".join(PAGE.read_text("utf-8").split())
-    audit = result("audit")
-    assert [text for text in told_of_vectors(audit, result("dp_sniper")) if text not in page] == []
-    reached = audit["sections"]["battery"]["rows"][0]["value"]["goal_reached"]
-    reached["by_value"] = not reached["by_value"]
-    assert [text for text in told_of_vectors(audit, result("dp_sniper")) if text not in page]
-
-
 def test_the_readme_says_how_much_faster_batches_are() -> None:
     told = re.search(r"at least (\d+) times as fast", (ROOT / "README.md").read_text("utf-8"))
     speeds = [row["million_draws_per_second"] for row in result("samplers")["batch"]]
@@ -271,11 +225,6 @@ def timed_laws(page: str) -> set[str]:
     """The laws that the limits page says were timed, in the brackets after "What is measured"."""
     named = page.partition("What is measured, of ")[2].partition(" (")[0]
     return {name.removeprefix("and ") for name in named.replace(" and ", ", ").split(", ")}
-
-
-def test_the_laws_that_were_timed_are_read_from_the_page() -> None:
-    page = "What is measured, of discrete Laplace, Skellam and Polya (`make bench`, ...): ..."
-    assert timed_laws(page) == {"discrete Laplace", "Skellam", "Polya"}
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import effort
-
 ROOT = Path(__file__).parents[2]
 
 CASES = """
@@ -26,18 +24,6 @@ def test_few(n): pass
 
 def test_effort(): assert effort(1, 9) == EXPECTED
 """
-
-
-def test_a_part_by_day_and_all_by_night(monkeypatch: pytest.MonkeyPatch) -> None:
-    for everything, runs in ((False, 3), (True, 300)):
-        monkeypatch.setattr(effort, "_everything", everything)
-        assert effort.effort(3, 300) == runs
-        assert effort.spread("abcdefgh", 3) == list("abcdefgh" if everything else "aeh")
-        assert effort.spread("ab", 3) == ["a", "b"]
-    with pytest.raises(ValueError, match=r"part = 4: must be in 1\.\.3"):
-        effort.effort(4, 3)
-    with pytest.raises(ValueError, match="most = 0: must be at least 1"):
-        effort.by_day(0)
 
 
 @pytest.mark.parametrize(

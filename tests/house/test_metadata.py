@@ -64,28 +64,3 @@ def test_a_dependency_that_the_page_forgets_is_noticed() -> None:
     assert packages(table + "| scikit-learn < 1.6 (extra `peers`) | z |\n") == {
         *("numpy", "typer", "rich", "scikit-learn")
     }
-
-
-def modules(cell: str) -> set[str]:
-    """The modules that one cell of the table of moved modules names."""
-    dotted = re.findall(r"`((?:dpcore|accounting|audit|bandits|benchmarks)\.[\w.]+)`", cell)
-    return set(dotted)
-
-
-def absent(names: set[str]) -> set[str]:
-    """The modules that are neither a file nor a folder of the tree."""
-    paths = {name: ROOT / name.replace(".", "/") for name in names}
-    return {
-        name
-        for name, path in paths.items()
-        if not (path.with_suffix(".py").is_file() or path.is_dir())
-    }
-
-
-def test_every_module_that_the_changelog_moved_is_where_it_says() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in text.partition("### Moved")[2].splitlines()]
-    table = [(row[1], row[2]) for row in rows if len(row) == 4]
-    assert len(table) > 40
-    assert absent(set().union(*(modules(new) for _, new in table))) == set()
-    assert absent({"dpcore.summed", "dpcore.laws.sums"}) == {"dpcore.summed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -10,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import InvalidParameter
 from tests.effort import by_day
-from tests.parts import SHARE
 from tests.purse import TOTAL, Purse, PurseError, purse
 
 ROOT = Path(__file__).parents[2]
@@ -24,21 +23,6 @@ def test_the_account_is_exact() -> None:
         own.buy(f"test {index}", 1e-7)  # ten times the float 1e-7 is not the float 1e-6
     assert own.spent == Fraction(1, 10**6)
     assert own.left == 0
-
-
-def test_what_is_returned_is_what_was_paid() -> None:
-    assert Purse(1).buy("a", "2.5e-3") == 0.0025
-
-
-def test_overspending_is_refused_and_costs_nothing() -> None:
-    own = Purse("1e-6")
-    own.buy("first", "9e-7")
-    with pytest.raises(
-        PurseError, match=r"'second' asks for 1\.01e-07, and 1e-07 of 1e-06 is left"
-    ):
-        own.buy("second", "1.01e-7")
-    assert own.left == Fraction(1, 10**7)
-    own.buy("second", "1e-7")
 
 
 def test_a_name_is_sold_once() -> None:
@@ -54,27 +38,9 @@ def test_an_alpha_lies_between_0_and_1(alpha: int | str) -> None:
         Purse(10).buy("a", alpha)
 
 
-@pytest.mark.parametrize("alpha", ["one", float("nan"), float("inf")])
-def test_an_alpha_is_a_number(alpha: str | float) -> None:
-    with pytest.raises(InvalidParameter, match="alpha"):
-        Purse(1).buy("a", alpha)
-
-
-def test_a_purchase_has_a_name() -> None:
-    with pytest.raises(PurseError, match="needs a name"):
-        Purse(1).buy(" ", "1e-9")
-
-
-def test_the_statement_counts() -> None:
-    own = Purse("1e-6")
-    own.buy("a", "2e-8")
-    own.buy("b", "3e-8")
-    assert own.statement().startswith("2 purchases spent 5e-08 of 1e-06")
-
-
 def test_the_run_has_one_purse() -> None:
     assert Fraction(1, 10**6) == TOTAL
-    assert purse.total == TOTAL * Fraction(os.environ.get(SHARE, "1"))
+    assert purse.total == TOTAL * Fraction(os.environ.get("PURSE_SHARE", "1"))
 
 
 @by_day(1)
@@ -93,7 +59,7 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
             *("--rootdir", str(ROOT), str(tmp_path)),
         ],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != SHARE},
+        env={name: value for name, value in os.environ.items() if name != "PURSE_SHARE"},
         capture_output=True,
         text=True,
         check=False,
@@ -103,3 +69,18 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
     assert account in run.stdout
     if not passed:
         assert "'second' asks for 7e-07, and 5e-07 of 1e-06 is left" in run.stdout
+
+
+def test_the_parts_of_a_run_are_all_of_it_and_share_one_purse(pytestconfig: pytest.Config) -> None:
+    told = subprocess.run(
+        ["make", "-n", "test", "OPTIONS=-x"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    jobs = re.findall(r"PURSE_SHARE=1/(\d+) \S+ -m pytest -x (.*?) *\|\|", told.stdout)
+    assert {int(share) for share, _ in jobs} == {len(jobs)}
+    for file in (
+        p for folder in pytestconfig.getini("testpaths") for p in (ROOT / folder).rglob("*.py")
+    ):
+        above = {str(folder) for folder in file.relative_to(ROOT).parents}
+        left_out = {f"--ignore={folder}" for folder in above}
+        words = [set(part.split()) for _, part in jobs]
+        assert sum(bool(above & part) and not left_out & part for part in words) == 1, file

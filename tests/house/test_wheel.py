@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tarfile
-import tomllib
 import venv
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -27,22 +25,6 @@ def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> Non
         assert {n for n in names if n.startswith(package + "/") and n.endswith(".py")} == here
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.startswith("dpcore-")} == set(PACKAGES)
-
-
-def test_the_wheel_tells_the_licence_and_for_whom_it_is(wheel: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    with zipfile.ZipFile(wheel) as packed:
-        (told,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
-        (licence,) = (name for name in packed.namelist() if name.endswith("/licenses/LICENSE"))
-        assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
-        fields = Parser().parsestr(packed.read(told).decode())
-    assert fields["License-Expression"] == project["license"] == "Apache-2.0"
-    assert fields.get_all("License-File") == ["LICENSE"]
-    assert fields["Author"] == project["authors"][0]["name"]
-    assert set(fields.get_all("Classifier") or ()) == set(project["classifiers"])
-    assert set((fields["Keywords"] or "").split(",")) == set(project["keywords"])
-    assert fields["Requires-Python"] == project["requires-python"]
-    assert fields.get_all("Project-URL") is None
 
 
 def test_the_source_archive_holds_the_licence_the_tests_and_the_pages(tmp_path: Path) -> None:

@@ -294,6 +294,20 @@ def test_every_answer_says_what_is_assumed(command: Command, words: list[object]
             assert ("added in floats" in answer.out) is assumed
 
 
+def test_the_noise_for_an_epsilon(command: Command) -> None:
+    words = ["--batch-size", 60, "--examples", 600, "--rounds", 40, "--delta", "1e-5"]
+    found = command("dpsgd", "--epsilon", 2, *words, "--json").json
+    size = found["derived"]["noise_multiplier"]
+    assert size["least"]
+    again = command("dpsgd", "--noise-multiplier", size["value"], *words, "--json").json
+    assert again["epsilon"] == found["epsilon"]
+    assert 1.999 < again["epsilon"]["lower"] < again["epsilon"]["upper"] <= 2
+    text = command("dpsgd", "--epsilon", 2, *words).out
+    assert f"the least noise multiplier is {float(Fraction(size['value']))}" in text
+    for wrong in (["--noise-multiplier", 1, "--epsilon", 2], [], ["--epsilon", 2, "--truncate", 9]):
+        assert command("dpsgd", *wrong, *words).code == 2
+
+
 def test_most_rounds(command: Command) -> None:
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
     most = command("calibrate", *words, "--rounds", "most", "--json").json

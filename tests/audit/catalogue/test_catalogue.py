@@ -21,7 +21,7 @@ from scipy.stats import binom
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, Twin, find
 from audit.evidence.fixed import Evidence, gather
 from audit.features.feature import read_feature
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import draw_worlds, interleave
 from dpcore import Relation
 from tests.effort import by_day
 from tests.purse import purse

@@ -14,11 +14,12 @@ from scipy.stats import chisquare, kstest
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
-from audit.evidence.family import View, weigh_views
+from audit.evidence.family import weigh_views
 from audit.evidence.fixed import gather, resolution
+from audit.evidence.view import View
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
 from audit.features.feature import read_feature
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
 from audit.targets.spelling import read_target

@@ -10,7 +10,7 @@ import pytest
 from flint import arb
 from mpmath import mpf
 
-from audit.catalogue.sparse_vector import row_mass
+from audit.catalogue.selection import row_mass
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.audit.catalogue_laws import epsilon_between
 from tests.support.audit.laws_selection import rows, value_reused

@@ -47,11 +47,6 @@ def test_features_and_baselines_are_named(audit: Shell) -> None:
     assert "compare" in audit(*HALF, *words).out
 
 
-def test_the_report_does_not_depend_on_the_number_of_processes(audit: Shell) -> None:
-    answers = [audit(*at("laplace"), "--json", "-j", jobs).out for jobs in (1, 2)]
-    assert answers[0] == answers[1]
-
-
 def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
     words = [word for word in at("laplace") if word not in {"--seed", 7}]
     first = audit(*words, "--resume", "audit.state", "--json")

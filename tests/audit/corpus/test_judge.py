@@ -12,10 +12,8 @@ import pytest
 from audit.corpus import entry as corpus_entry
 from audit.corpus import environment
 from audit.corpus.entry import Entry, Side, read_entry
-from audit.corpus.environment import Environment, EnvironmentFailed, made, suitable_python
-from audit.corpus.installed import Worker
-from audit.corpus.judge import judge, steps
-from audit.corpus.report import Judged
+from audit.corpus.environment import Environment, EnvironmentFailed, Worker, made, suitable_python
+from audit.corpus.judge import Judged, judge, steps
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
 from tests.audit.corpus.test_entry import TEXT

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.claims.looks import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.evidence import anytime as sequential
 from audit.evidence.anytime import EProcess, watch, watch_curve
 from audit.evidence.rule import learn_rule
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse

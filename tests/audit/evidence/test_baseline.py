@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.evidence.baselines.bounds import Counts, credible_share, gaussian_epsilon
-from audit.evidence.baselines.compare import (
+from audit.evidence.baselines import (
     BASELINES,
+    Counts,
     baseline_names,
     compare,
+    credible_share,
+    gaussian_epsilon,
 )
 from audit.evidence.one_run import one_run_p_value
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 

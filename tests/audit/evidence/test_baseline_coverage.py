@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.evidence.baselines.bounds import (
+from audit.evidence.baselines import (
+    BASELINES,
     Asked,
     Scores,
     bonferroni_thresholds,
@@ -22,9 +23,8 @@ from audit.evidence.baselines.bounds import (
     gaussian_epsilon,
     one_run,
 )
-from audit.evidence.baselines.compare import BASELINES
 from audit.evidence.one_run import one_run_p_value
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired

@@ -20,11 +20,12 @@ from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import family
 from audit.evidence.anytime import watch, watch_curve
 from audit.evidence.event import Witness
-from audit.evidence.family import LEADER, FamilyProcess, View, watch_views, weigh, weigh_views
+from audit.evidence.family import LEADER, FamilyProcess, watch_views, weigh, weigh_views
 from audit.evidence.fixed import Evidence, gather, resolution
 from audit.evidence.multiplicity import view_seeds
 from audit.evidence.verdict import capped
-from audit.outputs.worlds import draw_worlds
+from audit.evidence.view import View
+from audit.outputs.form import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse

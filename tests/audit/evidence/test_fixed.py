@@ -20,8 +20,8 @@ from scipy.special import ndtr
 from audit.evidence.event import Tally
 from audit.evidence.fixed import GRID, WEIGHTS, Evidence, gather, read_claim
 from audit.evidence.rule import EXPERTS, Rule, Trial, learn_rule
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse

@@ -19,12 +19,13 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence import family
 from audit.evidence.event import Tally
-from audit.evidence.family import FamilyProcess, View, watch_views, weigh, weigh_views
+from audit.evidence.family import FamilyProcess, watch_views, weigh, weigh_views
 from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.verdict import Outcome, shown
+from audit.evidence.view import View
+from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from tests.effort import effort
 from tests.purse import purse
 

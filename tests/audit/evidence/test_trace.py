@@ -19,14 +19,13 @@ from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Witness
-from audit.evidence.family import View
 from audit.evidence.fixed import block_ends, gather
 from audit.evidence.trace import Trace, trace
-from audit.outputs.form import Outputs, join
+from audit.evidence.view import View
+from audit.outputs.form import Outputs, draw_worlds, join
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from audit.report.histogram import Bin, histogram
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from audit.wording.result import plain

@@ -18,8 +18,9 @@ from audit.claims.claim import Claim
 from audit.exact.direction import NeverWorse, Rows, vectors
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import prove
-from audit.report.report import AuditReport, ExactWitness
-from audit.runs.plan import Plan
+from audit.report.record import ExactWitness
+from audit.report.report import AuditReport
+from audit.runs.block import Plan
 from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, NoiseAdded
 from dpcore.errors import InvalidParameter
@@ -48,6 +49,8 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 # -- the exact layer on every law ----------------------------------------------------------------
 
 NOISES = (
+    "discrete-laplace:scale=3/2",
+    "discrete-gaussian:sigma_squared=9",
     "skellam:variance=9",
     "discrete-gaussian-sum:count=3,sigma_squared=2",
     "polya-difference:shape=1/3,scale=4",
@@ -193,14 +196,11 @@ def test_epsilon_and_renyi_are_of_the_direction(spelling: str) -> None:
     if not one_sided(noise):
         assert epsilon_at(p, q, Fraction(delta.upper)).lower <= Fraction(1, 2)
         assert epsilon_at(p, q, Fraction(delta.lower) * Fraction(999, 1000)).upper > Fraction(1, 2)
-        two = mpmath.log(
-            mpmath.fsum(
-                mass**2 / moved(spelling, 2)[x]
-                for x, mass in masses(spelling).items()
-                if x in moved(spelling, 2)
-            )
-        )
-        assert near(renyi(p, q, 2), two, "1e-15")
+        in_p, in_q = masses(spelling), moved(spelling, 2)
+        for order in ("3/2", "2"):
+            a = number(order)
+            powers = (in_p[x] ** a * in_q[x] ** (1 - a) for x in in_p.keys() & in_q.keys())
+            assert near(renyi(p, q, order), mpmath.log(mpmath.fsum(powers)) / (a - 1), "1e-15")
     else:
         assert epsilon_at(p, q).lower == renyi(p, q, 2).lower == float("inf")
 

@@ -13,7 +13,7 @@ from audit.claims.curve_claim import read_claim
 from audit.exact.divergence import Shifted, epsilon_at
 from audit.exact.proof import prove
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.spelling import read_target
 from audit.targets.target import NoiseAdded

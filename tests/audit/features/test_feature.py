@@ -25,9 +25,8 @@ from audit.errors import TargetFailed
 from audit.evidence.fixed import gather
 from audit.features.feature import FEATURES, Feature, read_feature, require_fixed
 from audit.features.maps import Map
-from audit.outputs.form import Outputs
+from audit.outputs.form import Outputs, draw_worlds
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

@@ -1,4 +1,4 @@
-"""Learned scores: honest at the boundary, the same however runs come, and recounted by hand."""
+"""Learners: valid at the boundary, blind to what they are scored on, nearly as good as can be."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
 from audit.evidence.fixed import block_ends, gather
-from audit.features import learner
+from audit.features import additive, learner, steps
+from audit.features.additive import CANDIDATES, learn_parts
+from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
-from audit.outputs.worlds import draw_worlds
+from audit.features.linear import Stretches, learn_linear
+from audit.features.steps import cuts_of, placed
+from audit.outputs.form import draw_worlds
+from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import draw, report_of, sample
 from audit.targets.target import Target, Vectorised
 from tests.effort import by_day, effort
@@ -270,3 +277,124 @@ def test_a_gaussian_vector_with_a_tenth_too_little_noise() -> None:
 
     plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1)
     assert sample(of(gauss), plan).verdict == "refuted"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_some_of_many_runs_teach_what_all_of_them_do(
+    monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Where only every second run is looked at, both halves are still there to check each other."""
+    rng = np.random.default_rng(1)
+    worlds = rng.random(8000) < 0.5
+    vectors = rng.normal(size=(8000, 4))
+    vectors[:, 1] += worlds
+    table = (schema := Schema()).read(vectors)
+    columns = len(learn_reader(table, schema).columns)
+    monkeypatch.setattr(additive, "_CELLS", len(table) * columns // step)
+    scores = learn_parts(table, worlds, schema).scores(table)
+    assert np.isfinite(scores).all()
+    right = ((scores[:, 1:3] > np.median(scores[:, 1:3], axis=0)) == worlds[:, None]).mean(axis=0)
+    assert (right > 0.66).all()
+
+
+RUNS, WIDTH = 4000, 60
+ALIKE = np.full(WIDTH, WIDTH**-0.5)
+APART = np.random.default_rng(7).normal(size=WIDTH) / WIDTH**0.5
+PLAIN = np.eye(WIDTH)
+SUMS = np.tril(np.ones((WIDTH, WIDTH))) @ np.tril(np.ones((WIDTH, WIDTH))).T
+
+
+def drawn(moves: Any, covariance: Any) -> tuple[Any, Any, Any]:
+    """Standardised columns, centred worlds, and the scales."""
+    rng = np.random.default_rng(1)
+    worlds = rng.random(RUNS) < 0.5
+    outputs = rng.multivariate_normal(np.zeros(WIDTH), covariance, RUNS) + np.outer(worlds, moves)
+    scale = outputs.std(axis=0)
+    return (outputs - outputs.mean(axis=0)) / scale, worlds - worlds.mean(), scale
+
+
+def efficiency(slope: Any, moves: Any, covariance: Any) -> float:
+    """How far a direction tells the worlds apart, as a part of what the best one does."""
+    best = math.sqrt(moves @ np.linalg.solve(covariance, moves))
+    return float(slope @ moves / math.sqrt(slope @ covariance @ slope) / best)
+
+
+@pytest.mark.parametrize(
+    ("moves", "covariance", "reached", "by_means"),
+    [
+        (ALIKE, PLAIN, 0.999, 0.98),  # the sum of all: nothing to learn
+        (APART, PLAIN, 0.95, 1.0),
+        (SUMS[:, 0], SUMS, 0.93, 0.5),  # running sums, of which the first item moves
+        (SUMS[:, 9], SUMS, 0.9, 0.75),
+    ],
+)
+def test_the_direction_is_nearly_the_best_there_is(
+    moves: Any, covariance: Any, reached: float, by_means: float
+) -> None:
+    columns, y, scale = drawn(moves, covariance)
+    slope, _ = learn_linear(Stretches.of(columns), y, np.arange(RUNS) % 2 == 0)
+    assert efficiency(slope / scale, moves, covariance) > reached
+    assert efficiency(columns.T @ y / scale, moves, covariance) < by_means
+
+
+def test_what_is_said_of_a_run_was_learned_from_others() -> None:
+    rng = np.random.default_rng(2)
+    columns = rng.normal(size=(400, 150))
+    y: Any = (rng.random(400) < 0.5) - 0.5
+    slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
+    # Noise alone: five standard deviations, and what a learner that peeks would see.
+    assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20
+    assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
+
+
+@pytest.mark.parametrize("moves", [np.full(12, 1.0), np.repeat([1.0, -1.0], 6)])
+def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
+    # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere: a sum of signs, nearly.
+    rng = np.random.default_rng(3)
+    worlds = rng.random(30_000) < 0.5
+    outputs = rng.laplace(0.0, 30.0, (30_000, 12)) + np.outer(worlds, moves)
+    ratio = (np.abs(outputs) - np.abs(outputs - moves)).sum(axis=1)
+    table = (schema := Schema()).read(outputs)
+    parts = learn_parts(table, worlds, schema)
+    found = parts.scores(table)
+    told = dict(zip(CANDIDATES, np.corrcoef(found.T, ratio)[-1, :-1], strict=True))
+    assert told["sides"] > 0.8
+    assert told["sides"] > told["linear"] + 0.1
+    # The score that is shown is what was tested.
+    for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
+        score = parts.score(np.eye(len(CANDIDATES))[place])
+        np.testing.assert_allclose(score(table), found[:, place], atol=1e-9)
+
+
+FLOATS = st.floats(-1e308, 1e308)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300, 5e-324])
+@settings(max_examples=effort(15, 200))
+@given(
+    st.lists(FLOATS, min_size=17, max_size=40, unique=True).map(sorted),
+    st.lists(FLOATS, min_size=1, max_size=60),
+    st.integers(0, 2**20),
+)
+def test_bins_give_the_places_that_a_search_gives(
+    scale: float, cuts: list[float], numbers: list[float], seed: int
+) -> None:
+    near = np.random.default_rng(seed).normal(size=20) * scale
+    edges = np.unique(np.concatenate((np.array(cuts) * min(scale, 1.0), near)))
+    found = np.concatenate((numbers, near, edges, np.nextafter(edges, -np.inf)))
+    many = np.resize(found[np.isfinite(found)], steps._MANY)
+    places = placed(edges, many, np.zeros(len(many), np.int16), 128)
+    assert places.tolist() == np.searchsorted(edges, many, side="right").tolist()
+
+
+def test_most_places_take_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, searched = np.random.default_rng(1).laplace(size=20_000), []
+    cuts, search = cuts_of(numbers), np.searchsorted
+
+    def counted(within: Any, values: Any, **how: Any) -> Any:
+        searched.append(len(values))
+        return search(within, values, **how)
+
+    monkeypatch.setattr(np, "searchsorted", counted)
+    placed(cuts, numbers, np.zeros(len(numbers), np.int16), 128)
+    assert max(searched) < len(numbers) / 5

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from audit.claims.looks import LOOKS
+from audit.claims.verdicts import LOOKS
 from audit.fit import fixed as fit_fixed
 from audit.fit import sequential as fit_sequential
 from audit.fit.cells import FitCells, Seen

@@ -14,8 +14,8 @@ import dpcore.command.app
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.guard import TimeUp, Watchdog, current, reading, stdout_to_stderr
+from audit.runs.block import Plan
 from audit.runs.drawn import Collected
-from audit.runs.plan import Plan
 from audit.sample import report_of
 from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at

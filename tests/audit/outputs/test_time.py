@@ -14,9 +14,9 @@ import audit
 import audit.targets.target
 from audit.claims.claim import Claim
 from audit.features.feature import beside_time, read_feature
+from audit.outputs.form import draw_worlds
 from audit.outputs.guard import Watchdog
-from audit.outputs.worlds import draw_worlds
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import draw
 from audit.targets.spelling import as_target
 from audit.targets.target import Scalar

@@ -17,10 +17,8 @@ from audit.claims.claim import Claim
 from audit.outputs import identity as told
 from audit.outputs.form import Outputs, join
 from audit.outputs.identity import identity
-from audit.outputs.number_line import NumberLine
-from audit.outputs.reading import read
-from audit.outputs.stored import pack, unpack
-from audit.runs.plan import Plan
+from audit.outputs.reading import NumberLine, read
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
 from tests.effort import by_day
@@ -220,14 +218,6 @@ def test_numbers_are_in_exact_order(numbers: list[Any]) -> None:
     assert len(places) == len({repr(x) for x in finite})
     found = line.search(read(finite).numbers)
     assert found.tolist() == [1 + [repr(p.value) for p in places].index(repr(x)) for x in finite]
-
-
-@given(st.lists(ANYTHING, min_size=1, max_size=5))
-@settings(max_examples=60)
-def test_what_is_stored_comes_back_as_what_it_was(parts: list[Any]) -> None:
-    values = [value for value, what in parts if "time" not in repr(what)]
-    back = unpack(pack(values))
-    assert list(map(identity, back)) == list(map(identity, values))
 
 
 _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.uint64).view(float)

@@ -12,19 +12,20 @@ from typing import Any, Literal
 import pytest
 from markupsafe import Markup
 
-from audit.claims import levels
+from audit.claims import verdicts as levels
 from audit.claims.claim import Claim
-from audit.evidence.baselines.compare import BaselineFinding
+from audit.evidence.baselines import BaselineFinding
 from audit.evidence.event import Witness
 from audit.evidence.trace import Trace
 from audit.evidence.verdict import Outcome
-from audit.fit import report as fit_report
-from audit.fit.report import FitReport
+from audit.fit import fit as fit_report
+from audit.fit.fit import FitReport
 from audit.replay.evidence import moves
 from audit.replay.parts import root
 from audit.report import figures, sections, sentences
 from audit.report import report as model
-from audit.report.report import AuditReport, ExactFinding
+from audit.report.record import ExactFinding
+from audit.report.report import AuditReport
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated, rewired

@@ -17,10 +17,11 @@ from audit.api import audit
 from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
+from audit.cli.written import show
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.report.render import show
-from audit.report.report import AuditReport, ExactFinding, ExactWitness
+from audit.report.record import ExactFinding, ExactWitness
+from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure

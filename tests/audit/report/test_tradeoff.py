@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.claims.claim import Claim
-from audit.outputs.worlds import draw_worlds
+from audit.outputs.form import draw_worlds
 from audit.report.tradeoff import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
 from tests.effort import by_day, effort
 from tests.purse import purse

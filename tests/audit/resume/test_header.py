@@ -11,10 +11,10 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.features.feature import Feature, read_feature
-from audit.resume.checkpoint import SCHEMA, resume, stored_search
-from audit.resume.header import header
+from audit.resume.checkpoint import resume, stored_search
+from audit.resume.header import SCHEMA, header
 from audit.resume.records import next_record, started
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.search.search import Found, Tried
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter

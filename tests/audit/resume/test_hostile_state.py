@@ -17,10 +17,10 @@ import pytest
 from audit.claims.claim import Claim
 from audit.evidence.verdict import versions
 from audit.outputs.stored import pack
-from audit.resume.checkpoint import SCHEMA, State, resume, stored_search, stored_seed
-from audit.resume.header import header
+from audit.resume.checkpoint import State, resume, stored_search, stored_seed
+from audit.resume.header import SCHEMA, header
 from audit.resume.records import next_record, started
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
@@ -199,7 +199,7 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
         "from audit.claims.claim import Claim\n"
-        "from audit.runs.plan import Plan\n"
+        "from audit.runs.block import Plan\n"
         "from audit.targets.spelling import read_target\n"
         "from dpcore.errors import InvalidParameter\n"
         "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"

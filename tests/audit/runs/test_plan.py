@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.looks import LOOKS, TRAINING
+from audit.claims.verdicts import LOOKS, TRAINING
 from audit.evidence.fixed import gather
 from audit.features.feature import Feature, read_feature
-from audit.runs.block import Stream, probe_of, stream, task_of, worlds_of
-from audit.runs.plan import Plan
+from audit.outputs.form import draw_worlds, interleave
+from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of
 from audit.sample import draw, report_of, sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
@@ -190,3 +190,16 @@ def test_runs_count_that_a_failing_feature_could_not_read() -> None:
     assert report.error.reason == "too many"
     assert report.runs > 400
     assert report.verdict is None
+
+
+def test_interleave_keeps_each_world_and_refuses_other_sizes() -> None:
+    rng = np.random.default_rng(0)
+    worlds = draw_worlds(50, rng)
+    in_b = int(worlds.sum())
+    both = interleave(np.arange(50 - in_b), -1.0 - np.arange(in_b), worlds, rng).astype(float)
+    assert sorted(both[~worlds]) == list(range(50 - in_b))
+    assert (both[worlds] < 0).all()
+    with pytest.raises(InvalidParameter, match="world_a"):
+        interleave([1], [2, 3], np.array([True, True]), rng)
+    with pytest.raises(InvalidParameter, match="world_b"):
+        interleave([[1, 2]], [[1]], np.array([True, False]), rng)

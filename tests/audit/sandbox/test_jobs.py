@@ -19,8 +19,7 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.runs.block import Task, task_of
-from audit.runs.plan import Plan
+from audit.runs.block import Plan, Task, task_of
 from audit.sample import sample
 from audit.sandbox.jobs import _lost
 from audit.targets.content import content_of
@@ -172,7 +171,7 @@ import json, sys
 sys.path.insert(0, {str(ROOT)!r})
 from audit.claims.claim import Claim
 from audit.outputs.guard import stdout_to_stderr
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=int(sys.argv[2]), seed=7, jobs=2)
@@ -278,7 +277,7 @@ def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None
 def test_one_job_needs_no_joblib() -> None:
     code = (
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from audit.claims.claim import Claim\nfrom audit.runs.plan import Plan\n"
+        "from audit.claims.claim import Claim\nfrom audit.runs.block import Plan\n"
         "from audit.sample import sample\nfrom audit.targets.spelling import read_target\n"
         "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
         "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"

@@ -19,7 +19,7 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.sandbox.pipe import Pipe, SharedMemory
 from audit.sandbox.process import Ended, IsolatedProcess

@@ -14,8 +14,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.fixed import gather
 from audit.features.feature import read_feature
-from audit.outputs.form import Outputs
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.form import Outputs, draw_worlds, interleave
 from audit.runs.block import Stream
 from audit.search import search as module
 from audit.search.search import SHARE, STREAM, Found, search, training_runs

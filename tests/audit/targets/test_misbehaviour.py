@@ -275,12 +275,6 @@ def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
     assert "(repeats the coins of the audit; the target has its own)" in unseeded.out
 
 
-def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
-    answer = audit("targets.py:spoils", "--claim", "epsilon=1", "--pair", "[1, 2]", "[2, 1]", "-n",
-                   500, "--json")  # fmt: skip
-    assert answer.json["warnings"][0] == "every output was 3, on both datasets"
-
-
 @by_day(1)
 @pytest.mark.parametrize("flags", [["--json"], []])
 def test_what_a_target_prints_never_mixes_with_results(here: Path, flags: list[str]) -> None:

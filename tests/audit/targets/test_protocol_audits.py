@@ -21,7 +21,7 @@ from audit.claims.claim import Claim
 from audit.exact.divergence import Shifted, epsilon_at
 from audit.exact.proof import both, prove
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.protocol import ProtocolRuns, target_of
 from audit.targets.spelling import read_target

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import resource
+import shlex
 import subprocess
 import sys
-from enum import IntEnum
+from fractions import Fraction
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,19 @@ import numpy as np
 import pytest
 
 from audit.claims.claim import Claim
-from audit.claims.looks import TRAINING
+from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
-from audit.outputs.form import Form, concatenate, join, kind
+from audit.outputs.form import Form, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
-from audit.outputs.worlds import draw_worlds
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.program import Program
-from audit.targets.spelling import read_target
-from audit.targets.target import Block, NoiseAdded, Scalar, Target, Vectorised
+from audit.targets.spelling import GROUP, provided, read_target
+from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from dpcore.errors import InvalidParameter
+from tests.support.audit.command import ALPHA, Shell
 
 RUNS = 200
 
@@ -367,34 +369,59 @@ def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
     assert next(plan.blocks()).runs == TRAINING
 
 
-def test_a_mutated_dataset_does_not_reach_the_next_run() -> None:
-    def spoil(dataset: dict[str, list[int]]) -> int:
-        dataset["x"].append(1)
-        return len(dataset["x"])
-
-    target = Scalar(spelling="spoil", function=spoil, seeded=False)
-    assert set(drawn(target, ({"x": [1]}, {"x": [2]}))) == {2}
-    keyed: Any = {1: [1]}  # JSON would turn the key into text
-    assert drawn(Scalar(spelling="k", function=lambda d: 1 in d, seeded=False), (keyed, keyed))[0]
-
-
-class Level(IntEnum):
-    LOW = 1
-
-
 @pytest.mark.parametrize(
-    "dataset", [[True, 1, 1.0, None, "x"], [Level.LOW], {"x": Level.LOW}, [(1, 2)], {Level.LOW: 1}]
+    ("name", "advice"),
+    [
+        ("naive.js", "exec:node ./naive.js 3 'a b'"),
+        ("naive.PY", "exec:python3 ./naive.PY 3 'a b'"),
+        ("naive", "exec:INTERPRETER ./naive 3 'a b'"),
+    ],
 )
-def test_a_fresh_dataset_has_the_types_of_the_one_that_was_given(dataset: Any) -> None:
-    def types(found: Any) -> list[type]:
-        parts = [*found, *found.values()] if isinstance(found, dict) else found
-        return [type(part) for part in parts]
+def test_without_a_first_line_the_interpreter_is_named(
+    audit: Shell, tmp_path: Path, name: str, advice: str
+) -> None:
+    file = tmp_path / name
+    file.write_text("console.log(1)\n")
+    file.chmod(0o755)
+    answer = audit(f"exec:./{name} 3 'a b'", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
+    assert answer.code == TargetFailed.exit_code
+    said = " ".join(answer.err.split())
+    before, _, words = said.partition("could not be started: it has no #! line; try ")
+    assert before
+    assert shlex.split(words)[0] == advice
 
-    assert types(block((dataset, dataset)).fresh(0)()) == types(dataset)
+
+def test_another_reason_is_told_as_it_is(audit: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "lost"
+    file.write_text("#!/no/such/interpreter\n")
+    file.chmod(0o755)
+    answer = audit("exec:./lost", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
+    assert answer.code == TargetFailed.exit_code
+    assert "could not be started: No such file" in " ".join(answer.err.split())
 
 
-def test_what_is_one_object_in_a_dataset_stays_one() -> None:
-    row = [1]
-    fresh = block(([row, row], None)).fresh(0)()
-    assert fresh == [[1], [1]]
-    assert fresh[0] is fresh[1]
+installed = pytest.mark.skipif(
+    not entry_points(group=GROUP, name="bandit"), reason="dpcore is not installed: pip install -e ."
+)
+
+
+@installed
+def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
+    target = read_target("bandit:dist-dp-se,epsilon=1/2")
+    assert isinstance(target, Catalogued)
+    assert (target.subject.pair, target.subject.epsilon) == ((0, 1), Fraction(1, 2))
+    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 500, "--seed", 7, "--alpha", ALPHA)
+    assert found.code == 0, found.err
+    assert "bandit:dist-dp-se,epsilon=1/2 on epsilon=0.5" in found.out
+    # The same view refutes a smaller claim than the noise was made for.
+    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 1000, "--seed", 7)
+    assert audit(*tight).code == 1
+
+
+@installed
+def test_what_nobody_provides_is_looked_for_as_a_module() -> None:
+    assert provided("json:dumps", "json", "dumps", seeded=True) is None
+    with pytest.raises(InvalidParameter, match="no module named nobody_here"):
+        read_target("nobody_here:at_home")
+    with pytest.raises(InvalidParameter, match="no-such-algorithm"):
+        read_target("bandit:no-such-algorithm,epsilon=1")

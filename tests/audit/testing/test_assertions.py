@@ -18,7 +18,8 @@ from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.report.report import AuditReport, ExactWitness
+from audit.report.record import ExactWitness
+from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.testing import Refuted, assert_fits, assert_private, assert_sensitivity
 from audit.testing.assertions import _refutation

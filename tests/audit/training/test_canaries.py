@@ -19,8 +19,7 @@ from accounting.release.curve import PrivacyCurve
 from audit.claims.claim import Claim
 from audit.evidence.one_run import curve_refuted, lines_of
 from audit.training import canaries as module
-from audit.training.canaries import canaries, planned_guesses
-from audit.training.canary_report import SCHEMA, CanaryReport
+from audit.training.canaries import SCHEMA, CanaryReport, canaries, planned_guesses
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope

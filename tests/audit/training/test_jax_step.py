@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from audit.training.dpsgd import dpsgd
-from audit.training.jax_step import JaxPrivacyStep
+from audit.training.library_steps import JaxPrivacyStep
 from audit.training.step_report import Stated
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
@@ -33,6 +33,6 @@ def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr("audit.training.jax_step.import_module", absent)
+    monkeypatch.setattr("audit.training.library_steps.import_module", absent)
     with pytest.raises(InvalidParameter, match=r"dpcore\[bench\]"):
         JaxPrivacyStep(STATED)

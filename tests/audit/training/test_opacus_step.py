@@ -14,7 +14,7 @@ from scipy import optimize, stats
 
 from audit.api import audit
 from audit.training.dpsgd import dpsgd
-from audit.training.opacus_step import OpacusStep
+from audit.training.library_steps import OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
@@ -129,7 +129,7 @@ def test_the_rounded_normaliser_tells_19_records_from_20(library: None, reductio
 
 
 def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
-    patch.setattr("audit.training.opacus_step.import_module", like.modules(engine).__getitem__)
+    patch.setattr("audit.training.library_steps.import_module", like.modules(engine).__getitem__)
 
 
 @pytest.mark.parametrize("stated", [STATED, FEW])
@@ -189,6 +189,6 @@ def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr("audit.training.opacus_step.import_module", absent)
+    monkeypatch.setattr("audit.training.library_steps.import_module", absent)
     with pytest.raises(InvalidParameter, match=r"^step = opacus: .*dpcore\[opacus\]"):
         audited("0.05")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.bench.report import Bench
-from audit.corpus.report import CorpusReport
+from audit.bench.bench import Bench
+from audit.corpus.judge import CorpusReport
 from audit.exact.report import ExactReport
-from audit.fit.report import FitReport
+from audit.fit.fit import FitReport
 from audit.replay.findings import ReplayReport
 from audit.report.report import AuditReport
-from audit.training.canary_report import CanaryReport
+from audit.training.canaries import CanaryReport
 from audit.training.step_report import StepReport
 from audit.wording.result import Result, json_schema
 

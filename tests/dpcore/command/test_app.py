@@ -89,7 +89,7 @@ def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
 
 
 def test_the_version(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["--version"]) == 0
+    assert dpcore.command.app.run(["-V"]) == dpcore.command.app.run(["--version"]) == 0
     assert capsys.readouterr().out.split()[0] == "dpcore"
 
 
@@ -174,6 +174,15 @@ def test_a_defect_is_never_taken_for_a_verdict(
 
 
 @by_day(1)
+def test_help_is_a_word_too(capsys: Capture) -> None:
+    for words in ([], ["sample"]):
+        assert dpcore.command.app.run(["help", *words]) == 0
+        said = capsys.readouterr().out
+        assert dpcore.command.app.run([*words, "--help"]) == 0
+        assert said == capsys.readouterr().out
+    assert dpcore.command.app.run(["help", "nothing"]) == 2
+
+
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
 def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
     read, write = os.pipe()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from audit.claims.claim import Claim
-from audit.report.render import show
+from audit.cli.written import show
 from audit.report.report import AuditReport
 from dpcore.command import app as cli
 from dpcore.command import terminal
@@ -123,7 +123,7 @@ def test_a_printer_that_shows_text_as_it_is_is_seen(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "printable", str)
-    monkeypatch.setattr("audit.report.render.printable", str)
+    monkeypatch.setattr("audit.cli.written.printable", str)
     assert all(map(steers, answers(file, capsys)))
     cli.run(["sample", HOSTILE])
     assert steers("".join(capsys.readouterr()))

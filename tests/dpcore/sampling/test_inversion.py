@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from dpcore import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
-from dpcore.sampling.inversion import BLOCK, InversionTable, Uniform, _least_above, in_blocks
-from dpcore.sampling.rng import Rng
+from dpcore.numbers.integer_search import least
+from dpcore.sampling.inversion import BLOCK, InversionTable, Uniform, in_blocks
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted import Digits, leading
@@ -127,22 +127,9 @@ def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
         assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks), mutant)
 
 
-class Forgetful:
-    r"""A uniform real that draws its further bits anew for every comparison."""
-
-    def __init__(self, rng: Rng, word: int) -> None:
-        self._rng, self._word = rng, word
-
-    def below(self, value: Any) -> bool:
-        return Uniform(self._rng, self._word).below(value)
-
-
 REFINE_MUTANTS: dict[str, dict[str, Any]] = {
-    "off by one": {"_least_above": mutated(_least_above, "return high", "return high - 1")},
-    "new bits every time": {"Uniform": Forgetful},
-    "the table's own cell": {
-        "_least_above": mutated(_least_above, "while not reached(high)", "while False")
-    },
+    "off by one": {"least": mutated(least, "return high", "return high - 1")},
+    "the table's own cell": {"least": mutated(least, "while not holds(high)", "while False")},
 }
 
 

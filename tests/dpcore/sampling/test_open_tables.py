@@ -16,10 +16,10 @@ import pytest
 from flint import arb
 from mpmath import mp
 
+from dpcore.numbers.integer_search import least
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     InversionTable,
-    _least_above,
     invert,
     table_of_masses,
 )
@@ -158,10 +158,10 @@ INVERT_MUTANTS = {
     "a constant": ("rng.bits(64)", "1 << 63"),
     "an odd word": ("rng.bits(64)", "rng.bits(64) | 1"),
 }
-LEAST_ABOVE_MUTANTS = {
-    "never looks above": ("while not reached(high)", "while False"),
-    "never looks below": ("while reached(low)", "while False"),
-    "bisects to the wrong side": ("if reached(middle)", "if not reached(middle)"),
+SEARCH_MUTANTS = {
+    "never looks above": ("while not holds(high)", "while False"),
+    "never looks below": ("while low == near - 1", "while False"),
+    "bisects to the wrong side": ("if holds(center)", "if not holds(center)"),
     "off by one": ("return high", "return high - 1"),
 }
 
@@ -175,9 +175,9 @@ def test_a_mutant_of_invert_is_caught(name: str) -> None:
         assert wrong_inversions("gaussian 400", numbers, [0], mutant)
 
 
-@pytest.mark.parametrize("name", LEAST_ABOVE_MUTANTS)
+@pytest.mark.parametrize("name", SEARCH_MUTANTS)
 def test_a_mutant_of_the_search_is_caught(name: str) -> None:
-    mutant = rewired(invert, _least_above=mutated(_least_above, *LEAST_ABOVE_MUTANTS[name]))
+    mutant = rewired(invert, least=mutated(least, *SEARCH_MUTANTS[name]))
     _, cdf, ks = case("gaussian 400")
     with second_path.digits(110):
         numbers = [v for k in ks for v in hair(cdf(k), 130)]

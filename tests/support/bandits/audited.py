@@ -13,7 +13,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
 from audit.report.report import AuditReport
-from audit.runs.plan import Plan
+from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from bandits.audited.target import Viewed, target

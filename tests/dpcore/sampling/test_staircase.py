@@ -1,4 +1,4 @@
-r"""The staircase under large Poisson and binomial batches: heights, squeezes and every decision.
+r"""The staircase under large batches: heights, squeezes and every decision.
 
 Masses come from mpmath's log gamma. Uniform numbers are written next to the border, where the
 float's rounding, its margin and the cell of a word meet. Mutants: a step too low, a squeeze too
@@ -16,18 +16,19 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from dpcore import Noise, SeededRng, Unrepresentable
+from dpcore import DiscreteGaussian, SeededRng, Unrepresentable
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
+from dpcore.noise import batch_of
 from dpcore.sampling.rng import Rng, Words
-from dpcore.sampling.stirling import Centred
+from dpcore.sampling.staircase import Centred
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits, leading
-from tests.support.laws import binomial, poisson
+from tests.support.laws import second
 
-Law = Poisson | Binomial
+Law = Poisson | Binomial | DiscreteGaussian
 LAWS: list[Law] = [
     Poisson(mean="4194305.3"),
     Poisson(mean=2**21 + 1),
@@ -37,6 +38,8 @@ LAWS: list[Law] = [
     Binomial(trials=2**42, probability="1/2"),
     Binomial(trials=2**60, probability=Fraction(2**26 - 1, 2**60)),
     Binomial(trials=2**90, probability="2/3"),
+    DiscreteGaussian(sigma_squared=2**22 + Fraction(1, 3)),
+    DiscreteGaussian(sigma_squared=Fraction(2**110, 3)),
 ]
 SMALL = LAWS[0]
 WORDS = 1 << 64
@@ -45,16 +48,23 @@ BITS = 128
 
 @cache
 def staircase(noise: Law) -> Centred:
+    if isinstance(noise, DiscreteGaussian):
+        batch = batch_of(noise)
+        assert isinstance(batch, Centred)
+        return batch
     return noise.centred()
 
 
-def mass(noise: Noise, k: int) -> Any:
-    return (poisson if isinstance(noise, Poisson) else binomial).pmf(noise, k)
+def rebuilt(noise: Law, **methods: Any) -> Centred:
+    r"""A staircase with other methods."""
+    broken: Any = type("Broken", (Centred,), {**methods, "__slots__": ()})
+    variance = noise.sigma_squared if isinstance(noise, DiscreteGaussian) else noise.variance
+    found: Centred = broken(noise, variance, staircase(noise)._parts)
+    return found
 
 
-def tails(noise: Noise, batch: Centred) -> tuple[Any, Any]:
-    law = poisson if isinstance(noise, Poisson) else binomial
-    return law.cdf(noise, batch._below), law.sf(noise, batch._above - 1)
+def tails(noise: Law, batch: Centred) -> tuple[Any, Any]:
+    return second(noise, "cdf", batch._below), second(noise, "sf", batch._above - 1)
 
 
 def edges(batch: Centred) -> list[int]:
@@ -64,7 +74,7 @@ def edges(batch: Centred) -> list[int]:
 
 def chance(noise: Law, batch: Centred, cell: int, k: int) -> Any:
     r"""Mass over height, for a height in units of 2^-(b + 128)."""
-    return mass(noise, k) * mp.mpf(2) ** BITS * batch.unit / batch._heights[cell]
+    return second(noise, "pmf", k) * mp.mpf(2) ** BITS * batch.unit / batch._heights[cell]
 
 
 # -- heights, squeezes, proposals ------------------------------------------------------------------
@@ -103,7 +113,8 @@ def wrong_steps(noise: Law, batch: Centred) -> list[str]:
 def test_the_staircase_stands_over_the_law(noise: Law) -> None:
     batch = staircase(noise)
     assert wrong_steps(noise, batch) == []
-    assert 32 * batch.unit <= math.isqrt(math.ceil(noise.variance)) + 1 < 65 * batch.unit
+    sigma = math.isqrt(math.floor(1 / (2 * batch._rate))) + 1
+    assert 32 * batch.unit <= sigma < 65 * batch.unit
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
@@ -131,12 +142,8 @@ BUILD_MUTANTS = {
 @by_day(2)
 @pytest.mark.parametrize("name", BUILD_MUTANTS)
 def test_a_mutant_of_the_staircase_is_caught(name: str) -> None:
-    broken = type(
-        "Broken",
-        (Centred,),
-        {"_build": mutated(Centred._build, *BUILD_MUTANTS[name]), "__slots__": ()},
-    )
-    assert wrong_steps(SMALL, broken(SMALL, staircase(SMALL)._parts))
+    broken = rebuilt(SMALL, _build=mutated(Centred._build, *BUILD_MUTANTS[name]))
+    assert wrong_steps(SMALL, broken)
 
 
 def middle_of(batch: Centred, cell: int) -> Fraction:
@@ -224,6 +231,7 @@ ACCEPT_MUTANTS = {
     "height forgotten": (" - self._offsets[cells]", " - self._offsets[0]"),
 }
 EXPONENT_MUTANTS = {
+    "variance forgotten": ("squared * self._rate", "squared * 0.0"),
     "1/(12 y) forgotten": (" + float(1 / (12 * part)) / (1 + u)", ""),
     "1/(12 y) constant": ("/ (1 + u)", ""),
     "sign of u": ("float(sign / part)", "float(-sign / part)"),
@@ -232,6 +240,7 @@ EXPONENT_MUTANTS = {
     "a short series": ("_polynomial(u, _DEVIANCE)", "_polynomial(u, _DEVIANCE[:4])"),
 }
 ROUGH: dict[str, Law] = {
+    "variance forgotten": DiscreteGaussian(sigma_squared=2**22 + Fraction(1, 3)),
     "mean rounded to an integer": Poisson(mean="4194305.3"),
     "sign of u": Binomial(trials=3 * 2**23, probability="1/4"),
 }
@@ -245,8 +254,7 @@ def test_a_mutant_of_the_decision_is_caught(name: str) -> None:
     else:
         methods = {"_exponent": mutated(Centred._exponent, *EXPONENT_MUTANTS[name])}
     noise = ROUGH.get(name, SMALL)
-    broken = type("Broken", (Centred,), {**methods, "__slots__": ()})
-    assert contradictions(noise, broken(noise, staircase(noise)._parts))
+    assert contradictions(noise, rebuilt(noise, **methods))
 
 
 SETTLE_MUTANTS = {
@@ -257,9 +265,8 @@ SETTLE_MUTANTS = {
 
 @pytest.mark.parametrize("name", SETTLE_MUTANTS)
 def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
-    methods = {"settle": mutated(Centred.settle, *SETTLE_MUTANTS[name])}
-    broken = type("Broken", (Centred,), {**methods, "__slots__": ()})
-    assert contradictions(SMALL, broken(SMALL, staircase(SMALL)._parts))
+    broken = rebuilt(SMALL, settle=mutated(Centred.settle, *SETTLE_MUTANTS[name]))
+    assert contradictions(SMALL, broken)
 
 
 # -- beyond the steps ------------------------------------------------------------------------------
@@ -270,16 +277,19 @@ def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
 @pytest.mark.parametrize("noise", LAWS[:1] + LAWS[4:5], ids=repr)
 def test_tails_are_drawn_by_inversion(noise: Law) -> None:
     batch = staircase(noise)
-    law = poisson if isinstance(noise, Poisson) else binomial
+
+    def cdf(k: int) -> Any:
+        return second(noise, "cdf", k)
+
     with second_path.digits(60):
         left, right = tails(noise, batch)
         for numerator in (1, 2**63, 2**64 - 2**50):
             u = Fraction(numerator, WORDS)
             x = batch._far_left(Digits.after(u, 0))
             share = second_path.real(u)
-            assert law.cdf(noise, x - 1) / left <= share < law.cdf(noise, x) / left or x == 0
+            assert cdf(x - 1) / left <= share < cdf(x) / left or x == 0
             x = batch._far_right(Digits.after(u, 0))
-            assert law.sf(noise, x) / right <= share < law.sf(noise, x - 1) / right
+            assert second(noise, "sf", x) / right <= share < second(noise, "sf", x - 1) / right
 
 
 @pytest.mark.parametrize("cell", [0, -1])
@@ -311,11 +321,16 @@ def test_a_word_beyond_the_steps_reaches_the_tail(cell: int) -> None:
 
 
 def test_small_and_huge_variances_are_refused() -> None:
-    for noise in (Poisson(mean=2**21), Binomial(trials=2**23, probability="1/2")):
+    for noise in (
+        Poisson(mean=2**21),
+        Poisson(mean=2**117),
+        Binomial(trials=2**23, probability="1/2"),
+    ):
         with pytest.raises(Unrepresentable, match="variance"):
             noise.centred()
+    assert staircase(DiscreteGaussian(sigma_squared=2**116 - 1)).unit
     with pytest.raises(Unrepresentable, match="variance"):
-        Poisson(mean=2**117).centred()
+        batch_of(DiscreteGaussian(sigma_squared=2**116))
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)

@@ -1,8 +1,8 @@
-r"""The step that Opacus takes, as :class:`audit.training.dpsgd.TrainingStep`.
+r"""The steps that Opacus and JAX Privacy take, as :class:`audit.training.dpsgd.TrainingStep`.
 
-Its ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, as it does by
-default. The gradient of a record is the record, so that gradients are planted by training on them.
-Needs opacus (extra ``opacus``).
+Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, as it does
+by default. The gradient of a record is the record, so that gradients are planted by training on
+them. Each needs its library (extras ``opacus`` and ``bench``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import numpy as np
 
 from audit.training.step_report import Stated
 from dpcore.errors import InvalidParameter
-
-__all__ = ["OpacusStep"]
 
 _SEEDS = 1 << 31
 
@@ -75,7 +73,6 @@ class OpacusStep:
             )
 
     def sample(self, rng: np.random.Generator) -> Any:
-        r"""The next batch of its epoch; each epoch has coins of its own."""
         batch = next(self.epoch, None)
         if batch is None:
             self.coins.manual_seed(int(rng.integers(_SEEDS)))
@@ -96,3 +93,51 @@ class OpacusStep:
             self.model(given).mean().backward()
         self.optimizer.step()
         return np.asarray(self.weights.weight.grad)[0]
+
+
+class JaxPrivacyStep:
+    r"""JAX Privacy's sampler, clipping and noise with the stated parameters.
+
+    Raises :class:`InvalidParameter` without jax-privacy, by the name of the extra.
+    """
+
+    def __init__(self, stated: Stated) -> None:
+        try:
+            self.library = import_module("jax_privacy")
+            self.batches = import_module("jax_privacy.batch_selection")
+            self.noise = import_module("jax_privacy.noise_addition")
+            self.arrays = import_module("jax.numpy")
+        except ImportError as error:
+            reason = f"needs jax-privacy ({error}): pip install 'dpcore[bench]'"
+            raise InvalidParameter("step", "jax-privacy", reason) from None
+        self.stated = stated
+        self.gradient = self.library.clipped_grad(
+            self.arrays.vdot,  # of the weights and a record: its gradient is the record
+            l2_clip_norm=float(stated.clip),
+            normalize_by=float(stated.expected),
+            keep_batch_dim=False,
+        )
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        if self.stated.sampling == "poisson":
+            sampler = self.batches.CyclicPoissonSampling(
+                sampling_prob=float(self.stated.rate), iterations=1
+            )
+        else:
+            sampler = self.batches.FixedBatchSampling(
+                batch_size=int(self.stated.expected), iterations=1
+            )
+        (batch,) = sampler.batch_iterator(self.stated.records, rng)
+        return batch
+
+    def update(self, gradients: Any, rng: np.random.Generator) -> Any:
+        weights = self.arrays.zeros(gradients.shape[1])
+        if not len(gradients):  # padded, as its guide does: a zero gradient adds nothing
+            gradients = np.zeros((1, gradients.shape[1]))
+        total = self.gradient(weights, self.arrays.asarray(gradients))
+        privatizer = self.noise.gaussian_privatizer(
+            stddev=float(self.stated.noise_multiplier * self.stated.clip / self.stated.expected),
+            prng_key=int(rng.integers(_SEEDS)),
+        )
+        noisy, _ = privatizer.update(total, privatizer.init(weights))
+        return np.asarray(noisy, dtype=np.float64)

@@ -1,11 +1,11 @@
-r"""Large Poisson and binomial batches: rejection from a staircase, by Stirling's series.
+r"""Large Gaussian, Poisson and binomial batches: rejection from a staircase.
 
 A staircase with steps of 2^b integers stands over the masses P(X = m + i), m = floor(E[X]). A
 step is drawn by certified inversion, a place on it uniformly, and kept with probability mass over
 height. On most steps the mass hardly varies: a word below its least ratio is kept at once, about
-98 in 100. For the others floats compute the ratio, and where their certified error could matter
-balls and further bits decide. What lies beyond the last steps is drawn by inversion. So the law
-is exact. Proofs: docs/proofs/samplers.md.
+98 in 100. For the others floats compute the ratio (of counts by Stirling's series), and where
+their certified error could matter balls and further bits decide. What lies beyond the last steps is
+drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ class UnimodalLaw(Protocol):
 
 
 class Centred:
-    r"""X - floor(E[X]) for a Poisson or binomial ``law`` of variance above 2^21, in batches.
+    r"""X - floor(E[X]) in batches, for a ``law`` of ``variance`` v between 2^21 and 2^116.
 
-    ``parts`` are the expected numbers of what is counted: (l,) for Poisson, (np, n(1-p)) for the
-    heads and the tails of a binomial; E[X] is the first, and 1/Var[X] the sum of their inverses.
-    E[X] itself need not fit int64. Raises :class:`Unrepresentable` unless the variance lies
-    between 2^21, where the float series starts, and 2^116, where a draw could leave int64.
+    For counts ``parts`` are the expected numbers of what is counted: (l,) for Poisson, (np,
+    n(1-p)) for the heads and the tails of a binomial; E[X] is the first, which need not fit int64,
+    and 1/v the sum of their inverses. Without parts the law is the discrete Gaussian: E[X] = 0.
+    Raises :class:`Unrepresentable` for other variances: the float series starts at 2^21, and beyond
+    2^116 a draw could leave int64.
     """
 
     __slots__ = (
@@ -63,17 +64,21 @@ class Centred:
         "_law",
         "_offsets",
         "_parts",
+        "_rate",
         "_reach",
         "_sure",
         "_width",
         "centre",
     )
 
-    def __init__(self, law: UnimodalLaw, parts: tuple[Fraction, ...]) -> None:
+    def __init__(
+        self, law: UnimodalLaw, variance: Fraction, parts: tuple[Fraction, ...] = ()
+    ) -> None:
         self._law, self._parts = law, parts
-        self.centre = math.floor(parts[0])
-        self._fraction = float(parts[0] - self.centre)
-        variance = 1 / sum((1 / part for part in parts), Fraction(0))
+        mean = parts[0] if parts else Fraction(0)
+        self.centre = math.floor(mean)
+        self._fraction = float(mean - self.centre)
+        self._rate = float(1 / (2 * variance))
         if not _LEAST_VARIANCE < variance < _MOST_VARIANCE:
             raise Unrepresentable(f"a staircase needs 2^21 < variance < 2^116, not {variance}")
         self._width = (math.isqrt(math.floor(variance)) // _FINEST).bit_length() - 1
@@ -196,10 +201,13 @@ class Centred:
         return -invert(rng, lambda k: sf(-k - 1) / sf(edge - 1) if k < -edge else arb(1), -edge)
 
     def _exponent(self, drawn: Integers) -> Floats:
-        # log P(X = m + i) up to a constant, negated: for each part r with u = (r' - r)/r,
-        # r h(u) + log1p(u)/2 + 1/(12 r'), h(u) = (1 + u) log(1 + u) - u (Loader 2000).
+        # log P(X = m + i) up to a constant, negated: i^2/2v for the discrete Gaussian, or the
+        # sum over parts r of r h(u) + log1p(u)/2 + 1/(12 r') with u = (r' - r)/r and h(u) =
+        # (1 + u) log(1 + u) - u (Loader 2000).
         away = drawn.astype(np.float64) - self._fraction
         squared, total = away * away, np.zeros(len(away))
+        if not self._parts:
+            return squared * self._rate
         for part, sign in zip(self._parts, (1, -1), strict=False):
             u = away * float(sign / part)
             total += squared * float(1 / (2 * part)) * _polynomial(u, _DEVIANCE)

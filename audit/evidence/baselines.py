@@ -12,8 +12,9 @@ coins from all outputs together, where :mod:`audit.evidence.fixed` needs a rule 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Self
 
 import numpy as np
@@ -21,34 +22,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
 
-from audit.claims.levels import level
-from audit.evidence.event import Floats, Integers
+from audit.claims.verdicts import level
+from audit.evidence.event import Floats
 from audit.evidence.fixed import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
-from audit.outputs.reading import read, read_worlds
+from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
-
-__all__ = [
-    "BONFERRONI_THRESHOLDS",
-    "GUESSED",
-    "Asked",
-    "Counts",
-    "Scores",
-    "bayes",
-    "bonferroni_thresholds",
-    "chosen_event",
-    "clopper_pearson_lower",
-    "clopper_pearson_split",
-    "clopper_pearson_upper",
-    "credible_share",
-    "dkw",
-    "gaussian_dp",
-    "gaussian_epsilon",
-    "one_run",
-    "plug_in",
-]
+from dpcore.spec import did_you_mean
 
 # -- counts of events -----------------------------------------------------------------------------
 
@@ -74,7 +56,6 @@ class Asked:
 
     @property
     def coins(self) -> np.random.Generator:
-        r"""Always the same."""
         return np.random.default_rng(self.seed)
 
 
@@ -112,15 +93,10 @@ class Scores:
         return cls(numbers=reading.numbers.unique()[2].astype(np.float64), worlds=truth)
 
     def part(self, chosen: Integers) -> Scores:
-        r"""Some of the runs."""
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct numbers, or ``most`` of their quantiles if there are more.
-
-        >>> Scores(numbers=np.arange(9.0), worlds=np.zeros(9, bool)).thresholds(3).tolist()
-        [0.0, 4.0, 8.0]
-        """
+        r"""The distinct numbers, or ``most`` of their quantiles if there are more."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct
@@ -142,20 +118,13 @@ class Scores:
 def clopper_pearson_lower(hits: Integers, runs: int, level: float) -> Floats:
     r"""Exceeds the probability of a hit with probability at most ``level`` (Clopper and Pearson
     1934).
-
-    >>> clopper_pearson_lower(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.0, 0.7411]
     """
     found: Floats = np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
     return found
 
 
 def clopper_pearson_upper(hits: Integers, runs: int, level: float) -> Floats:
-    r"""Is below the probability of a hit with probability at most ``level``.
-
-    >>> clopper_pearson_upper(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.2589, 1.0]
-    """
+    r"""Is below the probability of a hit with probability at most ``level``."""
     found: Floats = np.where(
         hits < runs, betaincinv(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0
     )
@@ -291,10 +260,6 @@ def credible_share(counts: Counts, epsilon: float, delta: float) -> float:
 
     They are allowed where each is at most e^epsilon times the other plus delta, for the event and
     for its complement.
-
-    >>> even = Counts(hits=np.array([30]), runs=60, misses=np.array([30]), others=60)
-    >>> credible_share(even, 0.0, 0.0), round(credible_share(even, 1.0, 0.0), 3)
-    (0.0, 1.0)
     """
     return _allowed(counts, _posterior_quantiles(counts), epsilon, delta)
 
@@ -384,3 +349,138 @@ def one_run(scores: Scores, asked: Asked) -> float:
         return p_value <= asked.alpha / 2
 
     return largest_rejected(rejected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    r"""A lower bound on epsilon from outputs that are finite numbers.
+
+    ``valid``: P(it exceeds the true epsilon) <= alpha, whatever the mechanism. ``says`` is what a
+    reader has to know beside the number.
+    """
+
+    name: str
+    says: str
+    valid: bool
+    bound: Callable[[Scores, Asked], float]
+
+    def lower(
+        self,
+        outputs: object,
+        worlds: object,
+        *,
+        delta: RationalLike = 0,
+        alpha: RationalLike = "0.05",
+        seed: int,
+    ) -> float:
+        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any.
+
+        Raises :class:`InvalidParameter` for outputs that are not finite numbers.
+        """
+        return self.bound(Scores.read(outputs, worlds), Asked.read(delta, alpha, seed))
+
+
+_ALL: Final = (
+    Baseline(
+        name="clopper-pearson-split",
+        says="event from one half of the runs, Clopper-Pearson bounds from the other",
+        valid=True,
+        bound=clopper_pearson_split,
+    ),
+    Baseline(
+        name="dkw",
+        says="Dvoretzky-Kiefer-Wolfowitz bands over all thresholds",
+        valid=True,
+        bound=dkw,
+    ),
+    Baseline(
+        name="bonferroni-thresholds",
+        says="Clopper-Pearson bounds at 32 thresholds, level shared",
+        valid=True,
+        bound=bonferroni_thresholds,
+    ),
+    Baseline(
+        name="one-run",
+        says="Steinke, Nasr and Jagielski 2023: the runs as canaries of one run",
+        valid=True,
+        bound=one_run,
+    ),
+    Baseline(
+        name="bayes",
+        says="Zanella-Beguelin et al. 2023: not a confidence bound",
+        valid=False,
+        bound=bayes,
+    ),
+    Baseline(
+        name="gaussian-dp",
+        says="Nasr et al. 2023: assumes the family, picks its threshold on the tested runs",
+        valid=False,
+        bound=gaussian_dp,
+    ),
+    Baseline(
+        name="plug-in",
+        says="ratio of frequencies: always wrong, a negative control",
+        valid=False,
+        bound=plug_in,
+    ),
+)
+
+BASELINES: Final[Mapping[str, Baseline]] = MappingProxyType({b.name: b for b in _ALL})
+r"""By name.
+
+>>> [name for name, baseline in BASELINES.items() if not baseline.valid]
+['bayes', 'gaussian-dp', 'plug-in']
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineFinding:
+    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them."""
+
+    name: str
+    epsilon_lower: float | None
+    says: str
+    valid: bool
+
+
+def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
+    r"""The names asked for, each once and in the order of :data:`BASELINES`; "all" is all of them.
+
+    >>> baseline_names(["plug-in", "dkw", "dkw"])
+    ('dkw', 'plug-in')
+
+    Raises :class:`InvalidParameter` for a name that is none.
+    """
+    given = set(asked)
+    for name in sorted(given - BASELINES.keys() - {"all"}):
+        hint = did_you_mean(name, BASELINES)
+        reason = f"{hint}must be one of {', '.join(BASELINES)}, or all"
+        raise InvalidParameter("baseline", name, reason)
+    return tuple(name for name in BASELINES if name in given or "all" in given)
+
+
+def compare(
+    names: Iterable[str],
+    outputs: object,
+    worlds: object,
+    *,
+    delta: RationalLike = 0,
+    alpha: RationalLike = "0.05",
+    seed: int,
+) -> tuple[BaselineFinding, ...]:
+    r"""The baselines' bounds on the same runs, each at level alpha by itself."""
+    chosen = baseline_names(names)
+    asked = Asked.read(delta, alpha, seed)
+    if bool((read(outputs).codes >= 0).any()):
+        says = "cannot read these outputs: not all of them are finite numbers"
+        return tuple(
+            BaselineFinding(name=name, epsilon_lower=None, says=says, valid=BASELINES[name].valid)
+            for name in chosen
+        )
+    scores = Scores.read(outputs, worlds)
+    return tuple(
+        BaselineFinding(
+            name=b.name, epsilon_lower=b.bound(scores, asked), says=b.says, valid=b.valid
+        )
+        for b in map(BASELINES.__getitem__, chosen)
+    )

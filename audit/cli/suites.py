@@ -1,8 +1,10 @@
-r"""``dpcore audit corpus``: real failures of published packages, installed and audited."""
+r"""Suites: ``dpcore audit bench`` and ``dpcore audit corpus``."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
 from audit.wording.formats import format_of
@@ -18,8 +20,10 @@ from dpcore.command.options import (
 )
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.spec import did_you_mean
 
-__all__ = ["corpus"]
+if TYPE_CHECKING:
+    from audit.catalogue import Entry
 
 corpus = command_group(
     "corpus",
@@ -32,7 +36,7 @@ corpus = command_group(
 def list_entries(*, as_json: AsJson = False) -> None:
     r"""List the real failures: package, claim, truth, and the megabytes that trying it takes."""
     from audit.corpus.entry import entries
-    from audit.corpus.render import entries_text, listed
+    from audit.corpus.judge import entries_text, listed
 
     leave(entries_text(entries()) if as_json else page(listed(entries())), 0)
 
@@ -45,7 +49,7 @@ def show(
 ) -> None:
     r"""Show an entry: what was claimed, what is true, who found it, and the code that shows it."""
     from audit.corpus.entry import find
-    from audit.corpus.render import entries_text, shown_lines
+    from audit.corpus.judge import entries_text, shown_lines
 
     entry = find(name)
     leave(entries_text([entry]) if as_json else page(shown_lines(entry)), 0)
@@ -109,3 +113,77 @@ def run(
     if output is not None:
         write_whole("--output", output, found.to_text())
     leave(found.to_format(printed), found.exit_code)
+
+
+_QUICK: Final = 5000
+
+
+def bench_command(
+    names: list[str] | None = argument(
+        "NAME", "Entries of dpcore audit catalogue. (default: all)", default=None
+    ),
+    *,
+    quick: bool = option(
+        "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
+    ),
+    jobs: int = option("N", "How many processes; -1: one per core.", default=2),
+    alpha: str = option(
+        "P", "The chance of a false alarm, for each entry and each twin.", default="0.001"
+    ),
+    seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
+    output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Test the auditor: it must catch every broken mechanism and refute no correct twin.
+
+    Example: dpcore audit bench half-scale fixed-seed
+
+    The catalogue gives each entry a number of runs N that refutes it in 95 of 100 audits. A broken
+    mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha each,
+    and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha.
+    By chance a few twins are refuted: the bench fails if that many refutations have a probability
+    below 0.001 when all claims are true. An entry that sampling cannot catch is tested by the
+    layer that must catch it: exact, fit or replay, and one whose time tells by the clock.
+
+    Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
+    """
+    printed = format_of(form, as_json=as_json)
+    from audit.bench.bench import bench
+    from audit.cli.options import read_seed
+    from dpcore.command.output_file import check_writable, write_whole
+    from dpcore.command.progress import progress_bar
+
+    check_writable("--output", output)
+    chosen, left_out = _entries(names or [], quick=quick)
+    with progress_bar("audits", 2 * len(chosen)) as progress:
+        found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
+    found = replace(found, left_out=tuple(entry.name for entry in left_out))
+    # The file first: it is there even if standard output fails.
+    if output is not None:
+        write_whole("--output", output, found.to_text())
+    leave(found.to_format(printed), found.exit_code)
+
+
+def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:
+    from audit.bench.bench import first_runs
+    from audit.catalogue import ENTRIES, Layer, find
+
+    chosen: dict[str, Entry] = {}
+    for name in names:
+        entry = find(name)
+        if entry is None:
+            hint = did_you_mean(name, [entry.name for entry in ENTRIES])
+            raise InvalidParameter(
+                "NAME", name, f"{hint}it must be an entry that dpcore audit catalogue lists"
+            )
+        chosen[name] = entry
+    entries = list(chosen.values() if names else ENTRIES)
+    kept = [
+        entry
+        for entry in entries
+        if not quick or entry.layer is not Layer.SAMPLE or first_runs(entry) <= _QUICK
+    ]
+    if not kept:
+        raise InvalidParameter("--quick", "true", "leaves no entry")
+    return kept, [entry for entry in entries if entry not in kept]

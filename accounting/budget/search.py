@@ -1,0 +1,329 @@
+r"""The value of one number of a plan at which a promise (epsilon, delta) is just kept.
+
+The number may be the size of the noise, a count of rounds or a sampling rate: an :class:`Unknown`
+says which values are tried and on which side the promise is kept. Floats propose values, from the
+curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are nearly Gaussian; two
+certified bounds decide: the promise is kept at the value returned and was tried one step beyond.
+Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import count
+from typing import Any, Final
+
+from accounting.claims.bound import Bound
+from accounting.errors import NotDerived
+from accounting.totals.compose import Composition
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import End
+
+__all__ = ["Edge", "Unknown", "decide", "log", "log_delta", "log_mu", "search"]
+
+_FIRST_STRIDE: Final = math.log(16)
+_ASIDE: Final = 0.25
+_TRUSTED: Final = 8
+_TRIES: Final = 400
+_STEEP: Final = 4.0
+_NOTHING: Final = -1e5
+_SHORT: Final = 1e-6
+_FAR: Final = 1e4
+_FARTHEST: Final = 75.0
+_HALVINGS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    r"""The number that :func:`search` looks for, and the values that it tries.
+
+    ``power``: the variance that hides a unit grows like this power of the value, so the promise is
+    kept at large values where it is positive (noise), and at small ones where it is negative
+    (rounds, rates). Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of
+    ``digits`` digits if it is 0, told apart by the relative ``step``. ``closed`` says that no value
+    exists beyond the range on the side where the promise breaks.
+
+    >>> rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=100, closed=True)
+    >>> rounds.riskier(Fraction(7)), rounds.riskier(Fraction(100)), rounds.inside(-0.7, None, None)
+    (Fraction(8, 1), None, Fraction(2, 1))
+    """
+
+    name: str
+    power: int
+    least: Fraction | int
+    most: Fraction | int
+    unit: int = 0
+    step: Fraction = Fraction(1, 10**6)
+    digits: int = 9
+    closed: bool = False
+
+    @property
+    def sign(self) -> int:
+        r"""1 if larger values are safer, else -1."""
+        return 1 if self.power > 0 else -1
+
+    @property
+    def safest(self) -> Fraction | int:
+        r"""The end of the range at which the promise is kept if it is kept anywhere."""
+        return self.most if self.power > 0 else self.least
+
+    @property
+    def riskiest(self) -> Fraction | int:
+        r"""The other end."""
+        return self.least if self.power > 0 else self.most
+
+    def riskier(self, value: Fraction) -> Fraction | None:
+        r"""One step towards values that break the promise; None where no value lies there."""
+        if self.closed and value == self.riskiest:
+            return None
+        beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
+        if self.closed and self._safer(Fraction(self.riskiest), beyond):
+            return Fraction(self.riskiest)
+        return beyond
+
+    def height(self, value: Fraction) -> float:
+        r"""The log of the value, larger where it is safer."""
+        return self.sign * log(value)
+
+    def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
+        r"""The value of this height, or the next safer one, kept between the two."""
+        value = self._at(height)
+        if kept is not None and not self._safer(kept, value):
+            value = self.riskier(kept) or kept
+        if broken is not None and not self._safer(value, broken):
+            step = 1 - self.sign * self.step
+            value = broken + self.sign * self.unit if self.unit else broken / step
+        return value
+
+    def _safer(self, one: Fraction, other: Fraction) -> bool:
+        return self.sign * (one - other) > 0
+
+    def _at(self, height: float) -> Fraction:
+        least, most = Fraction(self.least), Fraction(self.most)
+        place = self.sign * height
+        if not log(least) < place < log(most):
+            return least if place <= log(least) else most
+        value = Fraction(math.exp(place))
+        unit = Fraction(self.unit or Fraction(10) ** (math.floor(log10(value)) - self.digits + 1))
+        whole = math.ceil(value / unit) if self.power > 0 else math.floor(value / unit)
+        return min(max(whole * unit, least), most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    r"""``value`` keeps the promise: ``found`` is at most ``limit``.
+
+    ``beyond`` is the next value on the other side, with its own bound ``found_beyond``; None where
+    no value lies there. ``found`` bounds delta(epsilon), or epsilon(0) for a promise of delta 0.
+
+    Raises :class:`InvalidParameter` where ``found`` does not show that the promise is kept.
+    """
+
+    value: Fraction
+    found: Bound
+    beyond: Fraction | None
+    found_beyond: Bound | None
+    limit: Fraction
+
+    def __post_init__(self) -> None:
+        # Whatever a search proposes, nothing else leaves this file.
+        if not self.found.upper <= self.limit:
+            raise InvalidParameter("found", self.found.upper, f"must be <= {self.limit}")
+
+    @property
+    def proven(self) -> bool:
+        r"""Whether one step beyond is certified to break the promise, or does not exist."""
+        if self.found_beyond is None:
+            return True
+        return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
+
+    def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
+        r"""Both values, exact ones as text; ``beyond`` and ``proven`` are two keys."""
+        more = None
+        if self.beyond is not None and self.found_beyond is not None:
+            more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
+        return {
+            "value": str(self.value),
+            "delta_at_target": self.found.to_json(),
+            beyond: more,
+            proven: self.proven,
+        }
+
+
+def decide(
+    total: Composition, epsilon: Fraction, delta: Fraction, digits: tuple[int, ...]
+) -> Bound:
+    r"""delta(``epsilon``) of ``total``, or epsilon(0) where ``delta`` is 0.
+
+    Computed to so many ``digits``, one number after the other, until it is known on which side of
+    ``delta`` it lies.
+    """
+    if delta == 0:
+        return total.epsilon(0)
+    if len(total.parts) == 1 and total.rounds == 1:
+        return replace(total.parts[0][0].delta(epsilon), method="direct")
+    for width in (Fraction(1, 10**each) for each in digits):
+        found = total.delta(epsilon, width)
+        low, high = found.lower, Fraction(found.upper)
+        # What is told apart, or wider than it was asked to be, is not asked again.
+        if low is None or not low <= delta < high or high - low > 2 * width * high:
+            break
+    return found
+
+
+def search(
+    unknown: Unknown,
+    bound: Callable[[Fraction], Bound],
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    start: float = 0.0,
+    watch: Callable[[int], None] | None = None,
+) -> Edge:
+    r"""The value at which the promise is just kept, and the next one, where it was tried too.
+
+    ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
+    :meth:`~Unknown.height` of the first value. ``watch`` is told how many values were tried.
+
+    Raises :class:`NotDerived` where no value within the range keeps the promise, or all do and the
+    range is not closed.
+    """
+    limit, tried = delta or epsilon, count(1)
+
+    @cache
+    def evaluate(value: Fraction) -> Bound:
+        found = bound(value)
+        if watch is not None:
+            watch(next(tried))
+        return found
+
+    # The distances to enough propose by a secant; values one step apart, one kept and the other
+    # not shown to be, end the search.
+    broken: Fraction | None = None
+    kept: Fraction | None = None
+    before: tuple[float, float] | None = None
+    slope, stride, height = 1.0, _FIRST_STRIDE, start
+    for attempt in range(_TRIES):
+        value = unknown.inside(height, broken, kept)
+        found = evaluate(value)
+        _refuse_hopeless(unknown, value, found, limit)
+        here, away = unknown.height(value), _away(unknown, found, epsilon, delta)
+        if before is not None and before[1] != away:
+            slope = min(max((here - before[0]) / (before[1] - away), 1 / _STEEP), _STEEP)
+        before, root = (here, away), here + slope * away
+        if found.upper > limit:
+            broken = value
+        else:
+            kept, next_ = value, unknown.riskier(value)
+            if next_ is None:
+                return Edge(value=value, found=found, beyond=None, found_beyond=None, limit=limit)
+            below = unknown.height(next_)
+            close = here - root <= 2 * (here - below)
+            close |= broken is not None and below <= unknown.height(broken)
+            if close or attempt >= _TRUSTED:
+                other = evaluate(next_)
+                if other.upper > limit:
+                    return Edge(
+                        value=value, found=found, beyond=next_, found_beyond=other, limit=limit
+                    )
+                kept = next_
+                if broken is not None and unknown.height(broken) >= below:
+                    broken = None
+        known = [None if one is None else unknown.height(one) for one in (broken, kept)]
+        trusted = attempt < _TRUSTED or attempt % 2 == 0
+        height = _next(root, known[0], known[1], stride, float(unknown.step), trusted=trusted)
+        stride *= 2
+    raise PrecisionExhausted("no two values one step apart were told apart: ask for another target")
+
+
+def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
+    wanted = f"{unknown.name} that keep this promise"
+    if found.upper == math.inf:
+        reason = "losses are unbounded, or no theorem bounds them; allow a delta > 0"
+        raise NotDerived(wanted, reason)
+    if found.upper > limit and value == unknown.safest:
+        more = "allow a larger delta" if unknown.power > 0 else "add more noise"
+        raise NotDerived(wanted, f"{float(value):g} does not keep it; {more}")
+    if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
+        raise NotDerived(wanted, f"{float(value):g} keeps it already, with room")
+
+
+def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) -> float:
+    # How far the height is from enough, about; > 0 where noise is missing.
+    if delta == 0:
+        return log(found.upper) - log(epsilon)
+    at = float(epsilon)
+    gap = log_mu(at, log(found.upper)) - log_mu(at, log(delta))
+    return 2 * gap / abs(unknown.power)
+
+
+def _next(
+    root: float,
+    low: float | None,
+    high: float | None,
+    stride: float,
+    step: float,
+    *,
+    trusted: bool,
+) -> float:
+    # The proposal where it lies between what is known, else the middle; beyond it by strides.
+    place = root + _ASIDE * step
+    if low is not None and high is not None:
+        return place if trusted and low < place < high else (low + high) / 2
+    if low is not None:
+        return min(max(place, low + step), low + stride)
+    if high is not None:
+        return max(min(place, high - step), high - stride)
+    return place
+
+
+def log_delta(mu: float, epsilon: float) -> float:
+    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018).
+
+    >>> round(math.exp(log_delta(1.0, 1.0)), 6)
+    0.126937
+    """
+    from scipy.special import log_ndtr  # here, not above: importing accounting stays fast
+
+    place = epsilon / mu
+    first = float(log_ndtr(mu / 2 - place))
+    if mu > _SHORT:
+        ratio = epsilon + float(log_ndtr(-mu / 2 - place)) - first
+    else:
+        # The logarithm of a ratio of Mills' ratios at two near places: its slope times mu.
+        density = -place * place / 2 - math.log(2 * math.pi) / 2
+        ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
+    return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
+
+
+def log_mu(epsilon: float, logarithm: float) -> float:
+    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise is a smaller mu.
+
+    >>> round(math.exp(log_mu(1.0, log_delta(1.0, 1.0))), 9)
+    1.0
+    """
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if log_delta(math.exp(middle), epsilon) < logarithm:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def log(value: End) -> float:
+    r"""Of a number >= 0; 0 counts as far below everything."""
+    if value <= 0:
+        return _NOTHING
+    exact = Fraction(value)
+    return math.log(exact.numerator) - math.log(exact.denominator)
+
+
+def log10(value: Fraction) -> float:
+    r"""The decimal logarithm of a number > 0."""
+    return log(value) / math.log(10)

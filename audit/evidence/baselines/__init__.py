@@ -1,1 +1,0 @@
-r"""Baselines: other methods' bounds from the same runs; they never decide."""
