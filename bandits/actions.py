@@ -15,11 +15,11 @@ from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import (
     Exact,
+    Of,
     RationalLike,
+    check_fields,
     integer,
-    make_positive,
     positive_rational,
-    rational_in,
 )
 
 __all__ = ["Actions", "LinearModel", "Shape", "cover"]
@@ -111,19 +111,15 @@ class LinearModel:
     deviation outside of [0, 1].
     """
 
-    actions: Actions
-    deviation: Exact = Exact()
-    bound: Exact = Exact(2)
+    actions: Of[Actions] = Of(Actions, "must be Actions")
+    deviation: Exact = Exact(within="[0, 1]")
+    bound: Exact = Exact(2, zero="a bound of 0 leaves nothing")
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.actions, Actions):
-            raise InvalidParameter("actions", self.actions, "must be Actions")
-        deviation = rational_in("deviation", self.deviation, "[0, 1]")
-        make_positive(self, bound="a bound of 0 leaves nothing")
+        check_fields(self)
         if self.bound < 1:
             raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")
-        object.__setattr__(self, "deviation", deviation)
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:

@@ -20,6 +20,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import (
     Exact,
+    Of,
     RationalLike,
     integer,
     make_integers,
@@ -31,6 +32,7 @@ from dpcore.protocols.encoding import MOST_STEPS
 __all__ = [
     "Ask",
     "Commit",
+    "Confidence",
     "Encoding",
     "OwnRounds",
     "Plays",
@@ -42,6 +44,7 @@ __all__ = [
     "chance_of",
     "check_word",
     "confidence_of",
+    "word",
 ]
 
 
@@ -309,6 +312,28 @@ def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fract
         reason = "must be < 1/2: it is the chance of a mistake, so write 0.05 for 95% confidence"
         raise InvalidParameter(argument, value, reason)
     return exact
+
+
+class Confidence(Exact):
+    r"""A field that is a p, as :func:`confidence_of` reads it."""
+
+    def read(self, argument: str, value: object) -> Fraction:
+        return confidence_of(value, argument=argument)  # type: ignore[arg-type]  # it refuses others
+
+
+class _Word(Of[Any]):
+    def __init__(self, words: Any, default: str | None) -> None:
+        super().__init__(str, "", default)
+        self._words = words
+
+    def read(self, argument: str, value: object) -> Any:
+        check_word(argument, value, self._words)
+        return value
+
+
+def word(words: Any, default: str | None = None) -> Any:
+    r"""A field that is one of the words of a ``Literal`` type (:func:`check_word`)."""
+    return _Word(words, default)
 
 
 def check_word(argument: str, value: object, words: Any) -> None:

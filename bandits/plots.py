@@ -1,19 +1,19 @@
-r"""Pictures of runs: a line an algorithm with its error, or rows of marks, in panels of both.
+r"""Pictures of runs: panels with a line an algorithm, and its error.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
 in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; its name
-and its last value stand beside the axes, in the order of the values. The marks of a row differ in
-shape and in fill. The same data give the same bytes.
+and its last value stand beside the axes, in the order of the values. The same
+data give the same bytes.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from dpcore.command.picture import check_picture, fold, picture, tick_number
 from dpcore.errors import InvalidParameter
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Dots", "Look", "Panel", "Scale", "draw_dots"]
-__all__ += ["draw_panels", "looks_of"]
+__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Look", "Panel", "Scale", "draw_panels"]
+__all__ += ["log_ticks", "looks_of"]
 
 Look: TypeAlias = tuple[str, Any]
 """A colour, and dashes as matplotlib takes them."""
@@ -58,15 +58,12 @@ SPARE: Final[tuple[Look, ...]] = (
 Scale: TypeAlias = Literal["linear", "log"]
 
 _WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
-_BARE, _ROW = 0.84, 0.29
-r"""Inches: a panel of lines, its width, what stands above all panels, and a panel of rows."""
+r"""Inches: a panel of lines, its width, and what stands above all panels."""
 
 _NAMES: Final = 0.34
 r"""The share of the width that a name beside a panel may take."""
 
 _INK: Final = "#222222"
-_SHAPES: Final = (("o", "#222222"), ("s", "#ffffff"), ("^", "#9a9a9a"), ("D", "#222222"))
-_APART: Final = 0.24
 _FEW: Final = 12
 r"""So many points or fewer are shown one by one, with bars."""
 
@@ -142,48 +139,23 @@ class Panel:
     y_scale: Scale = "log"
     ticks: Sequence[float] = field(default=())
 
+    legend: ClassVar[str] = "at the end"
+
     def __post_init__(self) -> None:
         if not self.curves:
             raise InvalidParameter("curves", self.title, "must hold one curve or more")
 
+    @property
+    def height(self) -> float:
+        r"""Inches."""
+        return _HEIGHT
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dots:
-    r"""``rows[name][k]`` is the value called ``marks[k]`` of that row, and its standard error.
-
-    >>> Dots(title="", marks=("epsilon = 1",), rows={"se": [(1.0, 0.0)]}, x_label="ratio").marks
-    ('epsilon = 1',)
-
-    Raises :class:`InvalidParameter` for no row, no mark or more than four, a row of another number
-    of values, numbers that are not finite, errors below 0, and a value <= 0 on a logarithmic axis.
-    """
-
-    title: str
-    marks: Sequence[str]
-    rows: Mapping[str, Sequence[tuple[float, float]]]
-    x_label: str
-    x_scale: Scale = "linear"
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.marks) <= len(_SHAPES):
-            reason = f"must be one to {len(_SHAPES)}: there are as many shapes"
-            raise InvalidParameter("marks", self.marks, reason)
-        if not self.rows:
-            raise InvalidParameter("rows", self.title, "must hold one row or more")
-        for name, values in self.rows.items():
-            if len(values) != len(self.marks):
-                raise InvalidParameter("rows", name, "must have one value for every mark")
-            if not all(math.isfinite(number) for pair in values for number in pair):
-                raise InvalidParameter("rows", name, "must have finite numbers")
-            if any(error < 0 for _, error in values):
-                raise InvalidParameter("rows", name, "must have errors >= 0")
-            if self.x_scale == "log" and any(value <= 0 for value, _ in values):
-                raise InvalidParameter("rows", name, "must be > 0 on a logarithmic axis")
+    def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
+        r"""Draw all but the title, the name of x and the legend."""
+        _draw(axes, self, looks)
 
 
-def draw_panels(
-    path: Path, panels: Sequence[Panel | Dots], *, title: str, note: str = ERROR_NOTE
-) -> None:
+def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
     r"""The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending.
 
     Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
@@ -196,10 +168,8 @@ def draw_panels(
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must hold one panel or more")
-    heights = [
-        _HEIGHT if isinstance(panel, Panel) else _BARE + _ROW * len(panel.rows) for panel in panels
-    ]
-    looks = looks_of(c.label for panel in panels if isinstance(panel, Panel) for c in panel.curves)
+    heights = [panel.height for panel in panels]
+    looks = looks_of(curve.label for panel in panels for curve in panel.curves)
     given: dict[str, Any] = {"facecolor": "white", "layout": "constrained"}
     size = (_WIDTH, _HEAD + sum(heights))
     with picture("path", path, size=size, style=_STYLE, **given) as figure:
@@ -213,13 +183,9 @@ def draw_panels(
         for panel, axes in zip(panels, drawn[:, 0], strict=True):
             axes.set_title(panel.title)
             axes.set_xlabel(panel.x_label, labelpad=2)
-            match panel:
-                case Dots():
-                    draw_dots(axes, panel)
-                case Panel():
-                    _draw(axes, panel, looks)
+            panel.draw(axes, looks)
             beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-            legend = axes.legend(**beside, title="at the end" if isinstance(panel, Panel) else "")
+            legend = axes.legend(**beside, title=panel.legend)
             for text in legend.get_texts():
                 fold(text, _NAMES * figure.bbox.width, lines=1)
 
@@ -239,15 +205,15 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
         beside = i - (len(panel.curves) - 1) / 2
         _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
     if panel.y_scale == "log":
-        _between(axes.yaxis)
+        log_ticks(axes.yaxis)
     if panel.ticks:
         axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         axes.set_xticks([], minor=True)
     axes.set_ylabel(panel.y_label)
 
 
-def _between(axis: Axis) -> None:
-    # 1, 2 and 5 of each power of ten; matplotlib names fewer of them where the axis spans more.
+def log_ticks(axis: Axis) -> None:
+    """1, 2 and 5 of each power of ten; matplotlib names fewer where the axis spans more."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -290,33 +256,6 @@ def _line(
         axes.vlines(x, low, high, color=colour, linewidth=1.0)
     else:
         axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
-def draw_dots(axes: Axes, panel: Dots) -> None:
-    r"""The rows from the top, the marks of a row one below the other, and a line at 1."""
-    axes.set_xscale(panel.x_scale)
-    pairs = [pair for values in panel.rows.values() for pair in values]
-    low, high = 0.0, max(1.0, *(value + error for value, error in pairs)) * 1.05
-    if panel.x_scale == "log":
-        # A bar that reaches 0 ends at the edge of the picture.
-        least = min(1.0, *(value for value, _ in pairs))
-        low = min([least, *(v - e for v, e in pairs if v - e > least / 2)]) / 1.15
-        _between(axes.xaxis)
-    for k, (mark, (shape, fill)) in enumerate(zip(panel.marks, _SHAPES, strict=False)):
-        height = ((len(panel.marks) - 1) / 2 - k) * _APART
-        values = [pair[k] for pair in panel.rows.values()]
-        places = [height - i for i in range(len(values))]
-        ends = [(max(v - e, low), min(v + e, high)) for v, e in values]
-        axes.hlines(places, *zip(*ends, strict=True), color=_INK, linewidth=1.0)
-        axes.plot(
-            [value for value, _ in values], places, linestyle="none", marker=shape, markersize=4.5,
-            markerfacecolor=fill, markeredgecolor=_INK, markeredgewidth=0.8, label=mark,
-        )  # fmt: skip
-    axes.axvline(1.0, color=_INK, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
-    axes.set_xlim(low, high)
-    axes.set_ylim(0.6 - len(panel.rows), 0.6)
-    axes.set_yticks([-i for i in range(len(panel.rows))], [*panel.rows])
-    axes.tick_params(axis="y", length=0)
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:

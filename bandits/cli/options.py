@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bandits.combinatorial.streams import StreamRelease
-from bandits.experiments.experiment import Experiment, Visitors, supported
+from bandits.experiments.experiment import Experiment, limits
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.protocols import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
@@ -78,13 +78,11 @@ def read_experiment(
         if rewards and own is not OWN and (own.kind != "arms" or isinstance(own.source, FromFile)):
             reason = f"has rewards of its own: give --rewards to {OWN.name}, or to cz/easy"
             raise InvalidParameter("preset", own.name, reason)
-        visitors = Visitors(
-            max_visits=None if visits is None else whole_number("max_visits", visits),
-            deployment=Deployment(
-                honest="1" if honest is None else share("--honest", honest),
-                dropouts="0" if dropouts is None else share("--dropouts", dropouts),
-                aggregation=cast(AggregationName, aggregation or "ideal"),
-            ),
+        most = None if visits is None else whole_number("max_visits", visits, at_least=1)
+        plan = Deployment(
+            honest="1" if honest is None else share("--honest", honest),
+            dropouts="0" if dropouts is None else share("--dropouts", dropouts),
+            aggregation=cast(AggregationName, aggregation or "ideal"),
         )
         given: dict[str, Any] = {name: text for name, text in fields.items() if text is not None}
         given |= {name: whole_number(name, given[name]) for name in _COUNTS if name in given}
@@ -99,12 +97,12 @@ def read_experiment(
             asked["confidence"] = f"1/{asked['horizon']}"
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
-            algorithms=supported(visitors, own.algorithms) or own.algorithms
+            algorithms=_playable(own.algorithms, most, plan)
             if algorithms is None
             else _names(algorithms),
             epsilons=tuple(epsilon) if epsilon else own.epsilons,
-            max_visits=visitors.max_visits,
-            deployment=visitors.deployment,
+            max_visits=most,
+            deployment=plan,
             **asked,
         )
         here, names = f"has no effect in {own.name}", ", ".join(experiment.algorithms)
@@ -143,6 +141,15 @@ def as_options(**others: str) -> AbstractContextManager[None]:
 def _release(preset: Preset, radius: str) -> StreamRelease:
     # The tree is the paper's, and so are its bonuses; doubling blocks have a seventh of its regret.
     return "doubling" if preset.kind == "combinatorial" and radius == "exact" else "tree"
+
+
+def _playable(
+    algorithms: tuple[str, ...], max_visits: int | None, plan: Deployment
+) -> tuple[str, ...]:
+    # Those that can be played so, if any; without privacy everyone can come and go.
+    able = [names for _, names in limits(max_visits, plan)]
+    found = (name for name in algorithms if all(name in (*names, "se") for names in able))
+    return tuple(found) or algorithms
 
 
 def _names(text: str) -> tuple[str, ...]:

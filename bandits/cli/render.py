@@ -40,7 +40,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         chosen += f"p = {experiment.confidence}, "
     head = (
         f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
-        f"radius {experiment.radius}, {schedule}{chosen}{experiment.visitors.words()}"
+        f"radius {experiment.radius}, {schedule}{chosen}{_visitors(experiment)}"
         f"seed {experiment.seed}"
     )
     whom = for_each_user(experiment.max_visits)
@@ -72,6 +72,19 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         ),
         *(f"Assumed: {words}." for words in assumed),
     ]
+
+
+def _visitors(experiment: Experiment) -> str:
+    # How often a user may come, and who of them stays; "" for new users who all stay.
+    plan, visits = experiment.deployment, experiment.max_visits
+    found = [] if visits is None else [f"at most {visits} visits"]
+    if plan.aggregation != "ideal":
+        found.append(f"{plan.aggregation} aggregation")
+    if plan.honest != 1:
+        found.append(f"honest {float(100 * plan.honest):g}%")
+    if plan.dropouts:
+        found.append(f"dropouts {float(100 * plan.dropouts):g}%")
+    return "".join(f"{each}, " for each in found)
 
 
 def compare_lines(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -22,38 +21,11 @@ if TYPE_CHECKING:
     from bandits.experiments.summary import Promises
     from bandits.worlds import Worlds
 
-__all__ = ["play_cells", "promises_for", "publish", "results_folder", "run"]
+__all__ = ["run"]
 
 
-def promises_for(experiment: Experiment, worlds: Worlds) -> Promises:
-    r"""Derive what each algorithm promises: every policy is made before a folder or a file is."""
-    from bandits.experiments.summary import promises_of
-    from dpcore.command.progress import progress_bar
-
-    kinds = len(experiment.algorithms) * len(experiment.epsilons)
-    with progress_bar("preparing", kinds) as progress:
-        return promises_of(experiment, worlds.arms, progress=progress)
-
-
-@contextmanager
-def results_folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
-    r"""Make the folder of results, or refuse one that holds somebody else's files."""
-    from bandits.experiments.results import check_results
-    from dpcore.command.output_file import made_folder
-
-    with made_folder("--output", folder):
-        if folder is not None:
-            check_results(folder, experiment)
-        yield
-
-
-def play_cells(
-    experiment: Experiment,
-    worlds: Worlds,
-    workers: int,
-    state: Path | None,
-) -> list[Cell]:
-    r"""Play every cell that a state file does not hold, and keep it there."""
+def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
+    # Every cell that a state file does not hold is played, and kept there.
     from bandits.experiments.playing import resume, run_cells
     from dpcore.command.progress import progress_bar
 
@@ -69,7 +41,7 @@ def play_cells(
         )
 
 
-def publish(
+def _publish(  # the folder of results, and the rows
     experiment: Experiment,
     worlds: Worlds,
     cells: list[Cell],
@@ -78,7 +50,6 @@ def publish(
     *,
     as_json: bool,
 ) -> None:
-    r"""Write the folder of results, and print the rows"""
     from bandits.cli.render import run_lines
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
@@ -239,8 +210,10 @@ def run(
     stopped = _NOTHING
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
-        from bandits.cli.run import play_cells, promises_for, publish, results_folder
-        from bandits.experiments.results import refuse_inputs
+        from bandits.experiments.results import check_results, refuse_inputs
+        from bandits.experiments.summary import promises_of
+        from dpcore.command.output_file import made_folder
+        from dpcore.command.progress import progress_bar
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
@@ -253,11 +226,16 @@ def run(
         experiment = read_experiment(preset, **asdict(asked), rewards=rewards is not None)
         with as_options(data=option):
             worlds = experiment.worlds(source)
-            promises = promises_for(experiment, worlds)
-            with results_folder(experiment, folder):
-                cells = play_cells(experiment, worlds, workers, state)
+            # Every policy is made before a folder or a file is.
+            kinds = len(experiment.algorithms) * len(experiment.epsilons)
+            with progress_bar("preparing", kinds) as progress:
+                promises = promises_of(experiment, worlds.arms, progress=progress)
+            with made_folder("--output", folder):
+                if folder is not None:
+                    check_results(folder, experiment)
+                cells = _played(experiment, worlds, workers, state)
                 stopped = _HALFWAY
-                publish(experiment, worlds, cells, promises, folder, as_json=as_json)
+                _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)

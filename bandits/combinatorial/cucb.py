@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from bandits.batch import arms_and_horizon, check_word
+from bandits.batch import arms_and_horizon, word
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, StreamTrust, inverse
 from bandits.privatizers.privatizer import RunGuarantee
@@ -30,7 +30,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, RationalLike, make_positive, rational
+from dpcore.numbers.parameter import Exact, RationalLike, check_fields, rational
 
 __all__ = ["FAMILY", "Cucb", "CucbName", "bonus_table", "cucb", "laplace_quantile"]
 
@@ -63,18 +63,17 @@ class Cucb:
     name: CucbName
     problem: Problem
     privatizer: StreamPrivatizer
-    radius: RadiusName = "exact"
-    c: Exact = Exact(4)
-    clip: Exact = Exact(1)
+    radius: RadiusName = word(RadiusName, "exact")
+    c: Exact = Exact(4, zero="it scales the bonus")
+    clip: Exact = Exact(1, zero="estimates are bounded by it")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         arms_and_horizon(self.problem.arms, self.privatizer.horizon)
         sent = 1 if self.least else self.problem.most
         if self.privatizer.sent != sent:
             reason = f"must hide {sent}, the outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
-        check_word("radius", self.radius, RadiusName)
-        make_positive(self, c="it scales the bonus", clip="estimates are bounded by it")
         if self.c < _SMALLEST_C:
             reason = "must be >= 2: smaller ones lock out good arms for ever"
             raise InvalidParameter("c", self.c, reason)

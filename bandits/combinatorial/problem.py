@@ -6,15 +6,14 @@ run, and a public coin in [0, 1) for each row. With probability ``beta`` its sup
 
 The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); of
 a reward that is not linear only where base arms are independent (``independent``). All are monotone
-(Assumption 3), and smooth (Assumption 2): |r(mu) - r(nu)| <= b1 sum |mu_i - nu_i| and <= b_infinity
-max |mu_i - nu_i| over the base arms of a super arm.
+(Assumption 3), and smooth (Assumption 2).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, compress
@@ -22,12 +21,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from bandits.batch import chance_of
 from bandits.combinatorial.decisions import Bools, Decisions, Listed, Unions
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_positive, rational
+from dpcore.numbers.parameter import Exact, Of, check_fields
 
 __all__ = ["AtLeastOne", "Coverage", "Exhaustive", "Failing", "GreedyCoverage", "Influence"]
 __all__ += ["LargestSum", "Linear", "Oracle", "Problem", "Reward"]
@@ -37,7 +35,7 @@ _MOST_EDGES: Final = 12
 
 
 class Reward(ABC):
-    r"""r_mu(S) for tables of means and super arms, and its constants B1 and B_infinity."""
+    r"""r_mu(S) for tables of means and super arms."""
 
     __slots__ = ()
 
@@ -48,15 +46,6 @@ class Reward(ABC):
     def of(self, means: Floats, chosen: Bools) -> Floats:
         r"""r_mu(S), row by row; ``means`` and ``chosen`` have a column for each base arm."""
 
-    @property
-    def b1(self) -> float:
-        r"""B1."""
-        return 1.0
-
-    def b_infinity(self, most: int) -> float:
-        r"""B_infinity for super arms of at most ``most`` base arms: K B1 (their Fact 1)."""
-        return most * self.b1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
@@ -64,26 +53,19 @@ class Linear(Reward):
 
     >>> Linear().of(np.array([0.5, 0.25]), np.array([[True, True], [False, True]]))
     array([0.75, 0.25])
-
-    Raises :class:`InvalidParameter` for a scale not > 0: rewards are monotone.
     """
 
     independent: ClassVar[bool] = False
 
-    scale: Exact = Exact(1)
+    scale: Exact = Exact(1, zero="rewards are monotone")
     offset: Exact = Exact(0)
 
     def __post_init__(self) -> None:
-        make_positive(self, scale="it is B1")
-        object.__setattr__(self, "offset", rational("offset", self.offset))
+        check_fields(self)
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = float(self.scale) * ((means + float(self.offset)) * chosen).sum(axis=-1)
         return found
-
-    @property
-    def b1(self) -> float:
-        return float(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +138,6 @@ class Influence(Reward):
     def sources(self) -> tuple[int, ...]:
         r"""The nodes that no edge enters, in rising order."""
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
-
-    @property
-    def b1(self) -> float:
-        r"""An edge adds at most the nodes that are no sources."""
-        return float(len({v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
         r"""What may be played with so many seeds: the edges that they can reach."""
@@ -252,7 +229,7 @@ class LargestSum(Oracle):
     offset: Exact = Exact(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", rational("offset", self.offset))
+        check_fields(self)
 
     def fits(self, reward: Reward) -> bool:
         if isinstance(reward, AtLeastOne):
@@ -342,15 +319,13 @@ class Failing(Oracle):
 
     >>> Failing(of=LargestSum(Unions.subsets(3, 1)), chance="3/4").beta
     0.75
-
-    Raises :class:`InvalidParameter` for a chance outside of (0, 1).
     """
 
     of: Oracle
-    chance: Exact = Exact()
+    chance: Exact = Exact(within="(0, 1)")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "chance", chance_of("chance", self.chance))
+        check_fields(self)
 
     @property
     def decisions(self) -> Decisions:  # type: ignore[override]  # a field of the others
@@ -387,15 +362,12 @@ class Problem:
     not of this reward, and parts of another kind.
     """
 
-    decisions: Decisions
-    reward: Reward = field(default=Linear())
+    decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
+    reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
     oracle: Oracle | None = None
 
     def __post_init__(self) -> None:
-        for argument, kind in (("decisions", Decisions), ("reward", Reward)):
-            if not isinstance(getattr(self, argument), kind):
-                reason = f"must be a {kind.__name__}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
+        check_fields(self)
         if self.oracle is None:
             offset = self.reward.offset if isinstance(self.reward, Linear) else Fraction(0)
             object.__setattr__(self, "oracle", LargestSum(self.decisions, offset))

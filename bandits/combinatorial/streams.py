@@ -23,10 +23,10 @@ import numpy as np
 from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import chance_of, check_word
+from bandits.batch import word
 from bandits.combinatorial.decisions import Bools
 from bandits.privatizers.privatizer import NEW
-from bandits.privatizers.protocols import TRUSTED
+from bandits.privatizers.protocols import NO_NOISE, TRUSTED
 from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -34,7 +34,7 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, make_integers, make_positive
+from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.rng import Rng
 
 __all__ = ["StreamPrivatizer", "StreamRelease", "StreamTrust", "Tables", "Totals", "totals_of"]
@@ -71,25 +71,17 @@ class StreamPrivatizer:
     >>> tree = StreamPrivatizer(trust="central", epsilon=2, sent=8, horizon=1000)
     >>> tree.noise, tree.guarantee().pure()
     (DiscreteLaplace(scale=40), Bound([2, 2], 'exact'))
-
-    Raises :class:`InvalidParameter` for a trust or release that is none of these, epsilon not > 0,
-    a delta outside of (0, 1), fewer outcomes than 1 and a horizon outside of [1, 10^8].
     """
 
-    trust: StreamTrust
-    epsilon: Exact = Exact(1)
-    sent: int
-    horizon: int
-    release: StreamRelease = "tree"
-    delta: Exact = Exact("1e-6")
+    trust: StreamTrust = word(StreamTrust)
+    epsilon: Exact = Exact(1, zero=NO_NOISE)
+    sent: Whole = Whole()
+    horizon: Whole = Whole(at_most=_MOST_HORIZON)
+    release: StreamRelease = word(StreamRelease, "tree")
+    delta: Exact = Exact("1e-6", within="(0, 1)")
 
     def __post_init__(self) -> None:
-        check_word("trust", self.trust, StreamTrust)
-        check_word("release", self.release, StreamRelease)
-        make_positive(self, epsilon="no noise gives epsilon 0")
-        object.__setattr__(self, "delta", chance_of("delta", self.delta))
-        make_integers(self, "sent")
-        make_integers(self, "horizon", at_most=_MOST_HORIZON)
+        check_fields(self)
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:

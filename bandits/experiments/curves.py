@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -109,54 +109,51 @@ def read_lines(path: Path) -> tuple[Line, ...]:
     for one that was cut, and where runs that no mean is over would be one curve: of two settings,
     an instance twice, instances of unequal rounds.
     """
-    curves: dict[_Key, _Curve] = {}
-    for number, point in _points(path):
-        curve = curves.setdefault(point.key, _Curve(setting=point.setting, number=number))
-        if point.setting != curve.setting:
-            reason = (
-                f"line {number} is of another setting than line {curve.number}: plot them apart"
-            )
-            raise InvalidParameter("path", str(path), reason)
-        run = curve.runs.setdefault(point.instance, {})
-        if point.t in run:
-            reason = f"line {number} has instance {point.instance} at t = {point.t} a second time"
-            raise InvalidParameter("path", str(path), reason)
-        run[point.t] = point.regret
+
+    def refused(reason: str) -> InvalidParameter:
+        return InvalidParameter("path", str(path), reason)
+
+    # Of each curve the line that it began with, its setting, and its runs by instance.
+    begun: dict[_Key, tuple[int, tuple[str, ...]]] = {}
+    curves: dict[_Key, dict[int, dict[int, float]]] = {}
+    for number, row in _rows(path):
+        key, setting = _key(row), tuple(row[name] for name in _SETTING)
+        first, own = begun.setdefault(key, (number, setting))
+        if setting != own:
+            raise refused(f"line {number} is of another setting than line {first}: plot them apart")
+        try:
+            instance, t, regret = int(row["instance"]), int(row["t"]), float(row["regret"])
+        except ValueError:
+            raise refused(f"line {number} holds no round and regret") from None
+        if t < 1 or not math.isfinite(regret):
+            raise refused(f"line {number} holds no round and regret")
+        run = curves.setdefault(key, {}).setdefault(instance, {})
+        if t in run:
+            raise refused(f"line {number} has instance {instance} at t = {t} a second time")
+        run[t] = regret
     if not curves:
-        raise InvalidParameter("path", str(path), "holds no runs")
-    return tuple(_line(path, key, curve) for key, curve in curves.items())
+        raise refused("holds no runs")
+    return tuple(_line(path, key, runs, begun[key][1]) for key, runs in curves.items())
 
 
 _Key: TypeAlias = tuple[str, str, str]
-_KEY: Final = ("preset", "algorithm", "epsilon")
 _SETTING: Final = ("delta", "radius", "schedule", "horizon", "seed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    key: _Key
-    setting: tuple[str, ...]
-    instance: int
-    t: int
-    regret: float
+def _key(row: Mapping[str, str]) -> _Key:
+    return row["preset"], row["algorithm"], row["epsilon"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Curve:
-    # The runs of a curve by instance, and the line that it began with.
-    setting: tuple[str, ...]
-    number: int
-    runs: dict[int, dict[int, float]] = field(default_factory=dict)
-
-
-def _line(path: Path, key: _Key, curve: _Curve) -> Line:
+def _line(
+    path: Path, key: _Key, runs: dict[int, dict[int, float]], setting: tuple[str, ...]
+) -> Line:
     _, algorithm, epsilon = key
-    rounds = sorted(next(iter(curve.runs.values())))
-    for instance, run in curve.runs.items():
-        if sorted(run) != rounds or str(rounds[-1]) != curve.setting[_SETTING.index("horizon")]:
+    rounds = sorted(next(iter(runs.values())))
+    for instance, run in runs.items():
+        if sorted(run) != rounds or str(rounds[-1]) != setting[_SETTING.index("horizon")]:
             reason = f"was cut: {algorithm} at epsilon {epsilon} misses rounds of a run"
             raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
-    return _averaged(key, rounds, [[run[t] for t in rounds] for run in curve.runs.values()])
+    return _averaged(key, rounds, [[run[t] for t in rounds] for run in runs.values()])
 
 
 def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> Line:
@@ -172,7 +169,7 @@ def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float
     )
 
 
-def _points(path: Path) -> Iterator[tuple[int, _Point]]:
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     rows = csv_rows("path", path, whole=True)
     _, header = next(rows, (0, []))
     missing = [name for name in COLUMNS if name not in header]
@@ -180,25 +177,9 @@ def _points(path: Path) -> Iterator[tuple[int, _Point]]:
         reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
         raise InvalidParameter("path", str(path), reason)
     for line, row in rows:
-        try:
-            yield line, _point(dict(zip(header, row, strict=True)))
-        except ValueError:
-            reason = f"line {line} holds no round and regret"
-            raise InvalidParameter("path", str(path), reason) from None
-
-
-def _point(row: dict[str, str]) -> _Point:
-    preset, algorithm, epsilon = (row[name] for name in _KEY)
-    point = _Point(
-        key=(preset, algorithm, epsilon),
-        setting=tuple(row[name] for name in _SETTING),
-        instance=int(row["instance"]),
-        t=int(row["t"]),
-        regret=float(row["regret"]),
-    )
-    if point.t < 1 or not math.isfinite(point.regret):
-        raise ValueError(point)
-    return point
+        if len(row) != len(header):
+            raise InvalidParameter("path", str(path), f"line {line} holds no round and regret")
+        yield line, dict(zip(header, row, strict=True))
 
 
 # -- the picture ------------------------------------------------------------------------------

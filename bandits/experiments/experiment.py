@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of, check_word, confidence_of
+from bandits.batch import Confidence, arms_and_horizon, check_word, word
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
-from bandits.play import checked_checkpoints, run_guarantee
+from bandits.play import checked_checkpoints
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
 from bandits.policies.setting import ScheduleName, Setting
@@ -35,156 +35,18 @@ from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
+    check_fields,
     integer,
     rational,
     rational_in,
     write_rational,
 )
 
-__all__ = ["ONCE", "RECIPE", "Cell", "Experiment", "Task", "Visitors", "float_up"]
-__all__ += ["spaced_checkpoints", "supported"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "limits", "spaced_checkpoints"]
 
 _SE: Final = ("se",)
 _MASKED: Final = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se")
 _PLANNED: Final = (*_MASKED, "cdp-se", "ldp-se", "shuffled-se", "sdp-ae", "vb-sdp-ae")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visitors:
-    r"""How often a user may come, of how many, and how many of them stay and are honest.
-
-    ``max_visits`` None: every user is new. ``users`` None: as many as can give a reward for each
-    round, T/B.
-
-    >>> Visitors(max_visits=16).people(10**5)
-    6250
-
-    Raises :class:`InvalidParameter` for max_visits outside of [1, 2^29] and users outside of
-    [1, 2^27].
-    """
-
-    max_visits: int | None = None
-    users: int | None = None
-    deployment: Deployment = EVERYONE
-
-    def __post_init__(self) -> None:
-        if self.max_visits is not None:
-            from bandits.privatizers.returning import people, visits_of
-
-            object.__setattr__(self, "max_visits", visits_of(self.max_visits))
-            if self.users is not None:
-                object.__setattr__(self, "users", people(self.users))
-        if not isinstance(self.deployment, Deployment):
-            raise InvalidParameter("deployment", self.deployment, "must be a Deployment")
-
-    def people(self, horizon: int) -> int:
-        r"""How many people there are in a run of T rounds."""
-        return self.users or -(-horizon // (self.max_visits or 1))
-
-    def guarantee(self, policy: Policy[Any], arms: int, horizon: int) -> RunGuarantee | None:
-        r"""What every run of ``policy`` promises each user; None where nothing is protected."""
-        if self.max_visits is None:
-            return run_guarantee(policy, arms, horizon)
-        from bandits.privatizers.returning import SteadyPrivatizer, returning_guarantee
-
-        privatizer = policy.privatizer
-        if not isinstance(privatizer, SteadyPrivatizer):
-            return run_guarantee(policy, arms, horizon)
-        sizes = policy.sizes(*arms_and_horizon(arms, horizon))
-        return returning_guarantee(privatizer, sizes, max_visits=self.max_visits)
-
-    def of_run(self, policy: Policy[Any], horizon: int, seed: int) -> Users:
-        r"""The users of one run, who come in an order drawn from ``seed``."""
-        if self.max_visits is None:
-            return NEW_USERS
-        from bandits.privatizers.returning import Pool, SteadyPrivatizer
-
-        privatizer = policy.privatizer
-        if not isinstance(privatizer, SteadyPrivatizer):
-            return NEW_USERS
-        return Pool(
-            users=self.people(horizon),
-            max_visits=self.max_visits,
-            privatizer=privatizer,
-            arrivals=np.random.default_rng(seed),
-        )
-
-    def check(self, algorithms: Sequence[str], radius: str) -> None:
-        r"""Refuse algorithms, by name, that cannot be played so, and the paper's radius.
-
-        Raises :class:`InvalidParameter`.
-        """
-        if self == ONCE:
-            return
-        if radius == "paper" and (self.max_visits is not None or self.deployment.factor != 1):
-            reason = "must be exact: the papers' are for users who come once and stay"
-            raise InvalidParameter("radius", radius, reason)
-        for name in algorithms:
-            for why, names in self.limits():
-                if name not in (*names, *_SE):
-                    raise InvalidParameter("algorithms", name, f"{why}: {', '.join(names)}")
-
-    def limits(self) -> list[tuple[str, tuple[str, ...]]]:
-        r"""What not every algorithm has that is needed, in words, and those that have it."""
-        found: list[tuple[str, tuple[str, ...]]] = []
-        if self.deployment.aggregation == "masked":
-            found.append(("has no sum over secure aggregation; those that have", _MASKED))
-        if self.max_visits is not None:
-            from bandits.policies.returning import RETURNING
-
-            found.append(("has no noise that visits share; those that have", RETURNING))
-        if self.deployment.factor != 1:
-            why = "does not plan for users who vanish or collude; those that do"
-            found.append((why, _PLANNED))
-        return found
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields that differ from their defaults."""
-        found = {
-            "max_visits": self.max_visits,
-            "honest": str(self.deployment.honest),
-            "dropouts": str(self.deployment.dropouts),
-            "aggregation": self.deployment.aggregation,
-        }
-        usual = {"max_visits": None, "honest": "1", "dropouts": "0", "aggregation": "ideal"}
-        return {name: value for name, value in found.items() if value != usual[name]}
-
-    def words(self) -> str:
-        r"""The same for the head of a table, "" for new users who all stay.
-
-        >>> Visitors(max_visits=4, deployment=Deployment(dropouts="1/20")).words()
-        'at most 4 visits, dropouts 5%, '
-        """
-        plan = self.deployment
-        found = [] if self.max_visits is None else [f"at most {self.max_visits} visits"]
-        if plan.aggregation != "ideal":
-            found.append(f"{plan.aggregation} aggregation")
-        if plan.honest != 1:
-            found.append(f"honest {_percent(plan.honest)}")
-        if plan.dropouts:
-            found.append(f"dropouts {_percent(plan.dropouts)}")
-        return "".join(f"{each}, " for each in found)
-
-
-ONCE: Final = Visitors()
-r"""New users, all of whom stay and are honest."""
-
-
-def supported(visitors: Visitors, algorithms: Sequence[str]) -> tuple[str, ...]:
-    r"""Those of ``algorithms`` that can be played so; without privacy everyone can come and go.
-
-    >>> supported(Visitors(max_visits=2), ("dist-dp-se", "cdp-se", "se"))
-    ('dist-dp-se', 'se')
-    """
-    wanted = [names for _, names in visitors.limits()]
-    return tuple(
-        name for name in algorithms if all(name.split(":")[0] in (*names, *_SE) for names in wanted)
-    )
-
-
-def _percent(share: Fraction) -> str:
-    return f"{float(100 * share):g}%"
-
 
 RECIPE: Final = "dpcore-bandit-cell/3"
 r"""Names what a cell draws, decides and keeps; whoever changes any of that changes it."""
@@ -286,19 +148,19 @@ class Experiment:
     epsilons: tuple[RationalLike, ...]
     horizon: int
     instances: int
-    delta: Exact = Exact("1e-6")
-    radius: RadiusName = "exact"
+    delta: Exact = Exact("1e-6", within="(0, 1)")
+    radius: RadiusName = word(RadiusName, "exact")
     schedule: ScheduleName | None = None
     arms: int | None = None
     seed: int = 1
     checkpoints: tuple[int, ...] = ()
-    calibration: Calibrated = "exact"
+    calibration: Calibrated = word(Calibrated, "exact")
     users: int | None = None
-    alpha: Exact = Exact("4/5")
-    confidence: Exact = Exact("1/10")
+    alpha: Exact = Exact("4/5", within="(0, 1)")
+    confidence: Confidence = Confidence("1/10")
     renyi_tail: TailName | None = None
     super_arm: int | None = None
-    release: StreamRelease = "tree"
+    release: StreamRelease = word(StreamRelease, "tree")
     max_visits: int | None = None
     deployment: Deployment = EVERYONE
 
@@ -313,12 +175,10 @@ class Experiment:
         instances = integer("instances", self.instances, at_least=1, at_most=MOST_INSTANCES)
         names = [each.entry.name for each in read]
         _check_worlds(read, preset.kind)
-        self.visitors.check(names, self.radius)
+        _check_visits(self, names)
         _check_epsilons(self.epsilons, names, self.radius)
         _check_delta(self.delta, names)
-        check_word("calibration", self.calibration, Calibrated)
-        check_word("radius", self.radius, RadiusName)
-        check_word("release", self.release, StreamRelease)
+        check_fields(self)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
@@ -331,15 +191,12 @@ class Experiment:
             ("epsilons", epsilons),
             ("horizon", horizon),
             ("instances", instances),
-            ("delta", rational("delta", self.delta)),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
             ("checkpoints", _checked_rounds(self.checkpoints, horizon)),
             ("users", users),
-            ("alpha", chance_of("alpha", self.alpha)),
-            ("confidence", confidence_of(self.confidence)),
         ):
             object.__setattr__(self, name, value)
 
@@ -366,9 +223,29 @@ class Experiment:
                 yield algorithm, write_rational(Fraction(epsilon))
 
     @property
-    def visitors(self) -> Visitors:
-        r"""How often a user may come, of how many, and who of them stays."""
-        return Visitors(max_visits=self.max_visits, users=self.users, deployment=self.deployment)
+    def population(self) -> int:
+        r"""Users who come back: as many as can give a reward for each round, unless it is said.
+
+        >>> back = {"preset": "cz/easy", "algorithms": ("se",), "epsilons": (1,), "instances": 1}
+        >>> Experiment(**back, horizon=10**5, max_visits=16).population
+        6250
+        """
+        return self.users or -(-self.horizon // (self.max_visits or 1))
+
+    def users_of(self, policy: Policy[Any], seed: int) -> Users:
+        r"""The users of one run, who come in an order drawn from ``seed``."""
+        if self.max_visits is None:
+            return NEW_USERS
+        from bandits.privatizers.returning import Pool, SteadyPrivatizer
+
+        if not isinstance(policy.privatizer, SteadyPrivatizer):
+            return NEW_USERS
+        return Pool(
+            users=self.population,
+            max_visits=self.max_visits,
+            privatizer=policy.privatizer,
+            arrivals=np.random.default_rng(seed),
+        )
 
     @property
     def scheduled(self) -> bool:
@@ -399,7 +276,8 @@ class Experiment:
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.promise()
-        return self.visitors.guarantee(policy, arms, self.horizon)
+        sizes = policy.sizes(*arms_and_horizon(arms, self.horizon))
+        return self.users_of(policy, 0).guarantee(policy.privatizer, sizes)
 
     def policy(
         self,
@@ -454,7 +332,16 @@ class Experiment:
             found["confidence"] = write_rational(self.confidence)
         if self.renyi_tail is not None:
             found["renyi_tail"] = self.renyi_tail
-        return found | self.visitors.to_json()
+        plan = self.deployment
+        for name, value, usual in (
+            ("max_visits", self.max_visits, None),
+            ("honest", str(plan.honest), "1"),
+            ("dropouts", str(plan.dropouts), "0"),
+            ("aggregation", plan.aggregation, "ideal"),
+        ):
+            if value != usual:
+                found[name] = value
+        return found
 
 
 # -- arguments --------------------------------------------------------------------------------
@@ -476,6 +363,38 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
         raise InvalidParameter(argument, ABSENT, "must name one or more")
     if len(set(values)) < len(values):
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+
+
+def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
+    r"""What not every algorithm has that such users need, in words, and those that have it."""
+    if plan.aggregation == "masked":
+        yield "has no sum over secure aggregation; those that have", _MASKED
+    if max_visits is not None:
+        from bandits.policies.returning import RETURNING
+
+        yield "has no noise that visits share; those that have", RETURNING
+    if plan.factor != 1:
+        yield "does not plan for users who vanish or collude; those that do", _PLANNED
+
+
+def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
+    # Refuse users whom an algorithm, or the paper's radius, cannot have.
+    visits, plan = experiment.max_visits, experiment.deployment
+    if not isinstance(plan, Deployment):
+        raise InvalidParameter("deployment", plan, "must be a Deployment")
+    if visits is not None:
+        from bandits.privatizers.returning import people, visits_of
+
+        object.__setattr__(experiment, "max_visits", visits_of(visits))
+        if experiment.users is not None:
+            people(experiment.users)
+    if experiment.radius == "paper" and (visits is not None or plan.factor != 1):
+        reason = "must be exact: the papers' are for users who come once and stay"
+        raise InvalidParameter("radius", experiment.radius, reason)
+    for name in names:
+        for why, able in limits(visits, plan):
+            if name not in (*able, *_SE):
+                raise InvalidParameter("algorithms", name, f"{why}: {', '.join(able)}")
 
 
 def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:

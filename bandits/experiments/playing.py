@@ -172,9 +172,7 @@ def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
         world=np.random.default_rng(_coins("rewards", experiment, task)),
         rng=SeededRng(_coins("noise", experiment, task)),
         checkpoints=experiment.checkpoints,
-        users=experiment.visitors.of_run(
-            policy, experiment.horizon, _coins("arrivals", experiment, task)
-        ),
+        users=experiment.users_of(policy, _coins("arrivals", experiment, task)),
     )
 
 

@@ -22,21 +22,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from bandits.batch import Commit, Pulls, Released, arms_and_horizon, confidence_of
+from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.setting import PAPER, Schedule
+from bandits.policies.setting import A_SCHEDULE, PAPER, Schedule
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.protocols import NO_NOISE
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, RationalLike, integer, make_positive, positive_rational
+from dpcore.numbers.parameter import Exact, Of, RationalLike, integer, positive_rational
 
 __all__ = ["NAMES", "BatchedElimination", "DpSe", "EliminationState", "SuccessiveElimination"]
 __all__ += ["completed_sizes", "epoch_pulls", "means_of", "next_batch", "surviving"]
@@ -71,17 +72,10 @@ class SuccessiveElimination(Policy[EliminationState]):
     ``confidence`` is p: the best arm is dropped with chance at most p, as far as ``radius`` has a
     proof. It is the chance of the mistake, and not the ``failure`` of a protocol, which is a
     privatizer's.
-
-    Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and a radius that is none.
     """
 
-    radius: Radius = field(default=ExactRadius())
-    confidence: Exact = Exact("1/10")
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.radius, Radius):
-            raise InvalidParameter("radius", self.radius, "must be a Radius, e.g. ExactRadius()")
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
+    radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
+    confidence: Confidence = Confidence("1/10")
 
     @property
     @abstractmethod
@@ -132,15 +126,8 @@ class BatchedElimination(SuccessiveElimination):
     Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and parts of another kind.
     """
 
-    privatizer: Privatizer = field()
-    schedule: Schedule = field(default=PAPER)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.privatizer, Privatizer):
-            raise InvalidParameter("privatizer", self.privatizer, "must be a Privatizer")
-        if not isinstance(self.schedule, Schedule):
-            raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
-        SuccessiveElimination.__post_init__(self)
+    privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")
+    schedule: Of[Schedule] = Of(Schedule, A_SCHEDULE, PAPER)
 
     @property
     def name(self) -> str:
@@ -236,18 +223,10 @@ class DpSe(SuccessiveElimination):
     >>> state = dp_se.init(10, 10**6)
     >>> dp_se.name, dp_se.choose(state).counts[0], dp_se.privatizer.precision(857)
     ('dp-se', 857, 30)
-
-    Raises :class:`InvalidParameter` for epsilon not > 0, a failure outside of (0, 1), a confidence
-    outside of (0, 1/2) and another kind of radius.
     """
 
-    epsilon: Exact = Exact()
-    failure: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        SuccessiveElimination.__post_init__(self)
-        make_positive(self, epsilon="no noise gives epsilon 0")
-        object.__setattr__(self, "failure", self.privatizer.failure)
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    failure: Exact = Exact(within="(0, 1)")
 
     @property
     def name(self) -> str:
@@ -273,7 +252,7 @@ def epoch_pulls(epoch: int, active: int, epsilon: RationalLike, confidence: Rati
     return _pulls(
         integer("epoch", epoch, at_least=1),
         integer("active", active, at_least=1),
-        positive_rational("epsilon", epsilon, "no noise gives epsilon 0"),
+        positive_rational("epsilon", epsilon, NO_NOISE),
         confidence_of(confidence),
     )
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, TypeAlias
@@ -26,14 +26,14 @@ import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon
+from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon, word
 from bandits.policies.linear_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, integer, rational_in
+from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 
 __all__ = ["FAMILIES", "MODELS", "AverageSizes", "Clients", "ExactWidth", "LinearWidth"]
 __all__ += ["PaperWidth", "Phase", "PhasedElimination", "PhasedState", "clients_needed"]
@@ -322,26 +322,16 @@ class PhasedElimination(Policy[PhasedState]):
     paper's width with Laplace noise, and parts of another kind.
     """
 
-    model: LinearModel
-    privatizer: AveragePrivatizer = field()
-    clients: Clients = "growing"
-    alpha: Exact = Exact("4/5")
+    model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
+    privatizer: Of[AveragePrivatizer] = Of(AveragePrivatizer, "must be an AveragePrivatizer")
+    clients: Clients = word(Clients, "growing")
+    alpha: Exact = Exact("4/5", within="(0, 1)")
     each: int | None = None
     population: int | None = None
-    width: LinearWidth = field(default=ExactWidth())
+    width: Of[LinearWidth] = Of(LinearWidth, "must be a LinearWidth", ExactWidth())
 
     def __post_init__(self) -> None:
-        for argument, kind in (
-            ("model", LinearModel),
-            ("privatizer", AveragePrivatizer),
-            ("width", LinearWidth),
-        ):
-            if not isinstance(getattr(self, argument), kind):
-                reason = f"must be a {kind.__name__}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
-        if self.clients not in FAMILIES:
-            reason = f"must be one of {', '.join(FAMILIES)}"
-            raise InvalidParameter("clients", self.clients, reason)
+        check_fields(self)
         if self.privatizer.bound != self.model.bound:
             reason = f"must clip at the bound of the model, {self.model.bound}"
             raise InvalidParameter("privatizer", self.privatizer.bound, reason)
@@ -349,7 +339,6 @@ class PhasedElimination(Policy[PhasedState]):
         if laplace and isinstance(self.width, PaperWidth):
             reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
-        object.__setattr__(self, "alpha", rational_in("alpha", self.alpha, "(0, 1)"))
         if self.each is not None and self.clients != "fixed":
             raise InvalidParameter("each", self.each, "must be of clients that are fixed")
         for argument, field_name in (("each", "each"), ("users", "population")):

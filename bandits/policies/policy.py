@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from bandits.batch import Commit, Plays, Pulls, Released
+from dpcore.numbers.parameter import check_fields
 
 if TYPE_CHECKING:
     from bandits.privatizers.privatizer import Releasing
@@ -79,6 +80,9 @@ class Policy(ABC, Generic[State]):
     """
 
     __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ Proofs: docs/proofs/radius.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -20,10 +20,10 @@ from accounting.budget.calibrate import calibrate
 from accounting.budget.returning import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import Released, arms_and_horizon, confidence_of
+from bandits.batch import Confidence, Released, arms_and_horizon
 from bandits.policies.elimination import NAMES, means_of, next_batch, surviving
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.setting import Schedule, Setting
+from bandits.policies.setting import A_SCHEDULE, Schedule, Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer, visits_of
@@ -31,7 +31,7 @@ from bandits.radius.certified import LEAST_FAILURE, certified_gap
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.numbers.parameter import Exact, RationalLike, integer, make_integers, rational
+from dpcore.numbers.parameter import Of, RationalLike, Whole, integer, rational
 
 __all__ = ["RETURNING", "STEPS", "PartedElimination", "PartedState", "returning_policy"]
 __all__ += ["steady_for"]
@@ -66,24 +66,14 @@ class PartedElimination(Policy[PartedState]):
     >>> policy = PartedElimination(privatizer=steady, schedule=schedule, most=25)
     >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
     ((16,), (22, 21, 21), (16, 21, 22))
-
-    Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2), ``most`` below 1, and
-    a privatizer or schedule of another kind.
     """
 
-    privatizer: SteadyPrivatizer = field()
-    schedule: Schedule
-    most: int
-    confidence: Exact = Exact("1/10")
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.privatizer, SteadyPrivatizer):
-            reason = "must be a SteadyPrivatizer: the noises of all parts have one law"
-            raise InvalidParameter("privatizer", self.privatizer, reason)
-        if not isinstance(self.schedule, Schedule):
-            raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
-        make_integers(self, "most")
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
+    privatizer: Of[SteadyPrivatizer] = Of(
+        SteadyPrivatizer, "must be a SteadyPrivatizer: the noises of all parts have one law"
+    )
+    schedule: Of[Schedule] = Of(Schedule, A_SCHEDULE)
+    most: Whole = Whole()
+    confidence: Confidence = Confidence("1/10")
 
     @property
     def name(self) -> str:
@@ -129,7 +119,7 @@ class PartedElimination(Policy[PartedState]):
         parts, active = self.parts(batch), integer("active", active, at_least=1)
         if integer("batches", batches, at_least=1) < batch:
             raise InvalidParameter("batch", batch, f"must be <= batches = {batches}")
-        share = confidence_of(self.confidence) / batches / max(active - 1, 1)
+        share = self.confidence / batches / max(active - 1, 1)
         share -= 2 * len(parts) * rational("failure", self.privatizer.failure)
         if share < LEAST_FAILURE:
             return math.inf

@@ -18,17 +18,17 @@ from itertools import count
 from typing import Final, Literal, TypeAlias
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of, check_word, confidence_of
+from bandits.batch import Confidence, arms_and_horizon, check_word, confidence_of, word
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import EVERYONE, Deployment
+from bandits.privatizers.protocols import EVERYONE, NO_NOISE, Deployment
 from bandits.radius.radius import ExactRadius, RadiusName, TailName
-from dpcore.numbers.parameter import Exact, RationalLike, integer, make_integers, make_positive
+from dpcore.numbers.parameter import Exact, RationalLike, Whole, check_fields, integer
 
-__all__ = ["EXACT_GROWTH", "EXACT_SCALING", "PAPER", "RELEASED", "Schedule", "ScheduleName"]
-__all__ += ["Setting", "exact_schedule"]
+__all__ = ["A_SCHEDULE", "EXACT_GROWTH", "EXACT_SCALING", "PAPER", "RELEASED", "Schedule"]
+__all__ += ["ScheduleName", "Setting", "exact_schedule"]
 
 EXACT_GROWTH: Final = 3
 r"""The integer with the least eta/ln(eta)."""
@@ -51,16 +51,13 @@ class Schedule:
     >>> schedule = Schedule(first=100, growth=3)
     >>> schedule.pulls(3), schedule.batches(10**6)
     (900, 8)
-
-    Raises :class:`InvalidParameter` for a first batch below 1 or a growth below 2.
     """
 
-    first: int
-    growth: int
+    first: Whole = Whole()
+    growth: Whole = Whole(at_least=2)
 
     def __post_init__(self) -> None:
-        make_integers(self, "first")
-        make_integers(self, "growth", at_least=2)
+        check_fields(self)
 
     def pulls(self, batch: int) -> int:
         r"""l(b), b = ``batch`` >= 1."""
@@ -78,6 +75,8 @@ class Schedule:
                 return max(batch - 1, 1)
         raise AssertionError  # the loop ends: lengths grow
 
+
+A_SCHEDULE: Final = "must be a Schedule, e.g. PAPER"
 
 PAPER: Final = Schedule(first=2, growth=2)
 r"""CZ Algorithm 1: l(b) = 2^b."""
@@ -157,36 +156,29 @@ class Setting:
     schedule.
     """
 
-    epsilon: Exact = Exact()
-    delta: Exact = Exact()
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    delta: Exact = Exact(within="(0, 1)")
     horizon: int
     arms: int
-    radius: RadiusName = "exact"
-    schedule: ScheduleName = "exact"
-    confidence: Exact = Exact("1/10")
+    radius: RadiusName = word(RadiusName, "exact")
+    schedule: ScheduleName = word(ScheduleName, "exact")
+    confidence: Confidence = Confidence("1/10")
     renyi_tail: TailName | None = None
     model: LinearModel | Problem | None = None
-    calibration: Calibrated = "exact"
+    calibration: Calibrated = word(Calibrated, "exact")
     users: int | None = None
     alpha: Exact = Exact("4/5")
-    release: StreamRelease = "tree"
+    release: StreamRelease = word(StreamRelease, "tree")
     max_visits: int | None = None
     deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
-        make_positive(self, epsilon="no noise gives epsilon 0")
-        delta = chance_of("delta", self.delta)
+        check_fields(self)
         arms, horizon = arms_and_horizon(self.arms, self.horizon)
-        check_word("radius", self.radius, RadiusName)
-        check_word("schedule", self.schedule, ScheduleName)
-        check_word("calibration", self.calibration, Calibrated)
-        check_word("release", self.release, StreamRelease)
         if self.renyi_tail is not None:
             check_word("renyi_tail", self.renyi_tail, TailName)
-        object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "arms", arms)
         object.__setattr__(self, "horizon", horizon)
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
 
     @property
     def failure(self) -> Fraction:

@@ -32,7 +32,7 @@ from bandits.radius.radius import tkms_width
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
-from dpcore.numbers.parameter import make_integers
+from dpcore.numbers.parameter import Of, check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 __all__ = [
@@ -50,6 +50,7 @@ Sums: TypeAlias = tuple[tuple[int, int], ...]
 
 _BITS: Final = 64
 _TILTS: Final = 60
+_POOLED: Final = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +134,10 @@ class ShuffleElimination(Policy[ShuffleState]):
 
     privatizer: Privatizer = field()
     batch: int | None = None
-    radius: PooledRadius = field(default=JointRadius())
+    radius: Of[PooledRadius] = Of(PooledRadius, _POOLED, JointRadius())
 
     def __post_init__(self) -> None:
+        check_fields(self)
         bits = isinstance(self.privatizer, Privatizer) and isinstance(
             self.privatizer.protocol(1), BinaryShuffle
         )
@@ -144,9 +146,6 @@ class ShuffleElimination(Policy[ShuffleState]):
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if self.batch is not None:
             make_integers(self, "batch")
-        if not isinstance(self.radius, PooledRadius):
-            reason = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
-            raise InvalidParameter("radius", self.radius, reason)
 
     @property
     def name(self) -> str:

@@ -28,10 +28,10 @@ from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import mechanism_guarantee
 from accounting.protocols.paper_parameters import lzj_vector
 from accounting.theorems.real_gaussian import real_gaussian_ratio
-from bandits.batch import Ask, Encoding, ReleasedSum, chance_of, check_word
+from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.lzj import lzj_classical_gaussian
 from bandits.privatizers.privatizer import Releasing
-from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, TRUSTED
+from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -39,7 +39,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.numbers.parameter import Exact, check_fields, integer
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -98,20 +98,17 @@ class AveragePrivatizer(Releasing[Averages]):
     calibration of shuffled bits, epsilon not > 0, a delta outside of (0, 1) and a bound not > 0.
     """
 
-    trust: LinearTrust
-    epsilon: Exact = Exact(1)
-    delta: Exact = Exact("1e-6")
-    bound: Exact = Exact(2)
-    calibration: Calibrated = "exact"
+    trust: LinearTrust = word(LinearTrust)
+    epsilon: Exact = Exact(1, zero=NO_NOISE)
+    delta: Exact = Exact("1e-6", within="(0, 1)")
+    bound: Exact = Exact(2, zero="0 leaves nothing")
+    calibration: Calibrated = word(Calibrated, "exact")
 
     def __post_init__(self) -> None:
-        check_word("trust", self.trust, LinearTrust)
-        check_word("calibration", self.calibration, Calibrated)
+        check_fields(self)
         if self.trust == "shuffle" and self.calibration == "pure":
             reason = "must be exact or paper for shuffled bits: binomial noise has no pure epsilon"
             raise InvalidParameter("calibration", self.calibration, reason)
-        make_positive(self, epsilon="no noise gives epsilon 0", bound="0 leaves nothing")
-        object.__setattr__(self, "delta", chance_of("delta", self.delta))
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ from bandits.privatizers.protocols import (
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
@@ -58,6 +58,9 @@ class Releasing(ABC, Generic[Size]):
     r"""Release what the users of an ask sent, summed over them and private."""
 
     __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.choose import mechanism_guarantee
 from accounting.protocols.pure_shuffle import certified_shuffle
-from bandits.batch import check_word
+from bandits.batch import word
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -30,7 +30,7 @@ from dpcore.masked.sizing import size_neighbourhood
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, rational_in
+from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.aggregation import Step
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
@@ -38,7 +38,8 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["ALL_HONEST", "BITS_ONLY", "EVERYONE", "MASKED", "SOME_HONEST", "SUM_ONLY"]
+__all__ = ["ALL_HONEST", "A_DEPLOYMENT", "BITS_ONLY", "EVERYONE", "MASKED", "NO_NOISE"]
+__all__ += ["SOME_HONEST", "SUM_ONLY"]
 __all__ += ["TRUSTED", "AggregationName", "AnyProtocol", "BitProtocol", "Deployment", "Relaxed"]
 __all__ += ["SumProtocol", "check_planned", "guarantee_of", "implied", "masked_sum"]
 __all__ += ["mechanism_of", "noise_by_user", "noise_of"]
@@ -74,23 +75,20 @@ class Deployment:
     [0, 1), nobody left, another aggregation, and half of the users or more lost to a masked one.
     """
 
-    honest: Exact = Exact(1)
-    dropouts: Exact = Exact(0)
-    aggregation: AggregationName = "ideal"
+    honest: Exact = Exact(1, within="(0, 1]", reason="only noise of honest users hides")
+    dropouts: Exact = Exact(0, within="[0, 1)", reason="somebody stays")
+    aggregation: AggregationName = word(AggregationName, "ideal")
 
     def __post_init__(self) -> None:
-        why = "only noise of honest users hides"
-        honest = rational_in("honest", self.honest, "(0, 1]", why)
-        dropouts = rational_in("dropouts", self.dropouts, "[0, 1)", "somebody stays")
-        if honest <= dropouts:
-            reason = f"must be < honest = {honest}: nobody would be left whose noise hides a user"
+        check_fields(self)
+        if self.honest <= self.dropouts:
+            reason = (
+                f"must be < honest = {self.honest}: nobody would be left whose noise hides a user"
+            )
             raise InvalidParameter("dropouts", self.dropouts, reason)
-        check_word("aggregation", self.aggregation, AggregationName)
-        if self.aggregation == "masked" and 2 * dropouts >= 1:
+        if self.aggregation == "masked" and 2 * self.dropouts >= 1:
             reason = "must be < 1/2: a masked aggregation needs more than half of its users"
             raise InvalidParameter("dropouts", self.dropouts, reason)
-        object.__setattr__(self, "honest", honest)
-        object.__setattr__(self, "dropouts", dropouts)
 
     def reporting(self, users: int) -> int:
         r"""How many of n users send their message when as many vanish as is planned for."""
@@ -134,6 +132,8 @@ class Deployment:
 
 
 EVERYONE: Final = Deployment()
+A_DEPLOYMENT: Final = Of(Deployment, "must be a Deployment", EVERYONE)
+NO_NOISE: Final = "no noise gives epsilon 0"
 
 
 def check_planned(plan: Deployment, parameters: str) -> None:
@@ -141,8 +141,6 @@ def check_planned(plan: Deployment, parameters: str) -> None:
 
     Raises :class:`InvalidParameter`.
     """
-    if not isinstance(plan, Deployment):
-        raise InvalidParameter("deployment", plan, "must be a Deployment")
     if parameters == "paper" and plan.factor != 1:
         reason = "must be 'exact': the papers plan for users who all stay and are honest"
         raise InvalidParameter("parameters", parameters, reason)

@@ -31,9 +31,9 @@ from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import Word
 from accounting.theorems.filter import SHARES, filter_for
-from bandits.batch import Plays, Pulls, chance_of
+from bandits.batch import Plays, Pulls
 from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
-from bandits.privatizers.protocols import EVERYONE, Deployment, check_planned
+from bandits.privatizers.protocols import A_DEPLOYMENT, Deployment
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -47,7 +47,7 @@ from dpcore.mechanism import Mechanism, Scope, Unit
 from dpcore.noise import Noise
 from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import Exact, integer, make_integers
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
@@ -84,9 +84,9 @@ class SteadyPrivatizer(Privatizer):
     """
 
     law: SteadyLaw
-    steps: int
-    failure: Exact = Exact()
-    deployment: Deployment = EVERYONE
+    steps: Whole = Whole()
+    failure: Exact = Exact(within="(0, 1)")
+    deployment: Of[Deployment] = A_DEPLOYMENT
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, get_args(SteadyLaw)):
@@ -97,10 +97,7 @@ class SteadyPrivatizer(Privatizer):
                 raise InvalidParameter("law", self.law, "must be of fair bits")
             if self.steps != 1:
                 raise InvalidParameter("steps", self.steps, "must be 1: a reward is one bit")
-        check_planned(self.deployment, "exact")
-        failure = chance_of("failure", self.failure)
-        make_integers(self, "steps")
-        object.__setattr__(self, "failure", failure)
+        check_fields(self)
 
     @property
     def name(self) -> str:

@@ -17,9 +17,16 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 from accounting.protocols.choose import Instance, choose, sum_protocol
 from accounting.protocols.paper_parameters import paper_sum
 from accounting.protocols.pure_shuffle import plan_pure_shuffle
-from bandits.batch import chance_of, check_word
+from bandits.batch import word
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import EVERYONE, Deployment, Relaxed, SumProtocol, check_planned
+from bandits.privatizers.protocols import (
+    A_DEPLOYMENT,
+    NO_NOISE,
+    Deployment,
+    Relaxed,
+    SumProtocol,
+    check_planned,
+)
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -29,7 +36,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, make_positive, rational_in
+from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
@@ -51,10 +58,10 @@ _Run = TypeVar("_Run", SumProtocol, BinaryShuffle, PureShuffle)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned(Privatizer, Generic[_Run]):
     # What n users run is planned for an epsilon, once for each n.
-    deployment: Deployment = EVERYONE
+    deployment: Of[Deployment] = A_DEPLOYMENT
 
     def __post_init__(self) -> None:
-        make_positive(self, epsilon="no noise gives epsilon 0")
+        check_fields(self)
         check_planned(self.deployment, getattr(self, "parameters", "exact"))
 
     @abstractmethod
@@ -100,22 +107,17 @@ class SumPrivatizer(_Planned[SumProtocol]):
     has no use for.
     """
 
-    trust: Trust
-    epsilon: Exact = Exact()
-    failure: Exact = Exact()
-    scaling: Exact = Exact(1)
-    delta: Exact = Exact(0)
-    parameters: Parameters = "exact"
+    trust: Trust = word(Trust)
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    failure: Exact = Exact(within="(0, 1)")
+    scaling: Exact = Exact(1, zero="it multiplies the precision")
+    delta: Exact = Exact(0, within="[0, 1)")
+    parameters: Parameters = word(Parameters, "exact")
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        check_word("trust", self.trust, Trust)
-        check_word("parameters", self.parameters, Parameters)
         _Planned.__post_init__(self)
-        make_positive(self, scaling="it multiplies the precision")
-        failure = chance_of("failure", self.failure)
-        delta = rational_in("delta", self.delta, "[0, 1)")
-        if delta and (self.trust not in _SCALED or self.parameters == "paper"):
+        if self.delta and (self.trust not in _SCALED or self.parameters == "paper"):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)
         if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
@@ -123,10 +125,9 @@ class SumPrivatizer(_Planned[SumProtocol]):
             raise InvalidParameter("scaling", self.scaling, reason)
         if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        object.__setattr__(self, "failure", failure)
-        object.__setattr__(self, "delta", delta)
         # Of fractions, which takes long, and hundreds of times a run; the same in every process.
-        object.__setattr__(self, "_hash", hash((self.epsilon, failure, self.scaling, delta)))
+        exact = (self.epsilon, self.failure, self.scaling, self.delta)
+        object.__setattr__(self, "_hash", hash(exact))
 
     def __hash__(self) -> int:
         return self._hash
@@ -227,14 +228,9 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
     bits for others than everyone.
     """
 
-    epsilon: Exact = Exact()
-    delta: Exact = Exact()
-    parameters: Parameters = "exact"
-
-    def __post_init__(self) -> None:
-        check_word("parameters", self.parameters, Parameters)
-        _Planned.__post_init__(self)
-        object.__setattr__(self, "delta", chance_of("delta", self.delta))  # the loss is unbounded
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    delta: Exact = Exact(within="(0, 1)")  # the loss is unbounded
+    parameters: Parameters = word(Parameters, "exact")
 
     @property
     def name(self) -> str:
@@ -265,16 +261,10 @@ class PureShufflePrivatizer(_Planned[PureShuffle]):
     (93, CertifiedShuffle(1))
 
     ``deployment`` says how many users may vanish or collude: the others' noise is enough.
-
-    Raises :class:`InvalidParameter` for epsilon not > 0 and a failure outside of (0, 1).
     """
 
-    epsilon: Exact = Exact()
-    failure: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        _Planned.__post_init__(self)
-        object.__setattr__(self, "failure", chance_of("failure", self.failure))
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    failure: Exact = Exact(within="(0, 1)")
 
     @property
     def name(self) -> str:

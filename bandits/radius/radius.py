@@ -17,13 +17,13 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch import check_word, confidence_of
+from bandits.batch import confidence_of, word
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer, make_integers, rational
+from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
 from dpcore.protocols.sums import ModularSum
 
 __all__ = [
@@ -153,10 +153,10 @@ class PaperRadius(Radius):
 
     name: ClassVar[str] = "paper"
 
-    form: TailName = "printed"
+    form: TailName = word(TailName, "printed")
 
     def __post_init__(self) -> None:
-        check_word("form", self.form, TailName)
+        check_fields(self)
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike

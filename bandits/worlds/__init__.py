@@ -5,38 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from bandits.worlds.arms import BINARY, EASY, HARD, MSLR, OBD, OWN
-from bandits.worlds.combinatorial import (
-    CORRELATED,
-    COVERAGE,
-    HARD_MAB,
-    HARD_PATHS,
-    HARD_PUBLIC,
-    INFLUENCE,
-    PATH,
-    TOP_K,
-    TREE,
-)
-from bandits.worlds.linear import BALL, BOX, CLIENTS, FIGURE_2, TABLE_2
-from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
+from bandits.worlds.combinatorial import CSB
+from bandits.worlds.linear import LZJ
+from bandits.worlds.preset import FromFile, Preset, Worlds
 from dpcore.spec import find_name
 
-__all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
+__all__ = ["PRESETS", "FromFile", "Preset", "Worlds", "preset_of"]
 
-_CSB: Final = (
-    TOP_K,
-    CORRELATED,
-    COVERAGE,
-    PATH,
-    TREE,
-    INFLUENCE,
-    HARD_MAB,
-    HARD_PATHS,
-    HARD_PUBLIC,
-)
-
-_LZJ: Final = (FIGURE_2, BALL, BOX, TABLE_2, CLIENTS)
-
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, *_LZJ, *_CSB, OWN)
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, *LZJ, *CSB, OWN)
 
 
 def preset_of(name: str) -> Preset:

@@ -37,15 +37,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.worlds.environment import Bernoulli, ClippedNormal, Table, cz_instance
-from bandits.worlds.preset import FromFile, Preset, Simulated
+from bandits.worlds.environment import Bernoulli, Table, cz_instance
+from bandits.worlds.preset import FromFile, Preset
 from dpcore.command.input_file import csv_rows, require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer, rational
 
 __all__ = ["BINARY", "CZ_ALGORITHMS", "EASY", "FEATURES", "HARD", "MSLR", "OBD", "OWN"]
-__all__ += ["binary_instance", "easy_instance", "hard_instance", "letor_arms", "obd_arms"]
-__all__ += ["table_arms"]
+__all__ += ["binary_instance", "letor_arms", "obd_arms", "table_arms"]
 
 CZ_ALGORITHMS: Final = (
     "cdp-se",
@@ -59,28 +58,10 @@ CZ_ALGORITHMS: Final = (
 r"""The algorithms of the paper's figures, and elimination without privacy as their floor."""
 
 
-def easy_instance(seed: int, arms: int) -> ClippedNormal:
-    r"""Gap 0.5: means in [0.25, 0.75].
-
-    >>> easy_instance(0, 10) == cz_instance("0.5", 0)
-    True
-    """
-    return cz_instance("0.5", seed, arms=arms)
-
-
-def hard_instance(seed: int, arms: int) -> ClippedNormal:
-    r"""Gap 0.1: means in [0.45, 0.55].
-
-    >>> hard_instance(0, 10) == cz_instance("0.1", 0)
-    True
-    """
-    return cz_instance("0.1", seed, arms=arms)
-
-
 EASY: Final = Preset(
     name="cz/easy",
     sentence="10 arms, means uniform in [0.25, 0.75], normal rewards clipped to [0, 1]",
-    source=Simulated(instance=easy_instance),
+    source=lambda seed, arms: cz_instance("0.5", seed, arms=arms),
     algorithms=CZ_ALGORITHMS,
     epsilons=("0.1", "0.5", "1"),
     horizon=10**6,
@@ -92,7 +73,7 @@ HARD: Final = replace(
     EASY,
     name="cz/hard",
     sentence="10 arms, means uniform in [0.45, 0.55], normal rewards clipped to [0, 1]",
-    source=Simulated(instance=hard_instance),
+    source=lambda seed, arms: cz_instance("0.1", seed, arms=arms),
     horizon=10**7,
 )
 
@@ -109,7 +90,7 @@ def binary_instance(seed: int, arms: int = 10) -> Bernoulli:
 BINARY: Final = Preset(
     name="tkms/binary",
     sentence="10 arms, rewards 0 or 1, means uniform in [0.25, 0.75]",
-    source=Simulated(instance=binary_instance),
+    source=binary_instance,
     algorithms=("sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"),
     epsilons=("0.1", "0.5", "1"),
     horizon=10**6,

@@ -28,17 +28,14 @@ from bandits.combinatorial.problem import (
     Problem,
 )
 from bandits.worlds.environment import Environment
-from bandits.worlds.preset import Preset, SuperArms
+from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, positive_rational
 
-__all__ = ["CORRELATED", "COVERAGE", "GAP", "HARD_MAB", "HARD_PATHS", "HARD_PUBLIC"]
-__all__ += ["INFLUENCE", "PATH", "TOP_K", "TREE", "BitWorld", "LowerBound"]
-__all__ += ["combinatorial_preset", "lower_bound"]
+__all__ = ["CSB", "GAP", "BitWorld", "LowerBound", "lower_bound"]
 
 _HIGH, _LOW = 0.7, 0.3
 _EDGES: Final = 2
-_ALGORITHMS: Final = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,43 +197,6 @@ def _uniform(seed: int, problem: Problem) -> BitWorld:
     return BitWorld(of=problem, chances=tuple(drawn.tolist()))
 
 
-def combinatorial_preset(
-    name: str, sentence: str, source: SuperArms, arms: int, size: int
-) -> Preset:
-    r"""A preset of ``arms`` base arms and super arms of ``size``: 10^5 rounds at epsilon 2."""
-    return Preset(
-        name=name,
-        sentence=sentence,
-        source=source,
-        algorithms=_ALGORITHMS,
-        epsilons=("2",),
-        horizon=10**5,
-        arms=arms,
-        super_arm=size,
-        kind="combinatorial",
-    )
-
-
-TOP_K: Final = combinatorial_preset(
-    "csb/topk", "20 base arms of mean 0.7 or 0.3, the sum of K of them", SuperArms(top_k), 20, 2
-)
-CORRELATED: Final = combinatorial_preset(
-    "csb/correlated", "as csb/topk, all base arms from one coin", SuperArms(correlated), 20, 2
-)
-COVERAGE: Final = combinatorial_preset(
-    "csb/coverage", "cover six targets from K/2 of ten places, greedily", SuperArms(coverage), 20, 6
-)
-PATH: Final = combinatorial_preset(
-    "csb/path", "the cheapest road through a grid of 4 by 4 crossings", SuperArms(path), 24, 6
-)
-TREE: Final = combinatorial_preset(
-    "csb/tree", "the spanning tree of most weight of six nodes", SuperArms(tree), 15, 5
-)
-INFLUENCE: Final = combinatorial_preset(
-    "csb/influence", "two sources that reach most of nine people", SuperArms(influence), 10, 6
-)
-
-
 GAP: Final = 0.2
 r"""How far a mean lies below 1/2, less than 0.35 as the theorems need."""
 
@@ -258,7 +218,7 @@ def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
     """
     if size != 1:
         raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 is of single base arms")
-    return _paths(seed, arms, 1)
+    return hard_paths(seed, arms, 1)
 
 
 def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
@@ -266,7 +226,14 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 
     Raises :class:`InvalidParameter` where m/K is no integer.
     """
-    return _paths(seed, arms, size)
+    if arms % size:
+        raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
+    count = arms // size
+    groups = tuple(tuple(range(start, start + size)) for start in range(0, arms, size))
+    problem = Problem(decisions=Unions(groups, 1))
+    best = int(np.random.RandomState(seed).randint(count))
+    chances = tuple(_MIDDLE - GAP * (arm // size != best) for arm in range(arms))
+    return BitWorld(of=problem, chances=chances, together=tuple(arm // size for arm in range(arms)))
 
 
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
@@ -287,17 +254,6 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
     together = tuple(size if arm in public else arm for arm in range(arms))
     chances = (_MIDDLE,) * size + (_MIDDLE - GAP,) * (arms - size)
     return BitWorld(of=problem, chances=chances, together=together)
-
-
-def _paths(seed: int, arms: int, size: int) -> BitWorld:
-    if arms % size:
-        raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
-    count = arms // size
-    groups = tuple(tuple(range(start, start + size)) for start in range(0, arms, size))
-    problem = Problem(decisions=Unions(groups, 1))
-    best = int(np.random.RandomState(seed).randint(count))
-    chances = tuple(_MIDDLE - GAP * (arm // size != best) for arm in range(arms))
-    return BitWorld(of=problem, chances=chances, together=tuple(arm // size for arm in range(arms)))
 
 
 def lower_bound(
@@ -332,13 +288,28 @@ def lower_bound(
     return found
 
 
-_WORDS: Final = "means 0.5 and 0.3"
-HARD_MAB: Final = combinatorial_preset(
-    "csb/hard-mab", f"single base arms, {_WORDS} (CSB, Theorem 5)", SuperArms(hard_mab), 20, 1
+CSB: Final = tuple(
+    Preset(
+        name=f"csb/{name}",
+        sentence=sentence,
+        source=instance,
+        algorithms=("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp"),
+        epsilons=("2",),
+        horizon=10**5,
+        arms=arms,
+        super_arm=size,
+        kind="combinatorial",
+    )
+    for name, instance, arms, size, sentence in (
+        ("topk", top_k, 20, 2, "20 base arms of mean 0.7 or 0.3, the sum of K of them"),
+        ("correlated", correlated, 20, 2, "as csb/topk, all base arms from one coin"),
+        ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedily"),
+        ("path", path, 24, 6, "the cheapest road through a grid of 4 by 4 crossings"),
+        ("tree", tree, 15, 5, "the spanning tree of most weight of six nodes"),
+        ("influence", influence, 10, 6, "two sources that reach most of nine people"),
+        ("hard-mab", hard_mab, 20, 1, "single base arms, means 0.5 and 0.3 (CSB, Theorem 5)"),
+        ("hard-paths", hard_paths, 20, 4, "disjoint paths, means 0.5 and 0.3 (CSB, Theorem 6)"),
+        ("hard-public", hard_public, 20, 4, "shared base arms, means 0.5 and 0.3 (CSB, Theorem 9)"),
+    )
 )
-HARD_PATHS: Final = combinatorial_preset(
-    "csb/hard-paths", f"disjoint paths, {_WORDS} (CSB, Theorem 6)", SuperArms(hard_paths), 20, 4
-)
-HARD_PUBLIC: Final[Preset] = combinatorial_preset(
-    "csb/hard-public", f"shared base arms, {_WORDS} (CSB, Theorem 9)", SuperArms(hard_public), 20, 4
-)
+r"""The presets: of each its base arms, and the size of its super arms."""

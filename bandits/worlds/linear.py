@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -20,13 +20,13 @@ import numpy as np
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding, OwnRounds
 from bandits.worlds.environment import Environment
-from bandits.worlds.preset import Preset, Simulated
+from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 
-__all__ = ["BALL", "BOX", "CLIENTS", "FIGURE_2", "TABLE_2", "CoveredWorld", "LinearWorld"]
-__all__ += ["ball_instance", "box_instance", "signs_instance", "sphere_instance"]
+__all__ = ["LZJ", "CoveredWorld", "LinearWorld", "covered_instance", "signs_instance"]
+__all__ += ["sphere_instance"]
 
 _CLIENTS: Final = 1 << 11
 _DRAWS: Final = 1 << 16
@@ -134,7 +134,7 @@ class LinearWorld(Environment):
 class CoveredWorld(LinearWorld):
     r"""A whole ``shape`` of actions, played by a cover of it: regret is against all of the shape.
 
-    >>> world = ball_instance(1, 64)
+    >>> world = covered_instance("ball", 1, 64)
     >>> min(world.gaps) <= 1 / 2  # the radius of the cover
     True
     """
@@ -171,27 +171,16 @@ def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> L
     return LinearWorld(of=model, theta=theta)
 
 
-def ball_instance(seed: int, actions: int) -> CoveredWorld:
-    r"""The unit ball of R^3, theta* uniform on the sphere; ``actions`` is the size of a cover.
+def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
+    r"""The unit ball of R^3, or the largest box in it, theta* uniform on the sphere.
 
-    >>> ball_instance(0, 311).model.actions
+    ``actions`` is the size of a cover.
+
+    >>> covered_instance("ball", 0, 311).model.actions
     Actions(311 of dimension 3)
 
     Raises :class:`InvalidParameter` where no cover of radius 1/j has that size.
     """
-    return _covered("ball", seed, actions)
-
-
-def box_instance(seed: int, actions: int) -> CoveredWorld:
-    r"""The same in the largest box within the ball.
-
-    >>> box_instance(0, 512).model.actions
-    Actions(512 of dimension 3)
-    """
-    return _covered("box", seed, actions)
-
-
-def _covered(shape: Shape, seed: int, actions: int) -> CoveredWorld:
     _, theta = _sphere(seed, 0, _COVERED)
     model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")
     return CoveredWorld(of=model, theta=theta, shape=shape)
@@ -217,10 +206,10 @@ def _sphere(seed: int, actions: int, dimension: int) -> tuple[Floats, tuple[floa
     return drawn[1:], tuple(drawn[0].tolist())
 
 
-FIGURE_2: Final = Preset(
+_FIGURE_2: Final = Preset(
     name="lzj/fig2",
     sentence="1000 actions in 20 dimensions, normal rewards, users who differ (LZJ, Figure 2)",
-    source=Simulated(instance=sphere_instance),
+    source=sphere_instance,
     algorithms=("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "dpe-fixedu"),
     epsilons=("10",),
     horizon=10**6,
@@ -230,27 +219,27 @@ FIGURE_2: Final = Preset(
     users=10**5,
 )
 
-BALL: Final = replace(
-    FIGURE_2,
+_BALL: Final = replace(
+    _FIGURE_2,
     name="lzj/ball",
     sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 (LZJ, Remark 3.1)",
-    source=Simulated(instance=ball_instance),
+    source=partial(covered_instance, "ball"),
     algorithms=("dpe", "cdp-dpe", "sdp-dpe"),
     arms=1912,
 )
 
-BOX: Final = replace(
-    BALL,
+_BOX: Final = replace(
+    _BALL,
     name="lzj/box",
     sentence="the largest box in it by a cover, 512 actions of radius 1/8 (LZJ, Remark 3.1)",
-    source=Simulated(instance=box_instance),
+    source=partial(covered_instance, "box"),
     arms=512,
 )
 
-TABLE_2: Final = Preset(
+_TABLE_2: Final = Preset(
     name="lzj/table2",
     sentence="1000 actions in 20 dimensions, rewards -1 or 1, a user a round (LZJ, Table 2)",
-    source=Simulated(instance=signs_instance),
+    source=signs_instance,
     algorithms=("pe", "cdp-pe", "ldp-pe", "sdp-pe"),
     epsilons=("1",),
     horizon=10**6,
@@ -258,9 +247,11 @@ TABLE_2: Final = Preset(
     kind="linear",
 )
 
-CLIENTS: Final = replace(
-    TABLE_2,
+_CLIENTS_A_PHASE: Final = replace(
+    _TABLE_2,
     name="lzj/clients",
     sentence="the same, 2^(alpha l) clients a phase against one a round (LZJ, Section 8)",
     algorithms=("pe", "dpe", "cdp-pe", "cdp-dpe", "sdp-pe", "sdp-dpe"),
 )
+
+LZJ: Final = (_FIGURE_2, _BALL, _BOX, _TABLE_2, _CLIENTS_A_PHASE)

@@ -18,17 +18,10 @@ from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperArms", "Worlds"]
+__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Worlds"]
 
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    r"""Instance i with K arms is ``instance(i, K)``, the same at every call."""
-
-    instance: Callable[[int, int], Environment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +38,9 @@ class FromFile:
     several: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SuperArms:
-    r"""Instance i with m base arms and super arms of K is ``instance(i, m, K)``."""
-
-    instance: Callable[[int, int, int], Environment]
-
-
-Source: TypeAlias = Simulated | FromFile | SuperArms
+Source: TypeAlias = FromFile | Callable[..., Environment]
+"""A file, or what instance i with K arms is, the same at every call; with super arms their size
+is the third argument."""
 
 Data: TypeAlias = Path | Sequence[Path] | None
 """The file that a world is read from, or several of one world."""
@@ -161,26 +149,22 @@ class Preset:
         wanted_arms, size = self.arms_of(arms), self.super_arm_of(super_arm)
         if paths and not isinstance(self.source, FromFile):
             raise InvalidParameter("data", named, f"{self.name} is simulated: leave the file out")
-        match self.source:
-            case SuperArms(instance=built):
-                assert wanted_arms is not None and size is not None  # noqa: S101, PT018  # as below
-                return Worlds(environments=tuple(built(i, wanted_arms, size) for i in range(count)))
-            case Simulated(instance=instance):
-                assert wanted_arms is not None  # noqa: S101  # simulated presets say how many
-                return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
-            case FromFile(read=read, wanted=wanted, several=several):
-                if not paths:
-                    raise InvalidParameter("preset", self.name, f"needs {wanted}")
-                if len(paths) > 1 and not several:
-                    raise InvalidParameter("data", named, f"{self.name} reads one file")
-                if len({path.resolve() for path in paths}) < len(paths):
-                    raise InvalidParameter("data", named, "names one file twice")
-                for path in paths:
-                    require_plain("data", path)
-                digest = _digest_of(paths)
-                world = read(paths if len(paths) > 1 else paths[0], wanted_arms)
-                environments = tuple(_in_order_of(world, i) for i in range(count))
-                return Worlds(environments=environments, data=digest)
+        if not isinstance(self.source, FromFile):
+            given = [each for each in (wanted_arms, size) if each is not None]
+            built = self.source
+            return Worlds(environments=tuple(built(i, *given) for i in range(count)))
+        if not paths:
+            raise InvalidParameter("preset", self.name, f"needs {self.source.wanted}")
+        if len(paths) > 1 and not self.source.several:
+            raise InvalidParameter("data", named, f"{self.name} reads one file")
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise InvalidParameter("data", named, "names one file twice")
+        for path in paths:
+            require_plain("data", path)
+        digest = _digest_of(paths)
+        world = self.source.read(paths if len(paths) > 1 else paths[0], wanted_arms)
+        environments = tuple(_in_order_of(world, i) for i in range(count))
+        return Worlds(environments=environments, data=digest)
 
 
 def _defined(value: Any) -> Any:

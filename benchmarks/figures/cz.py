@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from bandits.plots import Dots, Panel
+from bandits.plots import Panel
 from benchmarks.figures.contenders import (
     CZ,
     EXACT,
@@ -17,6 +17,7 @@ from benchmarks.figures.contenders import (
     label,
     power,
 )
+from benchmarks.figures.dots import Dots
 from benchmarks.figures.section import (
     Cell,
     Check,

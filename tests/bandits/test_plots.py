@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from bandits import plots
-from bandits.plots import LOOKS, SPARE, Curve, Dots, Panel, draw_dots, draw_panels, looks_of
+from bandits.plots import LOOKS, SPARE, Curve, Panel, draw_panels, looks_of
+from benchmarks.figures import dots
+from benchmarks.figures.dots import Dots, draw_dots
 from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -236,7 +238,7 @@ def test_marks_stand_at_their_values(x_scale: Any) -> None:
     assert high > 42
     looks = {(drawn[mark].get_marker(), drawn[mark].get_markerfacecolor()) for mark in MARKS}
     assert len(looks) == len(MARKS)
-    assert len({shape for shape, _ in plots._SHAPES}) == len(plots._SHAPES)
+    assert len({shape for shape, _ in dots._SHAPES}) == len(dots._SHAPES)
     assert [text.get_text() for text in axes.get_yticklabels()] == [*ROWS]
 
 

@@ -23,7 +23,8 @@ from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs
 from audit.cli.plot import curve_points, draw_curve
 from audit.report.figures import tradeoff_figure
-from bandits.plots import Curve, Dots, Panel, draw_panels
+from bandits.plots import Curve, Panel, draw_panels
+from benchmarks.figures.dots import Dots
 from dpcore.command import picture as module
 from tests.effort import spread
 from tests.support.audit.figure_table import TABLE

@@ -15,7 +15,6 @@ from accounting.checker.text.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
-from bandits.experiments.experiment import Visitors
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting
@@ -181,7 +180,6 @@ def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: B
 
 
 def test_people_and_policies_of_ones_own() -> None:
-    assert Visitors().people(100) == 100
     with pytest.raises(InvalidParameter, match="visits cannot share"):
         steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
     twice = Setting(epsilon=1, delta="1e-6", max_visits=2, arms=2, horizon=1000)

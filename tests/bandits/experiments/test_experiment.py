@@ -17,9 +17,7 @@ from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task, space
 from bandits.experiments.playing import _coins, play_task, run_cells
 from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
 from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.privatizer import NEW_USERS
-from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table
 from dpcore.errors import DpcoreError, InvalidParameter
@@ -156,17 +154,6 @@ def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
         run_cells(small(instances=1), small().worlds())
     with pytest.raises(InvalidParameter, match="done"):
         played(small(), done=CELLS[1:])
-
-
-@pytest.mark.parametrize("radius", ["exact", "paper"])
-@pytest.mark.parametrize("schedule", ["exact", "paper", "released"])
-def test_policies_have_the_radius_and_schedule_of_the_experiment(
-    radius: RadiusName, schedule: ScheduleName
-) -> None:
-    made_for = small(radius=radius, schedule=schedule, delta="1e-3").setting("1/2", 3)
-    assert made_for == Setting(
-        epsilon="1/2", delta="1e-3", horizon=3_000, arms=3, radius=radius, schedule=schedule
-    )
 
 
 def test_a_schedule_that_is_left_out_is_that_of_the_radius_or_the_preset() -> None:

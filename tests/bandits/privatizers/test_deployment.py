@@ -1,8 +1,10 @@
-"""Who stays: counts, promises of who is left, and sums over the working secure aggregation."""
+"""Who stays, and what a run promises: derived before it starts, held by what it releases."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,22 +12,37 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from accounting.claims.claim import Pure
+from accounting.claims.guarantee import Guarantee
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import Released, ReleasedSum
-from bandits.play import play
+from accounting.theorems.convert import as_pure
+from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
+from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, means_of
+from bandits.policies.policy import Choice, Policy
+from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers import protocols as module
+from bandits.privatizers.privatizer import (
+    NEW_USERS,
+    Privatizer,
+    Releasing,
+    RunGuarantee,
+    Unprotected,
+    Users,
+)
 from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment, masked_sum
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, PaperRadius
-from bandits.worlds.environment import Bernoulli
+from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.protocols.sums import AggregatedSum
-from dpcore.sampling.rng import SeededRng
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
+from tests.effort import by_day
 from tests.purse import purse
+from tests.support.bandits.worlds import Counted
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
@@ -218,3 +235,243 @@ def test_a_masked_round_of_too_few_or_too_many_is_refused(users: int) -> None:
     with pytest.raises(InvalidParameter, match="2 to 65,535"):
         private.guarantee(users)
     assert private.guarantee(2) is not None
+
+
+EASY = Bernoulli(means=(0.25, 0.75, 0.5))
+
+
+def private(trust: Trust = "pure", epsilon: str = "1") -> SumPrivatizer:
+    return SumPrivatizer(trust=trust, epsilon=epsilon, failure="1e-9")
+
+
+def guaranteed(privatizer: Privatizer) -> Guarantee:
+    part = privatizer.guarantee(4)
+    assert part is not None
+    return part
+
+
+def played(
+    policy: Policy[int],
+    world: Environment = EASY,
+    *,
+    rng: Rng = SYSTEM,
+    users: Users = NEW_USERS,
+) -> Run:
+    coins = np.random.default_rng(1)
+    return play(policy, world, horizon=1000, world=coins, rng=rng, users=users)
+
+
+class Explore(Policy[int]):
+    """Ten pulls an arm, three times, then the first arm; ``said`` are the sizes it names."""
+
+    def __init__(self, privatizer: Privatizer, *said: int) -> None:
+        self.held, self.said = privatizer, said
+
+    @property
+    def name(self) -> str:
+        return "explore"
+
+    @property
+    def privatizer(self) -> Privatizer:
+        return self.held
+
+    def init(self, arms: int, horizon: int) -> int:
+        return 0
+
+    def choose(self, state: int) -> Choice:
+        return Pulls((10, 10, 10)) if state < 3 else Commit(0)
+
+    def observe(self, state: int, released: Released) -> int:
+        return state + 1
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return self.said
+
+
+class Asked(Users):
+    """Notes what it is asked, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
+        self.calls.append("admit")
+        return True
+
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
+        self.calls.append("guarantee")
+        return NEW_USERS.guarantee(privatizer, sizes)
+
+
+# -- the sizes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [(), (7,), (9, 11)])
+def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
+    counted, asked = Counted(of=EASY), Asked()
+    with pytest.raises(InvalidParameter, match="pulls 10 users, a batch that its sizes do not"):
+        played(Explore(private(), *said), counted, users=asked)
+    # Nobody was charged, and no reward was drawn.
+    assert (asked.calls, counted.drawn) == (["guarantee"], [])
+
+
+def test_honest_sizes_promise_what_is_released() -> None:
+    asked = Asked()
+    run = played(Explore(private("concentrated"), 10), users=asked)
+    assert asked.calls == ["guarantee", "admit", "admit", "admit"]
+    assert run.guarantee is not None
+    curve = private("concentrated").guarantee(10)
+    assert run.guarantee.epsilon("1e-6").upper == curve.epsilon("1e-6").upper  # type: ignore[union-attr]  # a curve
+
+
+def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
+    class Turns(Explore):
+        """Another privatizer from the second batch on."""
+
+        def observe(self, state: int, released: Released) -> int:
+            self.held = private(epsilon="50")
+            return state + 1
+
+    run = played(Turns(private(epsilon="0.1"), 10))
+    assert run.guarantee is not None
+    assert as_pure(run.guarantee) == Pure("1/10")
+    mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
+    assert {release.mechanism for release in run.releases} == {mechanism}
+
+
+# -- the worst ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "pure", "shuffled-pure"])
+def test_pure_runs_promise_epsilon(trust: Trust) -> None:
+    promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
+    assert promised is not None
+    assert as_pure(promised) == Pure(1)
+    assert promised.epsilon("1e-6").upper <= 1
+    assert promised.delta(1).upper == 0
+    assert promised.delta("0.5").upper > 0
+    assert promised.assumptions[:-1] == private(trust).assumed(8)
+    assert "users are new" in promised.assumptions[-1]
+    assert promised.to_json()["pure"] == "1"
+
+
+@by_day(1)
+@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
+def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
+    policy = BatchedElimination(privatizer=private(trust))
+    promised = run_guarantee(policy, 3, 1000)
+    assert promised is not None
+    each = [private(trust).guarantee(n) for n in policy.sizes(3, 1000)]
+    worst = max(part.epsilon("1e-6").upper for part in each)  # type: ignore[union-attr]  # they are curves
+    assert promised.epsilon("1e-6").upper == worst
+    assert promised.pure().upper == math.inf
+    assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
+    # No release of a run is beyond it.
+    run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
+    assert run.guarantee == promised
+    mechanisms = {release.mechanism.noise for release in run.releases}
+    assert mechanisms <= {part.noise for part in each}  # type: ignore[union-attr]  # they are curves
+
+
+def test_the_worst_part_is_found_wherever_it_stands() -> None:
+    one, two, half = (guaranteed(private(epsilon=epsilon)) for epsilon in ("1", "2", "1/2"))
+    alone = RunGuarantee(parts=(two,), assumptions=())
+    for parts in ((one, two, half), (two, half, one), (half, one, two)):
+        promised = RunGuarantee(parts=parts, assumptions=())
+        assert as_pure(promised) == Pure(2)
+        assert promised.epsilon("1e-3").upper == alone.epsilon("1e-3").upper
+        assert promised.delta(1).upper == alone.delta(1).upper > 0
+
+
+def test_what_is_assumed_is_promised_at_every_delta() -> None:
+    assumed = guaranteed(private("shuffled-pure"))
+    for parts in ((assumed,), (guaranteed(private(epsilon="1/2")), assumed)):
+        promised = RunGuarantee(parts=parts, assumptions=())
+        assert promised.epsilon(0).upper == promised.epsilon("1/2").upper == 1
+        assert (promised.delta("0.99").upper, promised.delta(1).upper) == (1, 0)
+        assert as_pure(promised) == Pure(1)
+
+
+def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
+    # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
+    policy = BatchedElimination(privatizer=private())
+    promised = run_guarantee(policy, 10, 28)
+    assert promised is not None
+    assert policy.sizes(10, 28) == (2, 4)
+    assert promised.epsilon("1e-6").lower is None
+    assert promised.delta(0).lower is None
+
+
+def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
+    bits = BitPrivatizer(epsilon=1, delta="1e-6")
+    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
+    assert promised is not None
+    assert promised.delta(1).upper <= 1e-6
+    assert promised.epsilon("1e-6").upper <= 1
+    assert promised.epsilon(0).upper == float("inf")
+    assert promised.pure().upper == math.inf
+
+
+def test_no_noise_promises_nothing_and_no_release_everything() -> None:
+    assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
+    alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
+    assert alone is not None
+    assert alone.parts == ()
+    assert as_pure(alone) == Pure(0)
+    assert alone.epsilon(0).upper == alone.delta(0).upper == 0
+    with pytest.raises(InvalidParameter, match="delta"):
+        alone.epsilon(2)
+    with pytest.raises(InvalidParameter, match="epsilon"):
+        alone.delta(-1)
+
+
+# -- who draws the noise -----------------------------------------------------------------------
+
+
+class Tied(SystemRng):
+    """Looks like the system's randomness."""
+
+
+@pytest.mark.parametrize(
+    ("rng", "simulated"), [(SYSTEM, False), (SeededRng(1), True), (Tied(), True)]
+)
+def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
+    assert played(Explore(private(), 10), rng=rng).simulated is simulated
+
+
+# -- the world ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd(Environment):
+    """Any means."""
+
+    stated: tuple[float, ...]
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return self.stated
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
+def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
+    with pytest.raises(InvalidParameter, match="must have means in"):
+        played(Explore(private(), 10), Odd(stated=means))
+
+
+def test_a_policy_is_no_world() -> None:
+    class Both(Explore, Odd):
+        """Would see the rewards that it draws."""
+
+        def __init__(self) -> None:
+            pass
+
+        @property
+        def means(self) -> tuple[float, ...]:
+            return (0.5, 0.5, 0.5)
+
+    with pytest.raises(InvalidParameter, match="must be an Environment, and no Policy"):
+        played(Explore(private(), 10), Both())

@@ -1,16 +1,25 @@
-"""Worlds of super arms: their joint laws, their presets, and what is refused."""
+"""Linear and combinatorial worlds, covers, hard instances and their lower bounds."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial import KDTree
 
+from bandits.actions import Actions, LinearModel, Shape, cover
+from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import AtLeastOne, Problem
+from bandits.play import play
+from bandits.policies.phased_elimination import PhasedElimination
+from bandits.privatizers.averages import AveragePrivatizer
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (
     GAP,
@@ -24,7 +33,11 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
+from bandits.worlds.environment import Bernoulli
+from bandits.worlds.linear import CoveredWorld, LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.rng import SeededRng
 from tests.purse import purse
 from tests.support.dpcore.refusals import refused
 
@@ -183,3 +196,246 @@ def test_hard_instances_that_do_not_exist_are_refused_by_name() -> None:
     ):
         with refused(argument):
             make(0, arms, size)
+
+
+FINE = Encoding(precision=1 << 30, low=-64, high=64)
+
+
+def sums(world: LinearWorld, ask: SharedRounds | OwnRounds, runs: int, seed: int) -> Floats:
+    """Sums of unclipped rewards, a row for each run."""
+    coins = np.random.default_rng(seed)
+    held = np.array([world.encoded_sums(ask, FINE, coins) for _ in range(runs)], dtype=np.float64)
+    return held / (1 << 30) * 128 - 64 * ask.users
+
+
+def test_the_figures_settings_are_the_papers() -> None:
+    preset = preset_of("lzj/fig2")
+    assert (preset.arms, preset.users, preset.horizon, preset.instances) == (1000, 10**5, 10**6, 20)
+    assert (preset.epsilons, preset.delta) == (("10",), "0.25")
+    world = preset.worlds(2).environments[1]
+    assert isinstance(world, LinearWorld)
+    model = world.model
+    assert (model.actions.count, model.actions.dimension) == (1000, 20)
+    assert float(model.deviation) == 0.1
+    norms = np.sqrt((model.actions.points**2).sum(axis=1))
+    assert np.abs(norms - 1).max() < 1e-12
+    assert math.hypot(*world.theta) == pytest.approx(1)
+    assert sphere_instance(1, 1000) == world  # the same at every call
+    assert sphere_instance(2, 1000).theta != world.theta
+
+
+def test_means_are_inner_products() -> None:
+    world = sphere_instance(3, 40, dimension=4)
+    for mean, point in zip(world.means, world.model.actions.points, strict=True):
+        assert mean == pytest.approx(
+            math.fsum(a * b for a, b in zip(point, world.theta, strict=True))
+        )
+    assert max(world.gaps) <= 2
+    assert min(world.gaps) == 0
+
+
+def test_shared_rounds_have_the_covariance_of_the_model() -> None:
+    """Of averages over T(x) rounds: 1/T(x) for the noise, sigma^2 <x, x'> for the clients."""
+    points = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
+    world = LinearWorld(of=LinearModel(actions=Actions(points), deviation="1/2"), theta=(0.3, -0.4))
+    times, users, runs = (4, 1, 9), 5, 4000
+    found = sums(world, SharedRounds(users, (0, 1, 2), times), runs, 3)
+    expected = users * (0.25 * points @ points.T + np.diag(1 / np.array(times)))
+    mean = users * (points @ np.array(world.theta))
+    spread = np.sqrt(np.diag(expected) / runs)
+    assert (np.abs(found.mean(axis=0) - mean) < 6 * spread).all()
+    seen = np.cov(found.T)
+    off = np.abs(seen - expected).max()
+    alone = users * np.diag(0.25 * (points**2).sum(axis=1) + 1 / np.array(times))
+    assert off < 0.25
+    assert np.abs(seen - alone).max() > 0.5  # clients who drew xi for each action would be seen
+
+
+def test_own_rounds_have_the_variance_of_one_reward() -> None:
+    world = LinearWorld(
+        of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
+    )
+    found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
+    alpha = purse.buy("linear world: own rounds are normal", "1e-9")
+    law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
+    assert stats.kstest(found, law.cdf).pvalue > alpha
+    assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01
+
+
+def test_signs_are_bounded_and_have_the_mean() -> None:
+    world = signs_instance(1, 5, dimension=2)
+    encoding = Encoding(precision=4, low=-1, high=1)
+    coins = np.random.default_rng(2)
+    one = [world.encoded_sums(OwnRounds(1, (3,)), encoding, coins)[0] for _ in range(50)]
+    assert {*one} <= {0, 4}
+    many = world.encoded_sums(OwnRounds(400_000, (3,)), encoding, coins)[0]
+    assert many / 400_000 / 2 - 1 == pytest.approx(world.means[3], abs=0.01)
+    shared = world.encoded_sums(SharedRounds(3000, (0, 3), (2, 5)), encoding, coins)
+    for action, total in zip((0, 3), shared, strict=True):
+        assert total / 3000 / 2 - 1 == pytest.approx(world.means[action], abs=0.06)
+
+
+def test_the_clip_is_that_of_the_encoding() -> None:
+    world = LinearWorld(
+        of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
+    )
+    encoding = Encoding(precision=1 << 20, low=-2, high=2)
+    total = world.encoded_sums(OwnRounds(200_000, (0,)), encoding, np.random.default_rng(1))[0]
+    mean = total / 200_000 / (1 << 20) * 4 - 2
+    # E clip(N(1, 1)) = 1 - E(Z - 1)^+ + E(-Z - 3)^+.
+    above = stats.norm.pdf(1) - stats.norm.sf(1)
+    below = stats.norm.pdf(3) - 3 * stats.norm.sf(3)
+    assert mean == pytest.approx(1 - above + below, abs=0.01)
+    assert abs(mean - 1) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("theta", "name"),
+    [
+        ((1.0,), "theta"),
+        ((math.nan, 0.0), "theta"),
+        ((math.inf, 0.0), "theta"),
+        ((1.0, 1.0), "theta"),
+    ],
+)
+def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
+    with pytest.raises(InvalidParameter, match=name):
+        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
+
+
+def test_bounded_rewards_of_users_who_differ_are_refused() -> None:
+    model = LinearModel(actions=Actions(np.eye(2)), deviation="0.1", bounded=True)
+    with pytest.raises(InvalidParameter, match="deviation"):
+        LinearWorld(of=model, theta=(0.0, 0.0))
+
+
+def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> None:
+    coins = np.random.default_rng(1)
+    with pytest.raises(InvalidParameter, match="ask"):
+        Bernoulli(means=(0.5,)).encoded_sums(
+            SharedRounds(3, (0,), (2,)), Encoding(precision=1), coins
+        )
+    with pytest.raises(InvalidParameter, match="ask"):
+        Bernoulli(means=(0.5,)).encoded_sums(OwnRounds(3, (0,)), FINE, coins)
+    with pytest.raises(InvalidParameter, match="averages"):
+        sphere_instance(1, 3, dimension=2).encoded_sum(0, 3, 4, coins)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: OwnRounds(0, (1,)),
+        lambda: OwnRounds(1, ()),
+        lambda: OwnRounds(1, (1, 1)),
+        lambda: OwnRounds(1, (-1,)),
+        lambda: SharedRounds(1, (0, 1), (2,)),
+        lambda: SharedRounds(1, (0,), (0,)),
+        lambda: Plays(2, ()),
+        lambda: Plays(2, (OwnRounds(1, (2,)),)),
+        lambda: Plays(2, (OwnRounds(1, (0,)), OwnRounds(1, (0,)))),
+        lambda: Encoding(precision=0),
+        lambda: Encoding(precision=1, low=1, high=1),
+    ],
+    ids=[*map(str, range(11))],
+)
+def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidParameter):
+        make()
+
+
+# -- covers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])
+def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> None:
+    for world in preset_of(name).worlds(3, arms=size).environments:
+        assert isinstance(world, CoveredWorld)
+        theta = np.array(world.theta)
+        # The best point, by a search over many points of the set.
+        coins = np.random.default_rng(5)
+        if world.shape == "ball":
+            drawn = coins.standard_normal((200_000, 3))
+            drawn /= np.sqrt((drawn * drawn).sum(axis=1))[:, None]
+        else:
+            drawn = np.array([*product((-1, 0.3, 1), repeat=3)]) / math.sqrt(3)
+        best = float((drawn @ theta).max())
+        gaps = np.array(world.gaps)
+        assert np.abs(gaps - (best - np.array(world.means))).max() < 1e-3
+        assert 0 <= gaps.min() <= 1 / 4
+        # Against the best of the cover alone, nothing would be left of that.
+        alone = LinearWorld(of=world.of, theta=world.theta)
+        assert min(alone.gaps) == 0 < min(world.gaps)
+
+
+@pytest.mark.parametrize(("name", "size"), [("lzj/ball", 312), ("lzj/box", 2), ("lzj/ball", 1)])
+def test_only_sizes_of_covers_are_taken(name: str, size: int) -> None:
+    with pytest.raises(InvalidParameter, match="must be the size of a cover"):
+        preset_of(name).worlds(1, arms=size)
+
+
+def somewhere(shape: Shape, dimension: int) -> Floats:
+    """Points of the set, many of them on its edge, where a cover fails first."""
+    coins = np.random.default_rng(3)
+    if shape == "box":
+        points = coins.uniform(-1, 1, (4000, dimension)) / math.sqrt(dimension)
+        points[:1000] = np.sign(points[:1000]) / math.sqrt(dimension)
+        return points
+    drawn = coins.standard_normal((4000, dimension))
+    drawn /= np.sqrt((drawn * drawn).sum(axis=1))[:, None]
+    drawn[2000:] *= coins.uniform(0, 1, (2000, 1))
+    return drawn
+
+
+def farthest(actions: Actions, points: Floats) -> float:
+    return float(KDTree(actions.points).query(points)[0].max())
+
+
+CASES: list[tuple[Shape, int, str]] = [
+    ("ball", 1, "1/3"), ("ball", 2, "1/4"), ("ball", 3, "0.3"), ("ball", 4, "1/2"),
+    ("box", 1, "1/10"), ("box", 2, "0.07"), ("box", 3, "1/5"), ("box", 5, "1/2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "dimension", "radius"), CASES)
+def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str) -> None:
+    actions = cover(shape, dimension, radius)
+    far = float(Fraction(radius))
+    assert farthest(actions, somewhere(shape, dimension)) <= far * (1 + 1e-12)
+    # It is no cover for half the radius, and has no more actions than the remark allows.
+    assert farthest(actions, somewhere(shape, dimension)) > far / 2
+    assert actions.count <= (3 / far) ** dimension
+    assert np.unique(actions.points, axis=0).shape == actions.points.shape
+    if shape == "box":
+        assert actions.count == math.ceil(1 / far * (1 - 1e-9)) ** dimension
+        assert np.abs(actions.points).max() <= 1 / math.sqrt(dimension)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimension", "radius", "name"),
+    [
+        ("sphere", 2, "1/2", "shape"),
+        ("ball", 0, "1/2", "dimension"),
+        ("ball", 2, 0, "radius"),
+        ("ball", 2, "nan", "radius"),
+        ("ball", 2, 2, "radius"),
+        ("ball", 20, "1/2", "radius = 1/2: needs a grid"),
+        ("box", 2, "1/1000", "radius = 1/1000: needs a grid"),
+    ],
+)
+def test_what_has_no_cover_is_refused(shape: Shape, dimension: int, radius: str, name: str) -> None:
+    with pytest.raises(InvalidParameter, match=name):
+        cover(shape, dimension, radius)
+
+
+def test_the_regret_against_the_whole_ball_is_that_of_the_cover_and_the_radius() -> None:
+    theta, horizon = (0.48, -0.64), 200_000
+    actions = cover("ball", 2, "1/5")
+    world = LinearWorld(of=LinearModel(actions=actions, deviation="0.1"), theta=theta)
+    policy = PhasedElimination(
+        model=world.model, privatizer=AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
+    )
+    run = play(policy, world, horizon=horizon, world=np.random.default_rng(1), rng=SeededRng(1))
+    lost = math.hypot(*theta) - max(world.means)  # by the cover, a round
+    assert 0 <= lost <= 0.2 * math.hypot(*theta)
+    assert run.regret_per_round + lost < 0.25 * math.hypot(*theta)
+    assert run.regret_per_round < 0.05

@@ -44,11 +44,3 @@ def row_of(results: Any, section: str, **where: Any) -> Any:
     if len(found) != 1:
         raise LookupError(f"{len(found)} rows of {section} have {where}")
     return found[0]
-
-
-def figures_of(results: Any, section: str, statement: str, where: str) -> str:
-    """The figures of a statement that was checked, as the page shows them."""
-    for check in results["sections"][section]["checks"]:
-        if (check["statement"], check["where"]) == (statement, where):
-            return str(check["figures"])
-    raise LookupError(f"{section} has no check {statement!r} at {where!r}")
