@@ -16,7 +16,7 @@ export LC_ALL := C.UTF-8
 export TZ := UTC
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly corpus bench figures docs kernel lint format clean
+.PHONY: help demo test nightly corpus bench figures docs site kernel lint format clean
 
 help:  ## show the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
@@ -47,10 +47,11 @@ $(TESTS): part-%:
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
 	$(IN_PARTS) $(TESTS) lint
 
-nightly: .venv/.dev  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
+nightly: .venv/.docs  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
 	$(IN_PARTS) $(TESTS) lint OPTIONS='-m ""'
 	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
+	@$(MAKE) -s site
 
 corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes
 	@$(PY) -m dpcore audit corpus run --all --jobs 2
@@ -63,8 +64,12 @@ figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quar
 	@$(PY) -m benchmarks.figures --output docs/figures
 	@$(PY) -m benchmarks.figures.dpsgd --output docs/figures
 
-docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
+docs: .venv/.docs  ## links, examples, tutorials and proof hashes of the pages; no network
 	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py
+	@$(PY) -m pytest -m "" tests/house/test_site.py
+
+site: .venv/.docs  ## the pages, the API and the commands as a site in build/site; no network
+	@$(PY) -m sphinx -q -W -j auto -c docs . build/site
 
 kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and needs no package
 	@$(PY) -m accounting.checker.single_file > kernel.py
@@ -90,4 +95,8 @@ clean:  ## forget the environment and every cache
 
 .venv/.dev: .venv/.runtime
 	@$(INSTALL) --no-compile -e '.[dev]'
+	@touch $@
+
+.venv/.docs: .venv/.dev
+	@$(INSTALL) --no-compile -e '.[docs]'
 	@touch $@

@@ -10,9 +10,9 @@ code than 0 says so in a comment::
     ...
     REFUTED...
 
-Commands that make the environment (``make``, ``pip``, ``git``) are shown to the reader and not
-run; any command that is neither on that list nor on the list of those that run is refused, so that
-nothing is passed over in silence. What must not run at all is a ``text`` block.
+Commands that make the environment (``make``, ``pip``, ``git``, ``cd``) are shown and not run; any
+command that is neither on that list nor on the list of those that run is refused, so that nothing
+is passed over in silence. What must not run at all is a ``text`` block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pathlib import Path
 
 LANGUAGES = frozenset({"python", "console", "text", "json", "toml"})
 RUN = frozenset({"dpcore", "python", "echo", "cat", "ls"})
-SHOWN_ONLY = frozenset({"make", "pip", "git"})
+SHOWN_ONLY = frozenset({"make", "pip", "git", "cd"})
 TIMEOUT_SECONDS = 120
 
 PLAIN = re.compile(r"dpcore (?!.*--jobs)[^|><;&$~*?`]*")
