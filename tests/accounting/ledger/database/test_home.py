@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import accounting.ledger.database.store
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from accounting.ledger.database import place
 from dpcore.errors import InvalidParameter
@@ -217,15 +216,6 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         )
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
-
-
-@pytest.mark.usefixtures("open_to_all")
-def test_left_to_sqlite_a_ledger_is_open_to_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounting.ledger.database.store, "made_private", lambda path: None)
-    opened(tmp_path / "ledger.db").close()
-    assert modes(tmp_path)["ledger.db"] != 0o600
 
 
 @pytest.mark.usefixtures("open_to_all")
