@@ -229,7 +229,7 @@ def adopt(*, db: Database) -> None:
     r"""Take a moved, copied or restored ledger into use.
 
     Do so only if no other copy will be charged again: two copies would each spend the whole
-    budget. The whole history is checked first. A ledger of an earlier version is converted.
+    budget. The whole history is checked first.
 
     Example: dpcore ledger adopt --db ledger.db
     """

@@ -28,11 +28,6 @@ from dpcore.numbers.enclosure import round_down
 
 __all__ = ["Book", "Charged", "Entry", "Head", "charged"]
 
-_OLD: Final = (
-    "is of format 1, which an earlier version made, without the check that each row now carries: "
-    "dpcore ledger adopt --db URL brings it to format 2"
-)
-
 
 class Head(NamedTuple):
     r"""How many charges there are, and the digest that the next one is chained to."""
@@ -91,13 +86,14 @@ class Book:
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
         r"""The book of the ledger in the database.
 
-        Raises :class:`LedgerUnavailable` for one of an older format, and, unless ``at_home`` is
-        False, for a file that is not where it was made or adopted.
+        Raises :class:`LedgerUnavailable`, unless ``at_home`` is False, for a file that is not where
+        it was made or adopted.
         """
-        row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one_or_none()
-        if row is not None and row.get("format") == 1 and "identity" not in row:
-            raise LedgerUnavailable("ledger", _OLD)
-        if row is None or row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
+        rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
+        if len(rows) != 1:
+            raise LedgerDamaged("ledger", "the row of its ledger is gone, or is not the only one")
+        (row,) = rows
+        if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"is not of format {FORMAT}: no other is known")
         try:
             book = cls.of(filter_from_json(loads(row["filter"])), row["identity"])

@@ -11,10 +11,10 @@ import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from accounting.ledger.book import Book
@@ -26,20 +26,13 @@ from dpcore.errors import InvalidParameter
 
 __all__ = ["adopt", "backup"]
 
-_UPGRADES: Final = (
-    "ALTER TABLE ledger ADD COLUMN identity VARCHAR(32) NOT NULL DEFAULT ''",
-    "ALTER TABLE ledger_users ADD COLUMN mark VARCHAR(16) NOT NULL DEFAULT ''",
-    "UPDATE ledger SET format = 2",
-)
-
 
 def adopt(url: str) -> int:
     r"""Take the ledger in ``url`` into use where it lies now; returns how many charges it has.
 
-    For a file that was moved, copied or restored, and for a ledger of format 1, which becomes one
-    of format 2. Whoever calls this says that no other copy will be charged any more. The whole
-    history is read first: raises :class:`LedgerDamaged`, and changes nothing, unless it fits;
-    :class:`LedgerUnavailable` where there is none.
+    For a file that was moved, copied or restored. Whoever calls this says that no other copy will
+    be charged any more. The whole history is read first: raises :class:`LedgerDamaged`, and changes
+    nothing, unless it fits; :class:`LedgerUnavailable` where there is none.
     """
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)
@@ -47,22 +40,13 @@ def adopt(url: str) -> int:
 
 
 def _adopted(store: Store, connection: Connection) -> int:
-    rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
-    if len(rows) != 1:
-        raise LedgerDamaged(store.where, "the row of its ledger is gone, or is not the only one")
-    if rows[0].get("format") == 1 and "identity" not in rows[0]:
-        for statement in _UPGRADES:
-            connection.execute(text(statement))
-        # Its rows carry no marks that could be compared: the history says what they must hold.
-        before = Book.stored(connection, at_home=False)
-        before.remark(connection)
     before = Book.stored(connection, at_home=False)
     for damage in damages(connection, before, ()):
         raise LedgerDamaged(damage.where, f"{damage.what}; nothing was changed: run show")
     after = Book.of(before.filter, uuid4().hex)
     store.settle_here(after.identity)
     after.remark(connection)
-    return int(rows[0]["charges"])
+    return after.count(connection, after.tables.charges)
 
 
 def backup(url: str, destination: Path) -> int:

@@ -34,7 +34,7 @@ from accounting.ledger.history import canonical
 __all__ = ["FORMAT", "Tables", "put", "run", "those"]
 
 FORMAT: Final = 2
-"""What the tables look like. Those of format 1 had no identity and no marks."""
+"""What the tables look like."""
 
 # Names are compared by code point, here and in Python's sort, whatever the server's language.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")

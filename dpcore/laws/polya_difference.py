@@ -24,7 +24,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.inversion import Batch
+from dpcore.sampling.inversion import Batch, Difference
 from dpcore.sampling.rng import Rng
 
 __all__ = ["PolyaDifference"]
@@ -111,7 +111,7 @@ class PolyaDifference(Additive, SymmetricNoise):
 
     def build_batch(self) -> Batch:
         r"""The difference of two draws of Polya(r, s), whose own batch must fit int64 too."""
-        return _Difference(batch_of(self._one))
+        return Difference(batch_of(self._one))
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k), as a ball that is tight also where the mass is next to 1."""
@@ -158,15 +158,3 @@ class PolyaDifference(Additive, SymmetricNoise):
 def _sizes(k: Integers) -> Integers:
     # |k| as unsigned integers: that of -2^63 has no int64, and as uint64 its bits are right.
     return np.abs(k).view(np.uint64)
-
-
-class _Difference:
-    __slots__ = ("_one",)
-
-    def __init__(self, one: Batch) -> None:
-        self._one = one
-
-    def draw(self, rng: Rng, count: int) -> Integers:
-        drawn = self._one.draw(rng, count)
-        drawn -= self._one.draw(rng, count)
-        return drawn

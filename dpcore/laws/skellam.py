@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final
 
-import numpy as np
 from flint import acb, arb
 
 from dpcore.analysis import coin_sums as contour
@@ -26,7 +25,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, in_blocks
+from dpcore.sampling.inversion import FIXED_BITS, Batch, Difference, InversionTable, fixed_point
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
@@ -104,7 +103,8 @@ class Skellam(Additive, SymmetricNoise):
         r"""One table up to variance 2^22; beyond, the difference of two centred Poissons."""
         if self.variance <= _TABLE_VARIANCE:
             return _table(self)
-        return _Difference(Poisson(mean=self.variance / 2).centred())
+        # A - B = (A - c) - (B - c): the centre itself, which may not fit int64, never appears.
+        return Difference(Poisson(mean=self.variance / 2).centred())
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(k, lambda n: self.pmf_ball(n).log())
@@ -121,20 +121,6 @@ class Skellam(Additive, SymmetricNoise):
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.variance)
-
-
-class _Difference:
-    # A - B = (A - c) - (B - c): the centre itself, which may not fit int64, never appears.
-
-    def __init__(self, centred: Batch) -> None:
-        self._centred = centred
-
-    def draw(self, rng: Rng, count: int) -> Integers:
-        def fill(piece: Integers) -> None:
-            both = self._centred.draw(rng, 2 * len(piece))
-            np.subtract(both[: len(piece)], both[len(piece) :], out=piece)
-
-        return in_blocks(count, fill)
 
 
 def _asinh(x: Fraction) -> Fraction:

@@ -30,6 +30,7 @@ __all__ = [
     "BLOCK",
     "FIXED_BITS",
     "Batch",
+    "Difference",
     "InversionTable",
     "Inverted",
     "Uniform",
@@ -277,6 +278,21 @@ class Inverted:
         r"""``count`` independent draws."""
         drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
         return np.fromiter(drawn, dtype=np.int64, count=count)
+
+
+class Difference:
+    r"""Independent draws of one batch, each less another."""
+
+    __slots__ = ("_one",)
+
+    def __init__(self, one: Batch) -> None:
+        self._one = one
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""``count`` independent differences."""
+        drawn = self._one.draw(rng, count)
+        drawn -= self._one.draw(rng, count)
+        return drawn
 
 
 def table_of_masses(

@@ -1,6 +1,5 @@
 r"""Uniformly random orders of n things, exactly: to shuffle bits, and to seat users on a circle.
 
-:func:`permutation_reference` is the plain version, :func:`permutation` a fast one of the same law.
 Proofs: docs/proofs/protocol.md.
 """
 
@@ -11,21 +10,7 @@ import numpy as np
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
 
-__all__ = ["permutation", "permutation_reference"]
-
-
-def permutation_reference(count: int, rng: Rng) -> list[int]:
-    r"""A uniformly random order of 0 .. count-1 (Fisher and Yates; Durstenfeld 1964).
-
-    >>> from dpcore.sampling.rng import SYSTEM
-    >>> sorted(permutation_reference(5, SYSTEM))
-    [0, 1, 2, 3, 4]
-    """
-    order = list(range(count))
-    for last in range(count - 1, 0, -1):
-        other = rng.below(last + 1)
-        order[last], order[other] = order[other], order[last]
-    return order
+__all__ = ["permutation"]
 
 
 def permutation(count: int, rng: Rng) -> Integers:

@@ -21,7 +21,7 @@ import pytest
 from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import reservoir, rng
-from dpcore.sampling.rng import _LOCAL, _ForkSafe, _Keystream
+from dpcore.sampling.rng import _LOCAL, _ForkSafe
 from tests.effort import by_day, effort
 
 BLOCK_WORDS = rng._BLOCK_WORDS
@@ -83,27 +83,6 @@ def shared(act: Callable[[], list[int]], fork: Fork = os.fork) -> set[int]:
 @pytest.mark.parametrize("name", FORK_DRAWS)
 def test_a_fork_shares_no_randomness(name: str) -> None:
     assert shared(FORK_DRAWS[name]) == set()
-
-
-@pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_fork_in_a_thread_shares_no_randomness(name: str) -> None:
-    found: list[set[int]] = []
-    thread = threading.Thread(target=lambda: found.append(shared(FORK_DRAWS[name])))
-    thread.start()
-    thread.join()
-    assert found == [set()]
-
-
-def test_a_grandchild_shares_no_randomness() -> None:
-    act = FORK_DRAWS["one by one"]
-    act()
-
-    def twice() -> list[int]:
-        below = in_child(act)
-        return [*below, *act()]
-
-    drawn = in_child(twice)
-    assert len(set(drawn) | set(act())) == 150
 
 
 @pytest.mark.parametrize("name", FORK_DRAWS)
@@ -205,17 +184,12 @@ def storm(what: str, times: int) -> int:
 
 
 def test_a_signal_inside_the_hook_leaves_nothing_shared() -> None:
-    assert storm("as it is", effort(6, 12)) == 0
+    assert storm("as it is", effort(6, 2000)) == 0
 
 
 @pytest.mark.nightly
 def test_hooks_that_a_signal_cuts_short_are_seen() -> None:
     assert storm("hooks alone", 12) > 0
-
-
-@pytest.mark.nightly
-def test_a_long_storm_leaves_nothing_shared() -> None:
-    assert storm("as it is", 2000) == 0
 
 
 def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
@@ -262,18 +236,6 @@ def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
         drawn += draw()
     _LOCAL.idle[:] = before
     assert all(drawn)
-
-
-def test_a_stream_that_is_not_registered_is_seen() -> None:
-    careless = _Keystream(lambda: os.urandom(32))
-    careful = _ForkSafe(lambda: os.urandom(32))
-    assert len(shared(lambda: careless.take(50).tolist())) == 50
-    assert shared(lambda: careful.take(50).tolist()) == set()
-
-
-def test_scalars_drawn_ahead_that_survive_a_fork_are_seen() -> None:
-    ahead = list(range(2000))
-    assert len(shared(lambda: [ahead.pop() for _ in range(50)])) == 50
 
 
 def test_a_fork_while_another_thread_works_on_balls_does_not_hang() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from fractions import Fraction
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import accounting.cli.budget as commands
 from accounting.claims.bound import Bound
 from accounting.cli import releases
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
-from tests.accounting.cli.conftest import POINT
-from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
 LAPLACE = ["--noise", "discrete-laplace:scale=20"]
-
-
-def test_the_package_registers_the_command() -> None:
-    found = [point for point in entry_points(group="dpcore.commands") if point.name == "budget"]
-    assert [point.value for point in found] == [POINT.value]
 
 
 # -- the contract ------------------------------------------------------------------------------
@@ -206,27 +196,6 @@ def test_a_curve_beyond_floats(command: Command) -> None:
     answer = command("curve", *words, "--plot", "x.svg")
     assert answer.code == 2
     assert "--least-delta" in answer.err
-
-
-def test_a_refusal_that_names_no_option_is_seen(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["epsilon", *LAPLACE, "--delta", "2"]
-    assert "--delta" in command(*words).err
-    monkeypatch.setattr(commands, "named", lambda **_: nullcontext())
-    assert "--delta" not in command(*words).err
-
-
-def test_rounds_that_are_ignored_are_seen(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
-    assert command(*words).json["epsilon"]["upper"] == 50
-    forgetful = mutated(
-        releases.Releases.composed, "(guarantee(one), rounds)", "(guarantee(one), 1)"
-    )
-    monkeypatch.setattr(releases.Releases, "composed", forgetful)
-    assert command(*words).json["epsilon"]["upper"] != 50
 
 
 def test_help_teaches(command: Command) -> None:

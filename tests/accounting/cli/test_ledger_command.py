@@ -9,14 +9,14 @@ import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 import accounting.cli.ledger as commands
 import dpcore.command.app
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, book
+from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
@@ -51,11 +51,6 @@ def command(
 def opened(command: Command) -> Command:
     assert command("open", "--budget", "rho=1/2").code == 0
     return command
-
-
-def test_the_package_registers_the_command() -> None:
-    found = [point for point in entry_points(group="dpcore.commands") if point.name == "ledger"]
-    assert [point.value for point in found] == [POINT.value]
 
 
 # -- what it does ------------------------------------------------------------------------------
@@ -120,33 +115,6 @@ def test_a_user_who_cannot_pay(opened: Command) -> None:
     nobody = opened("charge", "--batch", "three", "--users", "ada", *large, "--skip-exhausted")
     assert nobody.code == 1
     assert opened.left("ada") == Fraction(1, 10)
-
-
-def test_a_charge_that_is_made_although_refused_is_seen(
-    opened: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = ["--noise", "discrete-gaussian:sigma_squared=1/2"]
-    words = ["charge", "--batch", "one", "--users", "ada", *large]
-
-    def refused() -> bool:
-        answer = opened(*words)
-        return answer.code == 1 and opened.left("ada") == Fraction(1, 2)
-
-    assert refused()
-    generous = mutated(
-        book.charged, "if poor and not request.skip_exhausted:", "poor = ()\n        if False:"
-    )
-    monkeypatch.setattr("accounting.ledger.ledger.charged", generous)
-    assert not refused()
-
-
-def test_a_refusal_with_exit_code_0_is_seen(
-    opened: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["charge", "--batch", "one", "--users", "ada", "--claim", "rho=1", "--reason", "x"]
-    assert opened(*words).code == 1
-    monkeypatch.setattr(BudgetExhausted, "exit_code", 0)
-    assert opened(*words).code == 0
 
 
 def test_claims_need_a_reason_and_keep_it(opened: Command) -> None:
@@ -239,16 +207,6 @@ def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
         machine = opened("show", *words, "--json")
         assert machine.code == 3
         assert machine.json["damages"]
-
-
-def test_a_show_that_does_not_look_is_seen(
-    opened: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened("charge", "--batch", "monday", "--users", "ada", *GAUSSIAN)
-    edited(opened, "UPDATE ledger_charges SET batch = 'tuesday'")
-    assert opened("show").code == 3
-    monkeypatch.setattr(Ledger, "check", lambda self: ())
-    assert opened("show").code == 0
 
 
 def test_what_is_no_ledger(command: Command) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +65,6 @@ class Command:
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"protocol": POINT})
     return Command(capsys)
-
-
-def test_the_package_registers_the_command() -> None:
-    found = [point for point in entry_points(group="dpcore.commands") if point.name == "protocol"]
-    assert [point.value for point in found] == [POINT.value]
 
 
 # -- plans ------------------------------------------------------------------------------------

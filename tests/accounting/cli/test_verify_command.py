@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,7 +20,6 @@ from accounting.checker import Finding, Status, Verdict, verify
 from accounting.checker.estimate import checked
 from accounting.checker.laws.losses import losses_of
 from accounting.checker.text.form import digest_of
-from accounting.cli import certificate as command_file
 from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
@@ -159,16 +157,6 @@ def test_ordinary_certificates_are_read_as_before(command: Verify) -> None:
     assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
 
 
-def test_an_unchecked_claim_is_not_called_false(
-    command: Verify, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unsure = Verdict(findings=(Finding(where="x", status=Status.UNCHECKED, reason="too large"),))
-    monkeypatch.setattr(readers, "verify", lambda text: unsure)
-    answer = command(of_one_gaussian())
-    assert (answer.code, answer.out.splitlines()[0]) == (1, "x: unchecked: too large")
-    assert answer.out.splitlines()[-1].startswith("NOT CHECKED IN FULL")
-
-
 # -- how long ------------------------------------------------------------------------------------
 
 
@@ -207,22 +195,6 @@ def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> No
     answer = command(of_one_gaussian(), "--deadline", seconds)
     assert (answer.code, answer.out) == (2, "")
     assert "--deadline" in answer.err
-
-
-def test_the_time_is_shown_on_a_terminal(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    @contextmanager
-    def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-        assert (label, total) == ("at most 2.5 s", 25)
-        yield seen.append
-
-    losses_of.cache_clear()
-    checked.cache_clear()
-    monkeypatch.setattr(command_file, "progress_bar", bar)
-    command(of_many_claims(), "--deadline", "2.5")
-    assert seen == sorted(seen)
-    assert seen[-1] >= 1
 
 
 # -- who reads what ------------------------------------------------------------------------------

@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import IO
 
 import mpmath
 import pytest
-import typer.main
 
 import dpcore.command.app
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.command.options import command_group
 from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
@@ -43,19 +40,6 @@ def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
     assert dpcore.command.app.run(["sample", LAPLACE, "-n", "1e2", "--seed", "1"]) == 0
     drawn = DiscreteLaplace(scale=10).sample(100, rng=SeededRng(1)).tolist()
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
-
-
-def test_no_draws_are_no_lines(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["sample", LAPLACE, "-n", "0"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
-def test_private_draws_differ(capsys: Capture) -> None:
-    shown = set()
-    for _ in range(2):
-        assert dpcore.command.app.run(["sample", LAPLACE, "-n", "50"]) == 0
-        shown.add(capsys.readouterr().out)
-    assert len(shown) == 2
 
 
 def test_draws_as_json(capsys: Capture) -> None:
@@ -130,27 +114,6 @@ def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complain
     (line,) = err.splitlines()
     assert line.startswith("error: ")
     assert complaint in line
-
-
-def test_a_command_is_built_once(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    group, built = command_group("more"), []
-
-    @group.command()
-    def one() -> None:
-        print("said")
-
-    def get_command(made: object) -> object:
-        built.append(made)
-        return typer.main.get_command(made)  # type: ignore[arg-type]  # what it is given
-
-    monkeypatch.setattr(dpcore.command.app, "get_command", get_command)
-    point = EntryPoint("more", "nowhere", "dpcore.commands")
-    monkeypatch.setattr(EntryPoint, "load", lambda self: group)
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"more": point})
-    for _ in range(2):
-        assert dpcore.command.app.run(["more"]) == 0
-        assert capsys.readouterr().out == "said\n"
-    assert built.count(group) == 1
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:

@@ -2,14 +2,9 @@ r"""Variables that somebody left in the environment do not stand in for the comm
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 import dpcore.command.app
-from tests.effort import by_day
 
 DRAW = ["sample", "discrete-laplace:scale=10", "--seed", "1"]
 Capture = pytest.CaptureFixture[str]
@@ -31,17 +26,6 @@ def test_a_request_for_completions_that_no_shell_made_is_ignored(
     assert capsys.readouterr() == wanted
 
 
-@pytest.mark.parametrize("position", ["x", "", "-1"])
-def test_a_shell_that_says_no_place_is_none(
-    position: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "dpcore sam")
-    monkeypatch.setenv("COMP_CWORD", position)
-    assert dpcore.command.app.run(DRAW) == 0
-    assert int(capsys.readouterr().out) is not None
-
-
 def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "dpcore sam")
@@ -58,21 +42,6 @@ def test_a_window_of_no_size_is_none(
         monkeypatch.setenv(name, size)
     assert dpcore.command.app.run(["--help"]) == 0
     assert "sample" in capsys.readouterr().out
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    "left", [{"COLUMNS": "0"}, {"TERMINAL_WIDTH": "x"}, {"TERM": ""}, {"TERM": "no such terminal"}]
-)
-def test_help_is_shown_in_a_strange_terminal(left: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dpcore", "--help"],
-        env={**os.environ, **left},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_variables_that_are_believed_are_seen(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.outputs import loading
 from dpcore.command import app as cli
 from dpcore.command import siblings
 from dpcore.command.siblings import Shadowed, clash_of, names, ours_first, require_ours
@@ -94,26 +93,6 @@ def test_a_target_that_imports_its_own_is_told(line: str, tmp_path: Path, capsys
     said = capsys.readouterr().err
     assert code == TARGETS[line] or (code in {0, 1} and TARGETS[line] == 0), said
     assert (f"{tmp_path / 'accounting'} has the name" in said) == (TARGETS[line] != 0)
-
-
-@pytest.mark.parametrize("spelling", ["accounting:rows", "accounting.rows:f"])
-def test_a_target_of_such_a_name_is_told(
-    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    (tmp_path / "accounting").mkdir()
-    (tmp_path / "accounting" / "rows.py").write_text("def f(d): return d\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    assert cli.run(["audit", spelling, *AUDIT]) == 2
-    assert f"{tmp_path / 'accounting'} has the name of a package" in capsys.readouterr().err
-
-
-def test_without_the_look_the_target_fails_in_other_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setattr(loading, "clash_of", lambda folder, source=None: None)
-    assert audited(tmp_path, "from accounting import rows") == 3
-    assert "has the name" not in capsys.readouterr().err
 
 
 def test_ours_are_found_whatever_comes_first(

@@ -129,10 +129,6 @@ def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> No
     assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
 
 
-def test_a_spelling_bears_spaces() -> None:
-    assert read_noise(" discrete-laplace : scale=10 , ") == dpcore.DiscreteLaplace(scale=10)
-
-
 # -- copies ------------------------------------------------------------------------------------
 
 

@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.masked import device as masked_device
 from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import MaskedAggregation, Step
+from dpcore.masked.aggregation import Step
 from dpcore.masked.device import Desk, Device
 from dpcore.masked.messages import AggregationRefused
 from dpcore.sampling.rng import Rng, SeededRng, Words
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
+from tests.support.masked.rehearsal import GRAPHS, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]
@@ -97,14 +96,6 @@ def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
     with pytest.raises(AttributeError):  # the function got a state that is not its own
         Ann(Step.SHARES).ask(Step.UNMASK)
-
-
-def test_the_sum_of_devices_at_a_desk() -> None:
-    terms = {name: getattr(PLAY.terms, name) for name in ("users", "dropouts", "neighbourhood")}
-    parts = MaskedAggregation(coordinates=4, modulus=1000, **terms)
-    total = parts.total(PLAY.inputs, {"eve": Step.INPUT})
-    assert total.participants == tuple(name for name in PLAY.inputs if name != "eve")
-    assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
 
 
 # -- a refusal gives the state back, anything else does not ---------------------------------------
@@ -186,17 +177,6 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
     assert kept()
 
 
-def test_what_is_forgotten_stays_so() -> None:
-    device = Device(ANN)
-    device.forget()
-    device._state = ANN  # as of a step that was under way in another thread
-    assert device.due == ""
-    refused = refusal(device.advertise_keys)
-    assert refused is not None
-    assert refused.reason.startswith("has no state")
-    assert mutated(type(device).due.fget, "self._gone()", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
-
-
 def answers_within(step: Step) -> list[bytes]:
     r"""What a step gives when its source of randomness, or a signal, asks for the same step."""
     sent: list[bytes] = []
@@ -269,30 +249,6 @@ def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPa
     assert refused == ["was taken already"]
 
 
-def test_who_comes_second_to_a_refused_message_is_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Junk that arrives at the same moment must not cost the user its step: the lock is held until
-    # the state is back.
-    for _ in range(3):
-        sent, refused = race(monkeypatch, [GIVEN, b"junk"])
-        assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
-        assert len(refused) == 1
-
-
-def test_without_lock_and_taking_out_both_threads_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sent, refused = race(monkeypatch, [GIVEN, GIVEN], Unheld())
-    assert len(sent) == 1
-    assert refused[0].startswith("has no state")  # it came while the step was under way
-    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
-    sent, _ = race(monkeypatch, [GIVEN, GIVEN])
-    assert len(sent) == 1
-    sent, _ = race(monkeypatch, [GIVEN, GIVEN], Unheld())
-    assert len(sent) == 2
-
-
 # -- copies ---------------------------------------------------------------------------------------
 
 COPIES: dict[str, Callable[[Any], object]] = {
@@ -308,13 +264,6 @@ COPIES: dict[str, Callable[[Any], object]] = {
 def test_nothing_copies_a_state(way: str, end: Any) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
         COPIES[way](end)
-
-
-def test_without_the_refusal_a_copy_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(masked_device._Once, "__reduce__")
-    ann = Ann(Step.UNMASK)
-    two = copy.copy(ann.device)
-    assert ann.ask(Step.UNMASK) == two.unmask(GIVEN)
 
 
 def test_a_device_shows_no_secret() -> None:

@@ -16,7 +16,7 @@ from dpcore.masked import device as masked_device
 from dpcore.masked.aggregation import Step
 from dpcore.masked.device import Desk
 from dpcore.masked.messages import AggregationRefused
-from tests.dpcore.masked.test_device import PLAY, Ann, Breaks
+from tests.dpcore.masked.test_device import PLAY, Ann
 from tests.dpcore.test_forks import native_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -64,37 +64,3 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
     forgetful = Ann(Step.UNMASK)
     assert child_answers(lambda: forgetful.ask(Step.UNMASK))
-
-
-@pytest.mark.parametrize("step", [Step.KEYS, Step.SHARES])
-def test_a_fork_within_a_step_gives_one_answer(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A signal handler forks in the middle of a step, and both processes go on with it.
-    def answers() -> tuple[bool, bool]:
-        read, write = os.pipe()
-        parent = os.getpid()
-        children: list[int] = []
-
-        def forks() -> None:
-            if not children:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    children.append(os.fork())
-
-        sent = b""
-        try:
-            sent = Ann(step, Breaks(forks)).ask(step)
-        except AggregationRefused:
-            pass
-        finally:
-            if os.getpid() != parent:
-                os.write(write, b"answered" if sent else b"refused")
-                os._exit(0)
-        os.waitpid(children[0], 0)
-        said = os.read(read, 20)
-        os.close(read)
-        os.close(write)
-        return bool(sent), said == b"answered"
-
-    assert answers() == (True, False)
-    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
-    assert answers() == (True, True)

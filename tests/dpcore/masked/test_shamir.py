@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.shamir import (
-    ELEMENT_BYTES,
     PRIME,
     interpolate,
-    read_element,
     share,
     weights,
     write_element,
@@ -44,12 +42,6 @@ class Coefficients(Rng):
 
     def below(self, bound: int) -> int:
         return self.left.pop(0) % bound
-
-
-def test_the_field_is_one() -> None:
-    # Fermat to many bases; 32 bytes fit, and a 257-bit draw is almost never rejected.
-    assert all(pow(base, PRIME - 1, PRIME) == 1 for base in range(2, 60))
-    assert 1 << 256 < PRIME < 1 << 257
 
 
 @given(st.integers(1, 8), st.integers(0, 4), st.integers(0, PRIME - 1), st.data())
@@ -103,29 +95,6 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_says_something(name: str) -> None:
     assert leaks(mutated(share, *MUTANTS[name]), 7, 3)
-
-
-@given(st.integers(0, PRIME - 1))
-def test_an_element_has_one_encoding(value: int) -> None:
-    encoded = write_element(value)
-    assert len(encoded) == ELEMENT_BYTES
-    assert read_element(encoded) == value == int(encoded.hex(), 16)
-
-
-@pytest.mark.parametrize(
-    "encoded",
-    [
-        b"",
-        bytes(32),
-        bytes(34),
-        PRIME.to_bytes(33, "big"),
-        (PRIME + 1).to_bytes(33, "big"),
-        b"\xff" * 33,
-    ],
-)
-def test_other_bytes_are_no_element(encoded: bytes) -> None:
-    with pytest.raises(InvalidParameter, match="33 bytes"):
-        read_element(encoded)
 
 
 REFUSED: list[tuple[str, Callable[[], object]]] = [

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom
 
 from dpcore.errors import InvalidParameter
@@ -133,17 +131,6 @@ def test_the_tails_are_those_of_scipy(n: int, marked: int, k: int) -> None:
     assert tail.at_least(k + 1) == 0
 
 
-@given(st.integers(1, 30), st.data())
-def test_a_tail_is_that_of_the_definition(population: int, data: st.DataObject) -> None:
-    marked, drawn = (data.draw(st.integers(0, population)) for _ in range(2))
-    tail = sizing._Tail(population, marked, drawn)
-    for j in range(drawn + 2):
-        ways = sum(
-            comb(marked, i) * comb(population - marked, drawn - i) for i in range(j, drawn + 1)
-        )
-        assert tail.at_least(j) == Fraction(ways, comb(population, drawn))
-
-
 # -- graphs that are drawn -------------------------------------------------------------------------
 
 
@@ -231,12 +218,6 @@ def test_graphs_that_are_drawn_keep_the_bounds() -> None:
     assert p_values(risk_of(rewired(neighbourhood_risk, _stranded=spare)), seen)["stranded"] < alpha
 
 
-def test_neighbours_of_one_side_only_are_seen() -> None:
-    one_side = mutated(neighbours_of, "place : place + count + 1", "place : place + count // 2 + 1")
-    near = one_side(NAMES, HOOD, SeededRng(1))
-    assert not all(name in near[other] for name in NAMES for other in near[name])
-
-
 # -- the least that serves -------------------------------------------------------------------------
 
 
@@ -280,15 +261,6 @@ def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: in
     risk = neighbourhood_risk(users=n, dropouts=d, colluding=c, neighbourhood=found)
     assert risk.exposure <= MOST_EXPOSURE
     assert risk.stranded <= Fraction(1, 10**6)
-
-
-def test_a_search_that_takes_a_lower_threshold_is_seen() -> None:
-    low = mutated(
-        size_neighbourhood, "threshold = enough[place]", "threshold = enough[max(0, place - 1)]"
-    )
-    found = low(users=1000, dropouts=100, colluding=100)
-    risk = neighbourhood_risk(users=1000, dropouts=100, colluding=100, neighbourhood=found)
-    assert risk.exposure > MOST_EXPOSURE
 
 
 def test_where_none_serves_everyone_is_left() -> None:

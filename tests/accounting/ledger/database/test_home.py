@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import accounting.ledger.database.store
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from accounting.ledger.database import place
 from dpcore.errors import InvalidParameter
@@ -176,46 +175,13 @@ def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
             assert again.check() == ()
 
 
-def aged(url: str) -> None:
-    """Make the tables what they were in format 1."""
-    with (
-        closing(accounting.ledger.database.store.Store(url)) as store,
-        store.writing() as connection,
-    ):
-        connection.exec_driver_sql("ALTER TABLE ledger DROP COLUMN identity")
-        connection.exec_driver_sql("ALTER TABLE ledger_users DROP COLUMN mark")
-        connection.exec_driver_sql("UPDATE ledger SET format = 1")
-
-
-def test_a_ledger_of_an_earlier_version_is_adopted_with_its_history(url: str) -> None:
-    with Ledger.create(url, budget=BUDGET) as ledger:
-        receipt = ledger.charge(["ada", "bob"], per_user("1/4"), batch="one")
-    aged(url)
-    with pytest.raises(LedgerUnavailable, match=r"of format 1.*dpcore ledger adopt"):
-        Ledger.open(url)
-    with pytest.raises(LedgerUnavailable, match="of format 1"):
-        Ledger.create(url, budget=BUDGET)
-    assert adopt(url) == 1
-    with Ledger.open(url, budget=BUDGET) as ledger:
-        assert ledger.check(receipt) == ()
-        assert ledger.remaining("bob") == {"rho": Fraction(3, 4)}
-        ledger.charge(["ada", "eve"], PRICE, batch="two")
-        assert ledger.check(receipt) == ()
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_what_does_not_fit_is_not_adopted(url: str, old: bool) -> None:
+def test_what_does_not_fit_is_not_adopted(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], per_user("1/4"), batch="one")
         with ledger._store.writing() as connection:
             connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
-    if old:
-        aged(url)
     with pytest.raises(LedgerDamaged, match=r"the history adds up to .* nothing was changed"):
         adopt(url)
-    if old:
-        with pytest.raises(LedgerUnavailable, match="of format 1"):
-            Ledger.open(url)
     with pytest.raises(LedgerUnavailable, match=r"no such file|connection"):
         adopt("absent.db")
 
@@ -250,15 +216,6 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         )
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
-
-
-@pytest.mark.usefixtures("open_to_all")
-def test_left_to_sqlite_a_ledger_is_open_to_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounting.ledger.database.store, "made_private", lambda path: None)
-    opened(tmp_path / "ledger.db").close()
-    assert modes(tmp_path)["ledger.db"] != 0o600
 
 
 @pytest.mark.usefixtures("open_to_all")
