@@ -19,8 +19,7 @@ from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.search.neighbours import doubts
-from audit.search.pairs import pairs_of
+from audit.search.neighbours import doubts, pairs_of
 from audit.spec import AuditSpec
 from audit.targets.spelling import target_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of

@@ -221,13 +221,13 @@ _SPARSE_VECTOR: Final = (
 
 
 def noisy_max(
-    counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, draws: int = 5
+    counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, shared: bool = False
 ) -> Integers:
     r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, a draw for
     each count. Scale 1 is enough if counts only grew, and between neighbours one may grow while the
     others fall.
     """
-    noisy: Integers = np.asarray(counts) + laplace(scale, (n, draws), rng)
+    noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     first: Integers = noisy.argmax(axis=1)
     return first
 
@@ -285,7 +285,7 @@ _SELECTION: Final = (
         number=15,
         sentence="All arms get the same draw of noise, which cancels when they are compared.",
         source="a draw of one number where one of the shape of the counts was meant",
-        run=partial(noisy_max, draws=1),
+        run=partial(noisy_max, shared=True),
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
         true_epsilon=Enclosure.infinite(),
         runs=100,

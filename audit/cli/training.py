@@ -61,8 +61,7 @@ def canaries_command(
     printed = format_of(form, as_json=as_json)
     from audit.claims.verdicts import level
     from audit.cli.options import read_seed
-    from audit.training.canaries import canaries
-    from audit.training.score_file import read_scores
+    from audit.training.canaries import canaries, read_scores
     from dpcore.command.output_file import check_writable, write_whole
     from dpcore.errors import InvalidParameter
     from dpcore.numbers.parameter import whole_number

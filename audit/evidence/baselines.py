@@ -255,15 +255,6 @@ def bayes(scores: Scores, asked: Asked) -> float:
     return low
 
 
-def credible_share(counts: Counts, epsilon: float, delta: float) -> float:
-    r"""The posterior probability that an (epsilon, delta)-DP mechanism has these probabilities.
-
-    They are allowed where each is at most e^epsilon times the other plus delta, for the event and
-    for its complement.
-    """
-    return _allowed(counts, _posterior_quantiles(counts), epsilon, delta)
-
-
 def _posterior_quantiles(counts: Counts) -> Floats:
     # Of the other world's probability, at the middles of equal shares: an integral over them is
     # their mean.

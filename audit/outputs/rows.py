@@ -335,7 +335,7 @@ class Table:
     r"""``numbers`` (runs, columns), nan where there is none; there ``codes`` says what there is,
     None where all cells are finite numbers. ``structures`` has the code of each run's structure.
 
-    >>> table = table_of_rows([(1, "stop"), (2.5, None), [3]])
+    >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
     ([1.0, 2.5, 3.0], [True, True, True])
     """
@@ -498,11 +498,6 @@ class Schema:
             for bucket in range(MOST, self.width):
                 found[:, bucket] = np.nan_to_num(numbers[:, places == bucket]).sum(axis=1)
         return _table_of(found, codes, structures)
-
-
-def table_of_rows(outputs: Outputs) -> Table:
-    r"""The table of outputs by themselves."""
-    return Schema().read(outputs)
 
 
 def added_up(outputs: Outputs) -> list[str]:

@@ -25,8 +25,14 @@ from audit.outputs.form import draw_worlds, interleave
 from dpcore import Relation
 from tests.effort import by_day
 from tests.purse import purse
-from tests.support.audit.catalogue_laws import Masses, delta_between, epsilon_between, revealing
-from tests.support.audit.law_registry import FILES, GROWING, LAWS, gathered
+from tests.support.audit.catalogue_laws import (
+    GROWING,
+    Masses,
+    delta_between,
+    epsilon_between,
+    revealing,
+)
+from tests.support.audit.laws import LAWS
 
 REPEATS = 6
 LEVEL = 0.05
@@ -133,9 +139,6 @@ def test_the_true_epsilon_is_derived(entry: Entry) -> None:
 
 def test_an_endless_epsilon_belongs_to_an_entry() -> None:
     assert set(GROWING) <= {entry.name for entry in ENTRIES}
-    assert {"catalogue_laws", "laws_noise", "laws_selection"} <= set(FILES)
-    with pytest.raises(AssertionError, match=r"two files give a law to \['count'\]"):
-        gathered([{"count": 1}, {"count": 2, "sum": 3}])
 
 
 @by_day(4)

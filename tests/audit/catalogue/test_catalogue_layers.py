@@ -27,7 +27,7 @@ from dpcore import Binomial, DiscreteGaussian
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
 from tests.purse import purse
-from tests.support.audit.laws_float import LAWS
+from tests.support.audit.laws import LAWS
 
 LEVEL = 0.05
 

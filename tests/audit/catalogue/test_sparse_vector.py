@@ -13,7 +13,7 @@ from mpmath import mpf
 from audit.catalogue.selection import row_mass
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.audit.catalogue_laws import epsilon_between
-from tests.support.audit.laws_selection import rows, value_reused
+from tests.support.audit.laws import rows, value_reused
 from tests.support.dpcore.mutants import mutated
 
 ANSWERS = [1, -2, 0]

@@ -10,8 +10,7 @@ import pytest
 
 import audit
 from audit.catalogue import ENTRIES
-from audit.search.neighbours import doubts, require_neighbours
-from audit.search.pairs import read_pairs_file
+from audit.search.neighbours import doubts, read_pairs_file, require_neighbours
 from audit.search.spelling import read_space
 from audit.testing.assertions import assert_private
 from dpcore.errors import InvalidParameter

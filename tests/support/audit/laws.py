@@ -1,8 +1,8 @@
-r"""Output laws of the catalogue: noise, local answers, shuffled bits, and what is released."""
+"""Output laws of the catalogue: noise, its lowest bit, local answers, shuffles and selection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, product
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 import mpmath
 from mpmath import mpf
 
+from tests.support.audit.catalogue_laws import LAWS as FIRST
 from tests.support.audit.catalogue_laws import (
     Law,
     Masses,
@@ -20,7 +21,160 @@ from tests.support.audit.catalogue_laws import (
     vector,
 )
 
-__all__ = ["LAWS"]
+# The lowest bit of Laplace noise in floating point, by the arithmetic of doubles. A double x is a
+# multiple of 2^(f - 52) where 2^f <= |x| < 2^(f+1). Noise is z = 16 ln u, whose significand is
+# evenly spread: it is a multiple of g more powers of two with chance 2^-(g+1). 0 + z is z. 1 + z is
+# exact where the result is no coarser than z; where it is d powers of two coarser, a share 2^-d of
+# the sums lie halfway between two results and are rounded to the even one. What this leaves out
+# (sums on the edge of a power of two, noise near 2^-50) is a share of less than 2^-40.
+_SCALE: Final = 16
+_POWERS: Final = range(-40, 10)
+_DEEPEST: Final = 60
+
+
+def _between(low: Any, high: Any) -> Any:
+    # P(low <= z < high) for 0 <= low.
+    return (mpmath.exp(-mpf(low) / _SCALE) - mpmath.exp(-mpf(high) / _SCALE)) / 2
+
+
+def _plus_zero() -> Iterator[tuple[int, int, Any]]:
+    # The power f of the grain 2^(f - 52) of the output, how much coarser it is than z, the mass.
+    for f in _POWERS:
+        yield f, 0, 2 * _between(mpf(2) ** f, mpf(2) ** (f + 1))
+
+
+def _plus_one() -> Iterator[tuple[int, int, Any]]:
+    for f in _POWERS:
+        low, high = mpf(2) ** f, mpf(2) ** (f + 1)
+        if f < 0:
+            # 1 <= 1 + z < 2; and 1/2 < 1 - \|z\| < 1, or exact for \|z\| >= 1/2.
+            yield 0, -f, _between(low, high)
+            yield -1, -1 - f, _between(low, high)
+        else:
+            # 1 + z stays below the next power of two or passes it; 1 - \|z\| is exact.
+            yield f, 0, _between(low, high - 1)
+            yield f + 1, 1, _between(high - 1, high)
+            yield f, 0, _between(low, high)
+
+
+def float_laplace(amount: float) -> Masses:
+    """The largest power of two that divides the output, for an amount of 0 or 1."""
+    masses: Masses = {}
+    for f, coarser, mass in _plus_one() if amount else _plus_zero():
+        halfway = mpf(2) ** -coarser if coarser else mpf(0)
+        for g in range(_DEEPEST):
+            share = (1 - halfway) / 2 if g == 0 else (1 + halfway) / mpf(2) ** (g + 1)
+            masses[f - 52 + g] = masses.get(f - 52 + g, mpf(0)) + mass * share
+    return masses
+
+
+# Noise beyond so many scales has less than e^(-60) of the mass.
+_SCALES: Final = 60
+_VALUES: Final = 30
+
+
+def _wins(index: int, value: int, counts: Sequence[int], scale: Any) -> Any:
+    # The first largest: strictly above those before it, at least as large as those after.
+    others = (
+        laplace_upto(value - count - (j < index), scale)
+        for j, count in enumerate(counts)
+        if j != index
+    )
+    return laplace(value - counts[index], scale) * mpmath.fprod(others)
+
+
+def largest_index(scale: int) -> Law:
+    """The index of the largest noisy count, the first of several."""
+
+    def law(counts: Sequence[int]) -> Masses:
+        window = range(-_SCALES * scale, _SCALES * scale)
+        return {
+            i: mpmath.fsum(_wins(i, value, counts, scale) for value in window)
+            for i in range(len(counts))
+        }
+
+    return law
+
+
+def largest_count(counts: Sequence[int]) -> Masses:
+    """The largest noisy count itself."""
+
+    def upto(value: int) -> Any:
+        return mpmath.fprod(laplace_upto(value - count, 2) for count in counts)
+
+    return {v: upto(v) - upto(v - 1) for v in range(-30, 60)}
+
+
+def first_largest(counts: Sequence[int]) -> Masses:
+    """One draw for all counts moves none of them past another."""
+    return {list(counts).index(max(counts)): mpf(1)}
+
+
+def _thresholds(scale: Any) -> Iterator[tuple[int, Any]]:
+    reach = int(_SCALES * scale)
+    return ((t, laplace(t, scale)) for t in range(-reach, reach + 1))
+
+
+def rows(threshold: Any, noise: Any, stop: int | None) -> Law:
+    """0 below the threshold, 1 above, and -1 after so many above; ``noise`` None is no noise."""
+
+    def below(answer: int, at: int) -> Any:
+        return mpf(answer < at) if noise is None else laplace_upto(at - 1 - answer, noise)
+
+    def law(answers: Sequence[int]) -> Masses:
+        total: Masses = {}
+        for at, weight in _thresholds(threshold):
+            partial: Masses = {(): weight}
+            for answer in answers:
+                under = below(answer, at)
+                grown: Masses = {}
+                for row, mass in partial.items():
+                    if row.count(1) == stop:
+                        grown[(*row, -1)] = mass
+                    else:
+                        grown[(*row, 0)], grown[(*row, 1)] = mass * under, mass * (1 - under)
+                partial = grown
+            for row, mass in partial.items():
+                total[row] = total.get(row, mpf(0)) + mass
+        return total
+
+    return law
+
+
+def _first_above(answers: Sequence[int], scale: Any, at: int, weight: Any) -> Iterator[Any]:
+    # That so many are below a threshold, whatever comes next; in the end that all are.
+    yield weight
+    for answer in answers:
+        weight *= laplace_upto(at - 1 - answer, scale)
+        yield weight
+
+
+def value_reused(answers: Sequence[int]) -> Masses:
+    """How many are below, and the noisy answer above: every threshold up to it would do."""
+    none = len(answers)
+    masses: Masses = {(none, 0): mpf(0)}
+    upto = [mpf(0)] * none
+    for at, weight in _thresholds(2):
+        *some, all_below = _first_above(answers, 2, at, weight)
+        masses[none, 0] += all_below
+        upto = [mass + more for mass, more in zip(upto, some, strict=True)]
+        if abs(at) <= _VALUES:
+            masses |= {(i, at): mass * laplace(at - answers[i], 2) for i, mass in enumerate(upto)}
+    return masses
+
+
+def value_anew(answers: Sequence[int]) -> Masses:
+    """How many are below, and the answer above with noise of its own."""
+    below = [mpf(0)] * (len(answers) + 1)
+    for at, weight in _thresholds(4):
+        parts = _first_above(answers, 8, at, weight)
+        below = [mass + more for mass, more in zip(below, parts, strict=True)]
+    return {(len(answers), 0): below[-1]} | {
+        (i, v): (below[i] - below[i + 1]) * laplace(v - answer, 2)
+        for i, answer in enumerate(answers)
+        for v in range(-_VALUES, _VALUES + 1)
+    }
+
 
 _USERS: Final = 64
 _FAR: Final = 24
@@ -251,7 +405,18 @@ def raw_once_in(runs: int) -> Law:
     return law
 
 
-LAWS: Final[dict[str, Law]] = {
+LAWS: Final[dict[str, Law]] = FIRST | {
+    "noisy-max": largest_index(2),
+    "noisy-max-value": largest_count,
+    "noisy-max-half-noise": largest_index(1),
+    "noisy-max-one-draw": first_largest,
+    "sparse-vector": rows(2, 4, 1),
+    "sparse-vector-two": rows(2, 8, 2),
+    "sparse-vector-value": value_anew,
+    "sparse-vector-value-reused": value_reused,
+    "sparse-vector-unscaled": rows(4, mpf(4) / 3, 2),
+    "sparse-vector-noiseless-answers": rows(2, None, None),
+    "sparse-vector-endless": rows(2, 2, None),
     "five-percent": number(mpf(20) / 21),
     "clamped-noise": clamped_noise,
     "clamped-sum": clamped_sum,
@@ -294,5 +459,6 @@ LAWS: Final[dict[str, Law]] = {
     "integer-laplace": in_eighths,
     "raw-in-a-thousand": raw_once_in(1_000),
     "raw-in-a-hundred-thousand": raw_once_in(100_000),
+    "float-laplace": float_laplace,  # of its lowest bit
 }
-r"""One law a name, broken or twin."""
+r"""One law a name, broken or twin; of ``catalogue_laws`` as well."""
