@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
@@ -27,15 +27,17 @@ from accounting.claims.guarantee import (
 from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
+from accounting.mechanism.description import Description
 from accounting.pairs.balls import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
 from accounting.release.curve import ByOrder, OneRelease
+from accounting.release.guarantee import guarantee
 from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.mechanism import Scope
+from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
@@ -43,6 +45,9 @@ __all__ = ["Composition", "compose", "narrower", "over_totals"]
 
 RELATIVE: Final = Fraction(1, 10**6)
 """The relative width that totals are computed to unless asked otherwise."""
+
+Source: TypeAlias = Guarantee | Mechanism | Description
+"""A guarantee, or what one is derived from."""
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
@@ -237,11 +242,16 @@ def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]
     )
 
 
-def compose(*parts: Guarantee | tuple[Guarantee, int]) -> Composition:
+def compose(*parts: Source | tuple[Source, int]) -> Composition:
     r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
+
+    A mechanism or a description stands for the guarantee that is derived from it.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'line')
+    >>> from dpcore import DiscreteLaplace
+    >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
+    Bound([0.5, 0.5], 'lattice')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is no guarantee,
     and for parts of different scopes, which never compose; :class:`NotDerived` for a guarantee
@@ -318,6 +328,10 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
             return [(part, rounds, part.scope, (f"{said(part)}: taken as it is stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
+        case Mechanism() | Description():
+            return _read((guarantee(part), rounds))
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose what each release guarantees")
-    raise InvalidParameter("parts", part, "must be a guarantee, or a guarantee and its rounds")
+    raise InvalidParameter(
+        "parts", part, "must be a guarantee or a mechanism, or one and its rounds"
+    )
