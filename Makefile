@@ -47,7 +47,7 @@ docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
 	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py
 
 kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and needs no package
-	@$(PY) -m accounting.checker.single_file > kernel.py
+	@$(PY) -m accounting.certificates.single_file > kernel.py
 
 lint: .venv/.dev  ## linters, types and layers only: seconds
 	@$(PY) -m ruff check .

@@ -27,7 +27,7 @@ from typing import IO, Any
 # The long ones first. A folder is all of it that no other part names.
 PARTS = (
     ("tests/accounting",),
-    ("tests/accounting/checker", "tests/accounting/release"),
+    ("tests/accounting/certificates", "tests/accounting/release"),
     ("tests/bandits", "bandits"),
     ("tests/audit",),
     ("tests/dpcore", "dpcore"),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from accounting import Status
 from accounting.certificates.certificate import certify
-from accounting.checker import Status
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of, recheck
 from bandits.certificates.form import SEEDED, UNKNOWN, required_assumptions

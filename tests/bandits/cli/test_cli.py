@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import Status
+from accounting import Status
 from bandits.certificates.certificate import recheck
 from bandits.experiments.comparison import compare, read_document
 from bandits.experiments.curves import label
