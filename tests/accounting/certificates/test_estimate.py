@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import norm
 
 from accounting import Status, verify
@@ -22,19 +20,9 @@ from tests.support.dpcore.mutants import mutated
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
 SAMPLE = {"sampling": {"kind": "poisson", "rate": "1/50"}}
-REALS: list[tuple[dict[str, Any], Callable[[], Any]]] = [
-    (
-        noise("gaussian", 1, 40, sigma="1") | SAMPLE,
-        lambda: pld.from_gaussian_mechanism(
-            1.0, sampling_prob=0.02, value_discretization_interval=1e-3
-        ),
-    ),
-    (
-        noise("laplace", 1, 40, scale="3") | SAMPLE,
-        lambda: pld.from_laplace_mechanism(
-            3.0, sampling_prob=0.02, value_discretization_interval=1e-3
-        ),
-    ),
+REALS = [
+    (noise("gaussian", 1, 40, sigma="1") | SAMPLE, "from_gaussian_mechanism", 1.0),
+    (noise("laplace", 1, 40, scale="3") | SAMPLE, "from_laplace_mechanism", 3.0),
 ]
 
 
@@ -43,11 +31,13 @@ def delta(part: dict[str, Any], epsilon: Fraction) -> tuple[float, float]:
     return float(value), float(error)
 
 
-@pytest.mark.parametrize(("part", "peer"), REALS, ids=["gaussian", "laplace"])
-def test_dp_accounting_finds_the_same(part: dict[str, Any], peer: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(("part", "name", "scale"), REALS, ids=["gaussian", "laplace"])
+def test_dp_accounting_finds_the_same(part: dict[str, Any], name: str, scale: float) -> None:
+    peer = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     value, error = delta(part, Fraction(1, 10))
     assert error < 1e-4 * value
-    upper = peer().self_compose(40).get_delta_for_epsilon(0.1)
+    one = getattr(peer, name)(scale, sampling_prob=0.02, value_discretization_interval=1e-3)
+    upper = one.self_compose(40).get_delta_for_epsilon(0.1)
     assert value * (1 - 1e-4) <= upper <= value * 1.05
 
 

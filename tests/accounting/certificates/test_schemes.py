@@ -123,25 +123,23 @@ def test_another_parameter_with_everything_made_to_fit_is_caught(kind: str, chan
 
 
 GROUP = {"kind": "poisson-group", "rate": "1/50"}
+SAMPLINGS: tuple[Any, ...] = (
+    None,
+    [],
+    {},
+    {"kind": "poisson"},
+    {"kind": "poisson", "rate": "0"},
+    {"kind": "poisson", "rate": "2/4"},
+    {"kind": "poisson", "rate": 0.5},
+    {"kind": ["poisson"], "rate": "1/2"},
+    {"kind": "fixed", "rate": "1/2"},
+    {"kind": "poisson-replaced", "rate": "1/2"},
+    {"kind": "poisson", "rate": "1/50", "members": 3},
+    GROUP,
+    *({**GROUP, "members": members} for members in (1, 65, True, "3")),
+)
 MALFORMED: list[tuple[str, str, Any]] = [
-    *(
-        ("sample", "sampling", value)
-        for value in (
-            None,
-            [],
-            {},
-            {"kind": "poisson"},
-            {"kind": "poisson", "rate": "0"},
-            {"kind": "poisson", "rate": "2/4"},
-            {"kind": "poisson", "rate": 0.5},
-            {"kind": ["poisson"], "rate": "1/2"},
-            {"kind": "fixed", "rate": "1/2"},
-            {"kind": "poisson-replaced", "rate": "1/2"},
-            {"kind": "poisson", "rate": "1/50", "members": 3},
-            GROUP,
-            *({**GROUP, "members": members} for members in (1, 65, True, "3")),
-        )
-    ),
+    *(("sample", "sampling", value) for value in SAMPLINGS),
     ("group", "noise", {"law": "laplace", "scale": "2"}),
     ("run", "correlated", None),
     ("run", "sampling", {"kind": "poisson", "rate": "1/2"}),
