@@ -28,7 +28,7 @@ demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: 
 OPTIONS :=
 # Parts of one test run, the long ones first; a folder is all of it that no other part names. They are
 # processes and not workers of one pytest (pytest-xdist): tests that fork must be alone in their process.
-PARTS := tests/accounting tests/accounting/checker+tests/accounting/release tests/bandits+bandits \
+PARTS := tests/accounting tests/accounting/certificates+tests/accounting/release tests/bandits+bandits \
     tests/audit tests/dpcore+dpcore tests/audit/evidence+tests/audit/report+tests/audit/testing \
     tests+accounting+audit tests/audit/catalogue+tests/audit/cli+tests/audit/targets
 FOLDERS := $(subst +, ,$(PARTS))
@@ -72,7 +72,7 @@ site: .venv/.docs  ## the pages, the API and the commands as a site in build/sit
 	@$(PY) -m sphinx -q -W -j auto -c docs . build/site
 
 kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and needs no package
-	@$(PY) -m accounting.checker.single_file > kernel.py
+	@$(PY) -m accounting.certificates.single_file > kernel.py
 
 lint: .venv/.dev  ## linters, types and layers only: seconds
 	@$(PY) -m ruff check .

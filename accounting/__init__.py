@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
     from accounting.budget.returning import per_user, routes
     from accounting.certificates.certificate import Certificate, certify
-    from accounting.checker import verify
+    from accounting.certificates.clock import deadline
+    from accounting.certificates.reading import Malformed
+    from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
     from accounting.claims.bound import Bound
     from accounting.claims.claim import (
         Approx,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from accounting.totals.from_json import guarantee_from_json
 
 __all__ = [
+    "Allowance",
     "Approx",
     "ApproxFilter",
     "Assumed",
@@ -56,9 +59,11 @@ __all__ = [
     "Composition",
     "Description",
     "Filter",
+    "Finding",
     "FixedSizeSampled",
     "Guarantee",
     "Ledger",
+    "Malformed",
     "NotDerived",
     "Odometer",
     "Plan",
@@ -69,6 +74,8 @@ __all__ = [
     "Rdp",
     "RdpFilter",
     "StatedGuarantee",
+    "Status",
+    "Verdict",
     "ZCdp",
     "ZCdpFilter",
     "as_approx",
@@ -81,6 +88,7 @@ __all__ = [
     "choose",
     "claim_from_json",
     "compose",
+    "deadline",
     "filter_for",
     "guarantee",
     "guarantee_from_json",
@@ -93,6 +101,7 @@ __all__ = [
 __getattr__ = late_names(
     __name__,
     {
+        "Allowance": "certificates.verdict",
         "Approx": "claims.claim",
         "ApproxFilter": "theorems.filter",
         "Assumed": "claims.claim",
@@ -103,9 +112,11 @@ __getattr__ = late_names(
         "Composition": "totals.compose",
         "Description": "mechanism.description",
         "Filter": "theorems.filter",
+        "Finding": "certificates.verdict",
         "FixedSizeSampled": "release.subsampling",
         "Guarantee": "claims.guarantee",
         "Ledger": "ledger",
+        "Malformed": "certificates.reading",
         "NotDerived": "errors",
         "Odometer": "theorems.odometer",
         "Plan": "protocols.choose",
@@ -116,6 +127,8 @@ __getattr__ = late_names(
         "Rdp": "claims.claim",
         "RdpFilter": "theorems.filter",
         "StatedGuarantee": "claims.claim",
+        "Status": "certificates.verdict",
+        "Verdict": "certificates.verdict",
         "ZCdp": "claims.claim",
         "ZCdpFilter": "theorems.filter",
         "as_approx": "theorems.convert",
@@ -128,13 +141,14 @@ __getattr__ = late_names(
         "choose": "protocols.choose",
         "claim_from_json": "claims.claim",
         "compose": "totals.compose",
+        "deadline": "certificates.clock",
         "filter_for": "theorems.filter",
         "guarantee": "release.guarantee",
         "guarantee_from_json": "totals.from_json",
         "per_user": "budget.returning",
         "protocol_guarantee": "protocols.choose",
         "routes": "budget.returning",
-        "verify": "checker",
+        "verify": "certificates.verdict",
     },
 )
 

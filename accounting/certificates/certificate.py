@@ -1,8 +1,8 @@
 r"""Certificates: what was run and what it costs, as text that anyone can check again.
 
 :func:`certify` derives the claims with the certified engines, writes each as two decimals one unit
-apart with the truth well inside, and lets the independent second path of ``checker`` agree before
-the certificate leaves. The format is docs/certificates.md.
+apart with the truth well inside, and lets ``verify`` agree before the certificate leaves. The
+format is docs/certificates.md.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from fractions import Fraction
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from accounting.certificates.clock import OutOfTime, bounded
 from accounting.certificates.evidence import ends_of, evidence_of, plan_of
+from accounting.certificates.form import SCHEMA, ascii_text, digest_of, required_assumptions
+from accounting.certificates.reading import Claim, Malformed, parsed, part_of, read
 from accounting.certificates.stated import FEWEST_DIGITS, Asked, exact_claims
-from accounting.checker import Status, Verdict, verify
-from accounting.checker.clock import OutOfTime, bounded
-from accounting.checker.laws.law import Unchecked
-from accounting.checker.rounds import alternatives
-from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required_assumptions
-from accounting.checker.text.reading import Claim, Malformed, Part, parsed, part_of, read
+from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
+from accounting.kernel.laws import Refused
+from accounting.kernel.neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
 from accounting.mechanism.description import Description, Everyone, Poisson
 from accounting.release.curve import PrivacyCurve, described
@@ -53,7 +53,7 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""The second path finds another number: one of the two is wrong, and nothing is certified.
+    r"""``verify`` finds another number: one of the two is wrong, and nothing is certified.
 
     >>> raise Disagreement("claims[0] (epsilon): fails: ...")
     Traceback (most recent call last):
@@ -143,7 +143,7 @@ def certify(
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
-    has ``digits`` significant digits, fewer (3 at least) where the second path decides no more. At
+    has ``digits`` significant digits, fewer (3 at least) where ``verify`` decides no more. At
     delta = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are what the integer kernel proves, and the certificate says how
@@ -153,8 +153,8 @@ def certify(
     and name their participants, as often as the most frequent of them did; otherwise all.
 
     Raises :class:`NotDerived` where only an upper bound is known, the value is infinite, or the
-    second path cannot check it, or not within the :func:`deadline` around (60 seconds if there is
-    none); :class:`Disagreement` when it finds another number.
+    certificate cannot be verified, or not within the :func:`deadline` around (60 seconds if there
+    is none); :class:`Disagreement` when it finds another number.
     """
     most = integer("digits", digits, at_least=FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
@@ -218,13 +218,12 @@ def _check_form(certificate: Certificate) -> None:
 
 
 def _check_reach(draft: Certificate) -> None:
-    # What the second path cannot check at all is refused before the engines work on it.
+    # What verify cannot check at all is refused before the engines work on it.
     try:
-        for rounds in alternatives(_parts_of(draft)):
-            _ = [each.density for each in rounds]
+        scenarios(_parts_of(draft), above=True)
     except Malformed as error:
         raise NotDerived("a certificate of this composition", str(error)) from None
-    except Unchecked as error:
+    except Refused as error:
         raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
 
 
@@ -253,7 +252,7 @@ def _proven(
             ]
             plan = plan_of(parts, claims)
             ends = [ends_of(parts, claim, plan) for claim in claims]
-        except (Malformed, Unchecked, OutOfTime) as error:
+        except (Malformed, Refused, OutOfTime) as error:
             raise NotDerived(what, str(error)) from None
         for claim, (low, high) in zip(claims, ends, strict=True):
             if low > claim.upper or high < claim.lower:
@@ -268,7 +267,7 @@ def _proven(
 
 
 def _fewer(verdict: Verdict, counts: list[int]) -> None:
-    # One digit less for what the second path cannot decide; anything else is an error.
+    # One digit less for what cannot be decided; anything else is an error.
     for i, finding in enumerate(verdict.findings):
         if finding.status is Status.FAILS:
             raise Disagreement(str(finding))
@@ -340,7 +339,7 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
     asked = described(source)
     if asked is None or not isinstance(asked.scheme, (Everyone, Poisson)):
-        why = "the second path knows no such part: of its samples only an upper bound is known"
+        why = "verify knows no such part: of its samples only an upper bound is known"
         raise NotDerived(f"a certificate of {source!r}", why)
     everybody = asked.scheme.everybody
     found = _part_of(asked.unsampled if everybody else asked, honest, rounds)
@@ -372,7 +371,7 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             exact = [write_rational(Fraction(each)) for each in given]
             run = {"strategy": "toeplitz", "coefficients": exact}
         case other:
-            why = "the second path knows trees, square roots without a grid, and coefficients"
+            why = "verify knows trees, square roots without a grid, and coefficients"
             raise NotDerived(f"a certificate of the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}

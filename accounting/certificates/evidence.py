@@ -1,6 +1,8 @@
-r"""Evidence of a certificate: how finely the kernel computes, and what it then proves.
+r"""What the kernel proves of the claims of a certificate, and how finely it has to compute.
 
-It is chosen here in floats. Only the width of the bounds and the time depend on the choice.
+A plan, the evidence of a certificate, is chosen here in floats: only the width of the bounds and
+the time depend on it. A claim holds if both ends are proven, fails if the contrary of one is, and
+is not decided in between. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -8,23 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
-from accounting.checker.clock import tick
-from accounting.checker.exact import exact_value
-from accounting.checker.laws.law import Unchecked
-from accounting.checker.proof import curve_of, require_curve, scenarios
-from accounting.checker.text.reading import Claim, Part
-from accounting.kernel.laws import Refused, Round, pair_of
+from accounting.certificates.clock import tick
+from accounting.certificates.form import decimal_of
+from accounting.certificates.reading import Claim, Read
+from accounting.kernel.exact import exact_value
+from accounting.kernel.laws import REAL, Refused, Round, pair_of
+from accounting.kernel.neighbours import Part, scenarios
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Plan
-from accounting.kernel.verdict import Curve, lattice
+from accounting.kernel.verdict import Curve, gridless, lattice
 
-__all__ = ["ends_of", "evidence_of", "plan_of"]
+__all__ = ["ends_of", "evidence_of", "plan_of", "proven"]
 
 _SLOTS: Final = 1 << 15
+_FEW_SLOTS: Final = 1 << 10
 _WIDTH: Final = 1.6e-4
+_REACH: Final = Fraction(1, 10**4)
 _SPARSE: Final = 1e-5
 _GUARD: Final = 8
 _ONE: Final = Fraction(1)
@@ -33,6 +39,7 @@ _COARSE: Final = Plan(Fraction(1, 100), 20, 64, 0)
 _POINTS: Final = 300
 _A_UNIT: Final = 20
 _HALVINGS: Final = 60
+_SHOWN: Final = 16
 
 
 def evidence_of(plan: Plan) -> dict[str, Any]:
@@ -44,50 +51,112 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
     return {**asdict(plan), "step": str(plan.step)}
 
 
-def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim]) -> Plan:
+# -- how finely ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
+    r"""The plan for a claim among the ``claims`` of a certificate that has no evidence.
+
+    Those out of reach share one that is coarse: it refutes what is far from the truth.
+    """
+    reached = _reaches(parts, claim)
+    alike = [each for each in claims if _reaches(parts, each) == reached]
+    return plan_of(parts, alike, slots=_SLOTS if reached else _FEW_SLOTS)
+
+
+@lru_cache(maxsize=256)
+def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
+    # Whether the kernel may be as narrow as the claim: not on a grid for many digits.
+    size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
+    return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True))
+
+
+def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
     r"""A plan whose roundings are small beside the claims, on a grid for a width of 2e-4.
 
-    Raises :class:`Unchecked` for parts that the kernel cannot compute, whatever is claimed.
+    Fewer ``slots`` are faster, and spread the losses more.
+
+    Raises :class:`Refused` for parts that the kernel cannot compute, whatever is claimed.
     """
-    try:
-        rows = scenarios(parts, above=True)
-        Curve(rows, rows, _COARSE)
-    except Refused as error:
-        raise Unchecked(str(error)) from None
+    rows = scenarios(parts, above=True)
+    Curve(rows, rows, _COARSE)
+    slots = slots or _SLOTS
     rounds = max(sum(count for _, count in each) for each in rows)
-    exact = rounds == 1 or all(lattice(each) for row in rows for each, _ in row)
-    least = Fraction(1, 10**40 if exact else 10**6)
+    least = Fraction(1, 10**40 if _without_spread(rows) else 10**6)
     room = min((_room(claim, least) for claim in claims), default=Fraction(1, 10**12))
     if rounds == 1:
-        return Plan(_ONE, _decimals(room) + _GUARD, _SLOTS, 0)
+        return Plan(_ONE, _decimals(room) + _GUARD, slots, 0)
     # Every round and every doubling of copies may lose a share of the room.
-    digits = _decimals(room / rounds / (64 * _SLOTS)) + 4
+    digits = _decimals(room / rounds / (64 * slots)) + 4
     cut = int(room * 10**digits / (64 * rounds * max(rounds.bit_length(), 1)))
     # As fine as the window of the total allows, or as fine as the width needs. Few places between
     # the losses of noise on the integers are merged less well than many.
     square = sum(count * _square(each) for each, count in rows[0])
-    sparse = any(each.law not in ("gaussian", "laplace", "stated") for each, _ in rows[0])
+    sparse = any(each.law not in (*REAL, "stated") for each, _ in rows[0])
     width = 2 * math.sqrt((_SPARSE if sparse else _WIDTH) * square / rounds)
-    step = max(min(width, 16 * math.sqrt(square) / _SLOTS), 1e-8)
-    return Plan(Fraction(1, math.ceil(1 / step)), digits, _SLOTS, cut)
+    step = max(min(width, 16 * math.sqrt(square) / slots), 1e-8)
+    return Plan(Fraction(1, math.ceil(1 / step)), digits, slots, cut)
+
+
+def _without_spread(rows: Sequence[Sequence[tuple[Round, int]]]) -> bool:
+    # Losses that no grid moves: few combinations, or all on a lattice.
+    return all(gridless(row) or all(lattice(each) for each, _ in row) for row in rows)
+
+
+def _room(claim: Claim, least: Fraction) -> Fraction:
+    # What delta may be off by, ``least`` a share of it at least.
+    if claim.quantity == "delta":
+        return max(claim.unit / 64, least * claim.upper, _LEAST)
+    if claim.quantity == "epsilon" and claim.at:
+        return claim.at * max(min(claim.unit, _ONE) / 64, least)
+    return Fraction(1, 10**12)
+
+
+def _decimals(small: Fraction) -> int:
+    if small < _LEAST**5:
+        raise Refused("a delta so small needs more digits than are allowed")
+    return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
+
+
+def _square(each: Round) -> float:
+    # The mean square of the loss of a round, roughly.
+    if each.law == "gaussian":
+        c, here, there = float(each.shift), [*map(float, each.here)], [*map(float, each.there)]
+        found = 0.0
+        for i in range(-_POINTS, _POINTS + 1):
+            x = i / _A_UNIT
+            p, q = _mixed(here, x, c), _mixed(there, x, -c)
+            found += (q if each.swapped else p) * math.log(p / q) ** 2 / _A_UNIT
+        return found
+    pair = pair_of(each, Fixed(96, tick), (Fraction(1, 256), Fraction(0)), 1 << 40)
+    masses = [(float(p), float(q)) for p, q, low, _ in pair.cells if p and q and low is not None]
+    return sum(p * math.log(p / q) ** 2 for p, q in masses) / (1 << 96)
+
+
+def _mixed(chances: Sequence[float], x: float, c: float) -> float:
+    return 1e-300 + sum(
+        w * math.exp(-((x - j * c) ** 2) / 2) / math.sqrt(2 * math.pi)
+        for j, w in enumerate(chances)
+    )
+
+
+# -- what is proven --------------------------------------------------------------------------------
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
     r"""The ends that the kernel proves of what ``claim`` asks, whatever the claim says.
 
-    Raises :class:`Unchecked` where it proves none.
+    Raises :class:`Refused` where it proves none.
     """
-    exact = exact_value(parts, claim)
-    if exact is not None:
-        return exact, exact
-    require_curve(claim)
-    try:
-        curve = curve_of(parts, plan)
-        if claim.quantity == "delta":
-            return curve.delta(claim.at)
-        return _passed(curve.below, claim.at)[0], _passed(curve.above, claim.at)[1]
-    except Refused as error:
-        raise Unchecked(str(error)) from None
+    value = _known(parts, claim)
+    if value is not None:
+        return value, value
+    _require_curve(claim)
+    curve = _curve(parts, plan)
+    if claim.quantity == "delta":
+        return curve.delta(claim.at)
+    return _passed(curve.below, claim.at)[0], _passed(curve.above, claim.at)[1]
 
 
 def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fraction, Fraction]:
@@ -104,38 +173,93 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
     return low, high
 
 
-def _room(claim: Claim, least: Fraction) -> Fraction:
-    # What delta may be off by, ``least`` a share of it at least.
-    if claim.quantity == "delta":
-        return max(claim.unit / 64, least * claim.upper, _LEAST)
-    if claim.quantity == "epsilon" and claim.at:
-        return claim.at * max(min(claim.unit, _ONE) / 64, least)
-    return Fraction(1, 10**12)
+def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
+    r"""The value that is claimed, where it is a rational; None where that is not known.
+
+    Raises :class:`Refused` for a pure or zCDP claim of which it is not known.
+    """
+    try:
+        return exact_value(parts, claim.quantity, claim.at)
+    except Refused:
+        if claim.quantity in ("pure", "zcdp"):
+            raise
+    return None
 
 
-def _decimals(small: Fraction) -> int:
-    if small < _LEAST**5:
-        raise Unchecked("a delta so small needs more digits than are allowed")
-    return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
+def _require_curve(claim: Claim) -> None:
+    if claim.quantity == "renyi":
+        raise Refused("the kernel proves no Renyi divergence that is not a rational")
+    if claim.quantity == "epsilon" and claim.at == 0:
+        raise Refused("the kernel proves no largest loss that is not a rational")
 
 
-def _square(each: Round) -> float:
-    # The mean square of the loss of a round, roughly.
-    if each.law == "gaussian":
-        c, here, there = float(each.shift), [*map(float, each.here)], [*map(float, each.there)]
-        found = 0.0
-        for i in range(-_POINTS, _POINTS + 1):
-            x = i / _A_UNIT
-            p, q = _mixed(here, x, c), _mixed(there, x, -c)
-            found += (q if each.swapped else p) * math.log(p / q) ** 2 / _A_UNIT
-        return found
-    pair = pair_of(each, Fixed(96), (Fraction(1, 256), Fraction(0)), 1 << 40)
-    masses = [(float(p), float(q)) for p, q, low, _ in pair.cells if p and q and low is not None]
-    return sum(p * math.log(p / q) ** 2 for p, q in masses) / (1 << 96)
+@lru_cache(maxsize=8)
+def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
+    return Curve(scenarios(parts, above=False), scenarios(parts, above=True), plan, tick)
 
 
-def _mixed(chances: Sequence[float], x: float, c: float) -> float:
-    return 1e-300 + sum(
-        w * math.exp(-((x - j * c) ** 2) / 2) / math.sqrt(2 * math.pi)
-        for j, w in enumerate(chances)
-    )
+def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
+    r"""Whether the claim holds, and what the kernel proves; ``spend`` counts its work before it.
+
+    Raises :class:`Refused` where neither the claim nor its contrary is proven.
+    """
+    value = _known(found.parts, claim)
+    if value is not None:
+        shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
+        return claim.lower <= value <= claim.upper, f"proven: the value is {shown}, a rational"
+    _require_curve(claim)
+    plan = found.plan or _plan_for(found.parts, found.claims, claim)
+    curve = _curve(found.parts, plan)
+    spend((found.parts, plan), curve.work)
+    return _decided(curve, claim)
+
+
+@lru_cache(maxsize=128)
+def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    return _delta(curve, claim) if claim.quantity == "delta" else _epsilon(curve, claim)
+
+
+def _delta(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    low, high = curve.delta(claim.at)
+    bounds = f"delta is at most {_up(high)} and at least {_down(low)}"
+    if claim.lower <= low and high <= claim.upper:
+        return True, f"proven: {bounds}"
+    if high < claim.lower or low > claim.upper:
+        return False, f"proven: {bounds}"
+    end = "lower" if high <= claim.upper else "upper"
+    raise Refused(f"the {end} end is not proven: {bounds}")
+
+
+def _epsilon(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    # delta(epsilon) falls: at the upper end it must be at most the target, and below the lower end
+    # it must be more.
+    target, low, high = claim.at, claim.lower, claim.upper
+    most = curve.above(high)
+    bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
+    if most > target:
+        least = curve.below(high)
+        if least > target:
+            return False, f"proven: delta is at least {_down(least)} at the upper end"
+        raise Refused(f"the upper end is not proven: {bound}")
+    if not low:
+        return True, f"proven: {bound}"
+    least = curve.below(low)
+    if least > target:
+        return True, f"proven: {bound} and at least {_down(least)} at {decimal_of(low)}"
+    most = curve.above(low)
+    if most < target:
+        return False, f"proven: delta is at most {_up(most)} at the lower end"
+    raise Refused(f"the lower end is not proven: delta is at least {_down(least)} there")
+
+
+def _down(value: Fraction) -> str:
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _up(value: Fraction) -> str:
+    return _rounded(value, ROUND_CEILING)
+
+
+def _rounded(value: Fraction, way: str) -> str:
+    context = Context(prec=_SHOWN, rounding=way)
+    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"

@@ -1,7 +1,7 @@
 r"""Claims of a certificate: enclosures as decimals one unit of the last digit apart.
 
-The truth lies at least a sixteenth of a unit inside either end, so that a second computation with
-a much smaller error can tell the stated pair from every other pair of neighbours.
+The truth lies at least a sixteenth of a unit inside either end, so that an estimate with a much
+smaller error can tell the stated pair from every other pair of neighbours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.checker.text.form import THEOREMS
+from accounting.certificates.form import THEOREMS
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure, ZCdp
 from accounting.errors import NotDerived

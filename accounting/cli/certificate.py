@@ -21,7 +21,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from accounting.checker import Verdict
+    from accounting.certificates.verdict import Verdict
 
 __all__ = ["certify", "verify"]
 
@@ -29,7 +29,7 @@ FAILED: Final = 1
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
-    "second path": "checked by a second path",
+    "estimate": "checked in part by an estimate, which proves nothing",
 }
 _TENTHS: Final = 10
 
@@ -66,8 +66,8 @@ def certify_command(
 ) -> None:
     r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.
 
-    Every claim is computed a second time, independently, before it is written; with --evidence it
-    is what the integer kernel proves, and verify proves it again.
+    Every claim is verified before it is written; with --evidence it is what the integer kernel
+    proves, however narrow, and verify proves it again.
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
@@ -107,12 +107,13 @@ def verify_command(
     deadline: Deadline = "60",
     as_json: AsJson = False,
 ) -> None:
-    r"""Check a certificate: prove every claim again, or compute it independently; print what fails.
+    r"""Check a certificate: prove every claim, or compare it with an estimate; print what fails.
 
-    A certificate with evidence is decided by the integer kernel, any other by a second path.
-    Certificates of bandit runs are checked too. Exit code: 0 all claims hold; 1 a claim fails, the
-    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 there
-    is no such file, it is not a certificate, or no installed package knows its format.
+    The integer kernel decides. Where it proves neither a claim nor its contrary, and there is no
+    evidence, an estimate is compared. Certificates of bandit runs are checked too. Exit code: 0 all
+    claims hold; 1 a claim fails, the file was changed, or a claim could not be checked (too large,
+    or not within --deadline); 2 there is no such file, it is not a certificate, or no installed
+    package knows its format.
 
     Example: dpcore verify c.json
     """
@@ -134,7 +135,7 @@ def verify_command(
 
 @contextmanager
 def _in_time(seconds: str) -> Iterator[None]:
-    from accounting.checker import deadline
+    from accounting.certificates.clock import deadline
 
     limit = rational("--deadline", seconds)
     if not 0 < limit <= _LONGEST:
@@ -149,7 +150,7 @@ def _in_time(seconds: str) -> Iterator[None]:
 
 
 def _word(verdict: Verdict) -> str:
-    from accounting.checker import Status
+    from accounting.certificates.verdict import Status
 
     found = {finding.status for finding in verdict.findings}
     if Status.FAILS in found:

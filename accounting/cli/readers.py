@@ -12,8 +12,8 @@ import json
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accounting.checker import Finding, Status, Verdict, verify
-from accounting.checker.text.form import SCHEMA
+from accounting.certificates.form import SCHEMA
+from accounting.certificates.verdict import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 
 __all__ = ["GROUP", "MOST_TEXT", "verdict_of", "why_not_a_certificate"]

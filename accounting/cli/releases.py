@@ -262,7 +262,7 @@ def write_certificate(
     if path is None:
         return []
     from accounting.certificates.certificate import certify
-    from accounting.checker import deadline
+    from accounting.certificates.clock import deadline
 
     check_writable("--certificate", path)
     with deadline(_PROVING) if evidence else nullcontext():

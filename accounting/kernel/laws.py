@@ -19,7 +19,7 @@ from accounting.kernel.cells import Cell, Pair, of_masses
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import convolved
 
-__all__ = ["MOST", "Refused", "Round", "pair_of", "size"]
+__all__ = ["MOST", "Refused", "Round", "masses_of", "pair_of", "size"]
 
 MOST = 1 << 17
 REAL = ("gaussian", "laplace")
@@ -92,19 +92,18 @@ def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
         return _stated(each, fixed)
     if each.law in REAL:
         return _of_reals(each, fixed, grid, least)
+    return of_masses(fixed, masses_of(each, fixed), least)
+
+
+def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
+    r"""Of noise on the integers: P and Q of each outcome, and whether Q is exactly 0."""
     if each.law == "discrete-laplace":
         masses = _of_laplace(each, fixed)
     else:
         masses = _of_table(each, _table(each.law, each.parameters, fixed))
-    mixed = []
     r = each.here[1]
-    for p, q, never in masses:
-        there = _share(1 - r, q) + _share(r, p)
-        if each.swapped:
-            mixed.append((q, there, False))
-        else:
-            mixed.append((there, q, never))
-    return of_masses(fixed, mixed, least)
+    mixed = [(_share(1 - r, q) + _share(r, p), q, never) for p, q, never in masses]
+    return [(q, p, False) for p, q, _ in mixed] if each.swapped else mixed
 
 
 def _share(chance: Fraction, mass: int) -> int:
@@ -369,6 +368,9 @@ class _Gaussian:
         return mixed - (_log_mixed(there, -x * self._c, self._c) if len(there) > 1 else 0.0)
 
     def loss(self, x: int) -> tuple[int, int]:
+        if self.each.here[1] == 1 and len(self.each.there) == 1:
+            power = self._power(1, x)
+            return power, power + 1
         here, there = self._mixed(self.each.here, x), self._mixed(self.each.there, -x)
         log = self.fixed.log
         above = 0 if len(self.each.there) == 1 else log(there[0])[0]
@@ -379,13 +381,16 @@ class _Gaussian:
         # The density against that of N(0, 1).
         low = high = 0
         for j, chance in enumerate(chances):
-            move = j * self.each.shift
-            u = (
-                2 * move.numerator * x * move.denominator - self.fixed.one * move.numerator**2
-            ) // (2 * move.denominator**2)
+            u = self._power(j, x)
             low += _share(chance, self.fixed.exp(u)[0])
             high += _share(chance, self.fixed.exp(u + 1)[1]) + 1
         return low, high
+
+    def _power(self, j: int, x: int) -> int:
+        # log of the density of N(j shift, 1) against that of N(0, 1), rounded down.
+        move = j * self.each.shift
+        top = 2 * move.numerator * x * move.denominator - self.fixed.one * move.numerator**2
+        return top // (2 * move.denominator**2)
 
     def masses(self, x: int) -> tuple[int, int]:
         each = self.each

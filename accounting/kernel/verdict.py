@@ -18,7 +18,7 @@ from accounting.kernel.laws import REAL, Grid, Refused, Round, pair_of, size
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Listing, Plan, power, product
 
-__all__ = ["Curve", "Scenario", "lattice"]
+__all__ = ["Curve", "gridless", "lattice"]
 
 Scenario: TypeAlias = Sequence[tuple[Round, int]]
 
@@ -95,13 +95,8 @@ class Curve:
         return self._pairs[each, grid]
 
     def _few(self, scenario: Scenario) -> Pair | None:
-        # Few rounds on the integers with few outcomes: all their combinations, without a grid.
-        if any(each.law in REAL for each, _ in scenario):
-            return None
-        values = sum(
-            count * math.log(size(each, self.plan.digits + _SPARE) + 2) for each, count in scenario
-        )
-        if values > _FEW:
+        # All combinations of outcomes, without a grid.
+        if not gridless(scenario, self.plan.digits):
             return None
         key = tuple(scenario)
         if key not in self._products:
@@ -124,6 +119,16 @@ class Curve:
         if total is None:
             raise Refused("no rounds")
         return total
+
+
+def gridless(scenario: Scenario, digits: int = 40) -> bool:
+    r"""Whether there is one round, or few rounds on the integers with few outcomes."""
+    if sum(count for _, count in scenario) == 1:
+        return True
+    if any(each.law in REAL for each, _ in scenario):
+        return False
+    values = sum(count * math.log(size(each, digits + _SPARE) + 2) for each, count in scenario)
+    return values <= _FEW
 
 
 def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction]]:

@@ -2,7 +2,7 @@ r"""Certify a run: what was played, with which exact parameters, and the epsilon
 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
 certificate lists them all and claims the worst. Each carries a certificate of its own
-(docs/certificates.md), which the second path of ``accounting.verify`` computes anew; what is beyond
+(docs/certificates.md), which ``accounting.verify`` checks; what is beyond
 its reach says so. ``recheck`` needs the text and nothing else. Proofs: docs/proofs/bandits.md.
 """
 
@@ -18,8 +18,8 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from accounting.certificates.certificate import certify
-from accounting.checker import Malformed
-from accounting.checker.text.form import ascii_text, digest_of
+from accounting.certificates.form import ascii_text, digest_of
+from accounting.certificates.reading import Malformed
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
@@ -245,7 +245,7 @@ def _own_certificate(
     # The certificate of a part alone, or why it has none.
     most, digits = _limits(part, most)
     if isinstance(part, BinomialBox) and len(part.bounds) > 1:
-        return "the second path lists no binomial noise of several numbers at once"
+        return "verify lists no binomial noise of several numbers at once"
     if most == 0:
         return f"more than {_MOST_CHECKED} parts, each of several numbers"
     if _steps(part) > most:
@@ -274,7 +274,7 @@ def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[st
 
 
 def _moves(part: Guarantee) -> int:
-    # Of how many kinds the moves are: each is a law of its own to the second path.
+    # Of how many kinds the moves are: each is a law of its own.
     amount = Sensitivity.of(part.sensitivity).amount if isinstance(part, PrivacyCurve) else 1
     return len(set(amount)) if isinstance(amount, tuple) else 1
 
@@ -297,7 +297,7 @@ def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) ->
 
 
 def _limits(part: Guarantee, most: int) -> tuple[int, int]:
-    # The second path lists and integrates rounds of other than discrete Laplace noise.
+    # Rounds of other than discrete Laplace noise are listed and integrated.
     laplace = isinstance(part, Composition) and all(
         isinstance(source, PrivacyCurve) and isinstance(source.noise, DiscreteLaplace)
         for source, _ in part.parts
@@ -308,7 +308,7 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
 
 
 def _several(part: Guarantee) -> bool:
-    # Whether it is of several numbers, which cost the second path seconds.
+    # Whether it is of several numbers, which cost seconds.
     return isinstance(part, PrivacyCurve) and isinstance(
         Sensitivity.of(part.sensitivity).amount, tuple
     )

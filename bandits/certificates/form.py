@@ -1,7 +1,7 @@
 r"""Read the certificate of a run: every field is checked, and none is guessed.
 
 ``certificate_of`` writes it and ``recheck`` reads it; both go through :func:`read`. Values have one
-spelling each, as in ``accounting.checker.text.fields``. Proofs: docs/proofs/bandits.md.
+spelling each, as in ``accounting.certificates.reading``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.checker.shuffled import Shuffle
-from accounting.checker.text.fields import (
+from accounting.certificates.form import ascii_text
+from accounting.certificates.reading import (
     Malformed,
     exactly,
     items,
     mapping,
     parsed,
+    part_of,
     rational,
+    scope_of,
     text_of,
     whole,
 )
-from accounting.checker.text.form import ascii_text
-from accounting.checker.text.reading import part_of, scope_of
-from accounting.checker.worst import WorstPart
+from accounting.certificates.worst import WorstPart
 from accounting.claims.claim import Assumed, Pure
 from accounting.totals.compose import compose
 from bandits.combinatorial.cucb import FAMILY
@@ -37,7 +37,10 @@ from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.privatizer import NEW, POOLED
 from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SOME_HONEST
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Scope
+from dpcore.protocols.pure_shuffle import PureShuffle
 
 __all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "document_of", "knows", "read"]
 __all__ += ["required_assumptions"]
@@ -307,9 +310,13 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
             raise Malformed(f"{where}.{key}", "must be > 0")
     inner = {"claim": "pure", "epsilon": item["epsilon"], "rounds": 1}
     part_of(where, inner)
-    shuffle = Shuffle(honest=h, precision=g, reach=reach, cover=cover, shape=shape, scale=scale)
+    share = PolyaDifference(shape=shape, scale=scale)
+    try:
+        shuffle = PureShuffle(users=n, precision=g, reach=reach, cover=cover, share=share)
+    except InvalidParameter as error:
+        raise Malformed(where, str(error)) from None
     scope = scope_of(f"{where}.scope", item["scope"])
-    return {"scope": scope, "inner": (inner,), "shuffle": shuffle}
+    return {"scope": scope, "inner": (inner,), "shuffle": shuffle, "honest": h}
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
@@ -382,4 +389,4 @@ def _law(part: Mapping[str, Any]) -> str:
 
 def _text_of_subject(part: WorstPart) -> str:
     inner = sorted(json.dumps(each, sort_keys=True) for each in part.inner)
-    return json.dumps([part.scope, inner, repr(part.shuffle)], sort_keys=True)
+    return json.dumps([part.scope, inner, repr(part.shuffle), part.honest], sort_keys=True)

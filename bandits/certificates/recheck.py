@@ -1,7 +1,7 @@
-r"""Verify the certificate of a run: the envelope here, its parts by the checker of certificates.
+r"""Verify the certificate of a run: the envelope here, its parts as other certificates.
 
 What a reader of the text can find out, and what not, is said at :func:`recheck`. The numbers of a
-part are those of its own certificate, which ``accounting.checker.worst`` computes anew.
+part are those of its own certificate, which ``accounting.certificates.worst`` computes anew.
 Proofs: docs/proofs/bandits.md.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from accounting.checker import Allowance, Finding, Malformed, Status, Verdict
-from accounting.checker.text.fields import mapping, text_of
-from accounting.checker.text.form import digest_of
-from accounting.checker.verdict import judged
-from accounting.checker.worst import check_certificates, stated_parts, worst_of
+from accounting.certificates.form import digest_of
+from accounting.certificates.reading import Malformed, mapping, text_of
+from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, judged
+from accounting.certificates.worst import check_certificates, stated_parts, worst_of
 from bandits.certificates.form import SEEDED, UNKNOWN, document_of, knows, read
 
 __all__ = ["recheck"]
@@ -27,7 +26,7 @@ def recheck(text: str | bytes) -> Verdict:
 
     Computed again: the digest; that epsilon is no less than that of any part; that the part's is no
     less than its own certificate proves, which is of this very noise, sensitivity, scope and
-    rounds, and holds along the second path; that every release is of some part; that no assumption
+    rounds, and holds; that every release is of some part; that no assumption
     is missing that these fields imply. A part without a certificate is unchecked, and then the
     verdict does not hold. A claim that is stated and not derived, an algorithm that the reader does
     not know, and noise that came from a seed, are named first, as assumed. All parts together may

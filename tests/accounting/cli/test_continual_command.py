@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accounting import guarantee
+from accounting import guarantee, verify
 from accounting.budget.continual import MECHANISMS
 from accounting.certificates.certificate import Certificate
-from accounting.checker import verify
 from dpcore.spelling import noise_from_json
 from tests.support.typed import Command
 
@@ -70,7 +69,7 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     assert float(claim["lower"]) <= found["epsilon"]["upper"] <= float(claim["upper"])
     grid = ["--strategy", "square-root:grid=64", *words, "--certificate", tmp_path / "none.json"]
     refused = command("matrix", *grid)
-    assert (refused.code, "second path knows" in refused.err) == (2, True)
+    assert (refused.code, "verify knows" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

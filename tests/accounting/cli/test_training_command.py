@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import verify
+from accounting import verify
 from accounting.interop.written import event_from_json, event_to_json
 from tests.support.typed import Command
 

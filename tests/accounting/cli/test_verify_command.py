@@ -15,17 +15,16 @@ import numpy as np
 import pytest
 
 import dpcore.command.app
+from accounting import Finding, Status, Verdict, verify
 from accounting.certificates.certificate import certify
-from accounting.checker import Finding, Status, Verdict, verify
-from accounting.checker.estimate import checked
-from accounting.checker.laws.losses import losses_of
-from accounting.checker.text.form import digest_of
+from accounting.certificates.form import digest_of
 from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import SCHEMA, certificate_of, recheck
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
+from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.claiming import certificate, enclosed, noise
 from tests.support.typed import Answer, typed
 
@@ -113,7 +112,7 @@ def test_what_is_assumed_is_said_first_and_last(
     assert answer.out.splitlines()[-1] == "every claim holds, given what is assumed"
 
 
-def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> None:
+def test_parts_that_are_too_large_are_not_called_false(command: Verify) -> None:
     answer = command(of_a_run(trust="renyi", most_steps=1))
     assert answer.code == 1
     lines = answer.out.splitlines()
@@ -151,7 +150,7 @@ def test_ordinary_certificates_are_read_as_before(command: Verify) -> None:
     text = of_one_gaussian()
     answer = command(text)
     assert answer.code == 0
-    assert answer.out == f"{verify(text)}\nchecked by a second path\nevery claim holds\n"
+    assert answer.out == f"{verify(text)}\ndecided by the integer kernel\nevery claim holds\n"
     changed = command(text.replace("0.1892073", "0.1892072"))
     assert changed.code == 1
     assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
@@ -167,8 +166,7 @@ def of_many_claims() -> str:
 
 @pytest.mark.parametrize("text", [of_many_claims(), of_a_run()], ids=["ordinary", "run"])
 def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -> None:
-    losses_of.cache_clear()
-    checked.cache_clear()
+    clear()
     start = time.process_time()
     answer = command(text, "--deadline", "1/1000")
     assert time.process_time() - start < 5
@@ -274,7 +272,7 @@ def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.Mon
     answer = command(ALIEN)
     assert (answer.code, answer.out) == (
         0,
-        "21: holds: read\nchecked by a second path\nevery claim holds\n",
+        "21: holds: read\ndecided by the integer kernel\nevery claim holds\n",
     )
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from accounting import verify
 from accounting.certificates.certificate import certify
-from accounting.checker import verify
-from accounting.checker.single_file import single_file
-from accounting.checker.text.form import digest_of
+from accounting.certificates.form import digest_of
+from accounting.certificates.single_file import single_file
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, Mechanism
@@ -50,16 +50,18 @@ def test_the_verdict_is_the_same(alone: Path) -> None:
     assert out.startswith("claims[0] (epsilon): fails")
 
 
-def test_the_file_holds_no_second_path(alone: Path) -> None:
+def test_the_file_holds_no_estimate(alone: Path) -> None:
     text = alone.read_text("utf-8")
     assert "import mpmath" not in text
     assert "from mpmath" not in text
 
 
-def test_a_certificate_without_evidence_is_not_called_proven(alone: Path) -> None:
+def test_what_is_only_estimated_is_refused(alone: Path) -> None:
     code, out = run(alone, (GOLDEN / "one_gaussian.json").read_text("utf-8"))
-    assert code == 1
-    assert out.startswith("REFUSED: no evidence")
+    assert (code, out.splitlines()[-1]) == (0, "every claim is proven")
+    code, out = run(alone, (GOLDEN / "thousand_skellams.json").read_text("utf-8"))
+    assert (code, out.splitlines()[-1]) == (1, "REFUSED")
+    assert "unchecked: the upper end is not proven" in out
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "other/1"}'])

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting import NotDerived, certify, guarantee
-from accounting.checker import verify
+from accounting import NotDerived, certify, guarantee, verify
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Skellam
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from accounting.checker.text.form import digest_of
+from accounting.certificates.form import digest_of
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from accounting import Status
 from accounting.certificates.certificate import certify
-from accounting.checker import Status
-from accounting.checker.text.form import digest_of
-from accounting.checker.text.form import required_assumptions as ordinary
+from accounting.certificates.form import digest_of
+from accounting.certificates.form import required_assumptions as ordinary
 from accounting.claims.claim import Pure
 from accounting.cli.readers import verdict_of
 from accounting.release.curve import PrivacyCurve
@@ -165,7 +165,7 @@ def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pure", "shuffled-pure", "bits", "returning"])
 def test_a_file_that_an_older_version_wrote_still_holds(name: str) -> None:
-    # Written before the parts were checked by accounting.checker.worst; the twin claims a bit less.
+    # Written before the parts were checked by ``worst``; the twin claims a bit less.
     text = (WRITTEN / f"{name}.json").read_text(encoding="utf-8")
     assert recheck(text).holds, str(recheck(text))
     assert verdict_of(text.encode()) == recheck(text)

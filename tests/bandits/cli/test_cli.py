@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import Status
+from accounting import Status
 from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
 from bandits.certificates.certificate import recheck

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accounting.budget.returning import per_user
-from accounting.checker.text.form import digest_of
+from accounting.certificates.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment

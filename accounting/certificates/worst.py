@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.checker.clock import OutOfTime
-from accounting.checker.laws.law import Unchecked
-from accounting.checker.laws.masses import REAL, real
-from accounting.checker.shuffled import Shuffle, shuffle_keeps
-from accounting.checker.text.reading import Malformed, read
-from accounting.checker.text.words import decimal_of, rounds_in_words
-from accounting.checker.verdict import Allowance, Finding, Status, verify
+import mpmath
+
+from accounting.certificates.clock import OutOfTime, tick
+from accounting.certificates.form import decimal_of, rounds_in_words
+from accounting.certificates.reading import Malformed, read
+from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
+from accounting.errors import NotDerived
+from accounting.protocols.pure_shuffle import purity
+from dpcore.errors import DpcoreError
+from dpcore.protocols.pure_shuffle import PureShuffle
 
 __all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of", "zcdp_keeps"]
 
 _HALVINGS: Final = 200
+_MOST_BITS: Final = 1280
+_FARTHEST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,8 @@ class WorstPart:
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
     is why a claim that is stated, and not derived, is believed, empty where it is derived;
-    ``assumption`` is the sentence by which its certificate must say so. Of a ``shuffle`` the
-    certificate states an epsilon, which is computed here.
+    ``assumption`` is the sentence by which its certificate must say so. Of a ``shuffle`` with
+    ``honest`` users the certificate states an epsilon, which the engine of protocols derives again.
     """
 
     scope: Mapping[str, str]
@@ -44,7 +49,8 @@ class WorstPart:
     unchecked: str
     reason: str = ""
     assumption: str = ""
-    shuffle: Shuffle | None = None
+    shuffle: PureShuffle | None = None
+    honest: int = 0
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
@@ -89,18 +95,20 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     if part.certificate is None:
         yield Finding(where=where, status=Status.UNCHECKED, reason=part.unchecked)
         return
-    found = [*_wrong(where, part, part.certificate, allowance)]
+    verdict = verify(part.certificate, allowance)
+    found = [*_wrong(where, part, part.certificate, verdict)]
     yield from found
     if not found:
         how = "follows from what is stated" if part.reason else "computed again"
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
-        what = rounds_in_words(part.inner) if part.shuffle is None else str(part.shuffle)
+        what = rounds_in_words(part.inner) if part.shuffle is None else _words(part)
         reason = f"epsilon {stated}, of {what}: {how}"
-        yield Finding(where=where, status=Status.HOLDS, reason=reason)
+        estimated = any(each.estimated for each in verdict.findings)
+        yield Finding(where=where, status=Status.HOLDS, reason=reason, estimated=estimated)
 
 
 def _wrong(
-    where: str, part: WorstPart, own: Mapping[str, Any], allowance: Allowance
+    where: str, part: WorstPart, own: Mapping[str, Any], verdict: Verdict
 ) -> Iterator[Finding]:
     # What does not hold of a part that has a certificate of its own.
     if own["scope"] != part.scope or own["parts"] != [*part.inner]:
@@ -117,10 +125,10 @@ def _wrong(
         if not stated and not any(zcdp_keeps(rho, epsilon, Fraction(delta)) for rho in rhos):
             yield _fails(where, f"claims less at {delta} than its own certificate proves")
     if part.shuffle is not None:
-        yield from _of_shuffle(where, part.shuffle, Fraction(part.inner[0]["epsilon"]))
-    for finding in verify(own, allowance).failures:
+        yield from _of_shuffle(where, part, part.shuffle)
+    for finding in verdict.failures:
         place = f"{where}.certificate.{finding.where}"
-        yield Finding(where=place, status=finding.status, reason=finding.reason)
+        yield replace(finding, where=place)
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
@@ -144,20 +152,37 @@ def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
     for _ in range(_HALVINGS):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, right) if log_delta(left) < log_delta(right) else (left, high)
-    found = log_delta(REAL.mpf((low + high) / 2), real(rho), real(epsilon), REAL.log)
-    return bool(found + REAL.mpf(10) ** -40 < REAL.log(real(delta)))
+    real = mpmath.MPContext()
+    real.prec = 192
+    exact = (real.mpf(each.numerator) / each.denominator for each in (rho, epsilon, delta))
+    r, e, d = exact
+    found = log_delta(real.mpf((low + high) / 2), r, e, real.log)
+    return bool(found + real.mpf(10) ** -40 < real.log(d))
 
 
-def _of_shuffle(where: str, shuffle: Shuffle, epsilon: Fraction) -> Iterator[Finding]:
+def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[Finding]:
+    epsilon = Fraction(part.inner[0]["epsilon"])
+    scale = shuffle.share.scale
+    if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
+        reason = f"messages of {shuffle.width} bits, more than {_MOST_BITS}, or noise out of range"
+        yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
+        return
     try:
-        wrong = shuffle_keeps(shuffle, epsilon)
-    except Unchecked as error:
+        tick()
+        least = Fraction(purity(shuffle, part.honest).guarantee.stated_epsilon)
+    except (NotDerived, DpcoreError) as error:
         yield Finding(where=where, status=Status.UNCHECKED, reason=str(error))
     except OutOfTime as error:
         yield Finding(where=where, status=Status.UNDECIDED, reason=str(error))
     else:
-        if wrong:
-            yield _fails(where, f"epsilon {decimal_of(epsilon)} is not that of {shuffle}: {wrong}")
+        if epsilon < least:
+            told = f"epsilon {decimal_of(epsilon)} is not that of {_words(part)}"
+            yield _fails(where, f"{told}: derived is {decimal_of(least)}")
+
+
+def _words(part: WorstPart) -> str:
+    bits = 0 if part.shuffle is None else part.shuffle.width
+    return f"{part.honest:,} honest users of a shuffle, {bits} bits each"
 
 
 def _fails(where: str, reason: str) -> Finding:

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.checker import Status, deadline, verify
-from accounting.checker.laws.norms import NORMS
-from accounting.checker.text import reading
+from accounting import Status, deadline, verify
+from accounting.certificates import reading
 from accounting.errors import NotDerived
+from accounting.kernel.neighbours import NORMS
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
 from accounting.mechanism.real_noise import REAL_LAWS

@@ -1,7 +1,8 @@
-r"""The checker as one file for an auditor who installs nothing: ``make kernel`` writes kernel.py.
+r"""The kernel as one file for an auditor who installs nothing: ``make kernel`` writes kernel.py.
 
-``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` on a certificate with
-evidence. The file holds the sources as they are, and needs the standard library only.
+``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates: what
+the kernel does not prove is not accepted. The file holds the sources as they are, and needs the
+standard library only.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Final
 __all__ = ["single_file"]
 
 _ROOT: Final = Path(__file__).parents[2]
-_START: Final = "accounting.checker.verdict"
+_START: Final = "accounting.certificates.verdict"
 
 _HEAD: Final = '''#!/usr/bin/env python3
 """Checks certificates of dpcore: python kernel.py certificate.json
 
 Exit code: 0 every claim is proven; 1 a claim is refused, and its line says why; 2 not a
 certificate. Nothing but the standard library is needed. This file holds the sources of the
-packages accounting.kernel and accounting.checker, module by module.
+packages accounting.kernel and accounting.certificates, module by module.
 """
 
 import json
@@ -59,14 +60,11 @@ def main(arguments):
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         print(f"not a certificate: {error!r}", file=sys.stderr)
         return 2
-    if schema != sys.modules["accounting.checker.text.form"].SCHEMA:
+    if schema != sys.modules["accounting.certificates.form"].SCHEMA:
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
         return 2
-    if "evidence" not in document:
-        print("REFUSED: no evidence to prove it from; dpcore verify checks it by a second path")
-        return 1
-    with sys.modules["accounting.checker.clock"].deadline(3600):
-        found = sys.modules["accounting.checker.verdict"].verify(text)
+    with sys.modules["accounting.certificates.clock"].deadline(3600):
+        found = sys.modules["accounting.certificates.verdict"].verify(text, estimates=False)
     print(found)
     print("every claim is proven" if found.holds else "REFUSED")
     return 0 if found.holds else 1
@@ -78,7 +76,7 @@ if __name__ == "__main__":
 
 
 def single_file() -> str:
-    r"""The text of kernel.py: what the verdict imports at its top, in order; so no second path."""
+    r"""The text of kernel.py: what the verdict imports at its top, in order; so no estimate."""
     found: dict[str, str] = {}
 
     def add(name: str) -> None:

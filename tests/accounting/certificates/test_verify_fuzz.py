@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import Status, deadline, estimate, rounds, verify
+from accounting import Status, deadline, verify
+from accounting.kernel import neighbours
 from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
 from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
 
@@ -179,13 +180,11 @@ def test_no_false_claim_holds_at_length(seed: int) -> None:
 @pytest.mark.nightly
 def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_up_or_all_down(
-        shift: list[tuple[int, int]], law: Any
-    ) -> list[list[tuple[int, bool, int]]]:
-        ways = (False,) if law.symmetric else (False, True)
-        return [[(step, down, count) for step, count in shift] for down in ways]
+        shift: list[tuple[int, int]], *, symmetric: bool
+    ) -> list[list[tuple[int, int]]]:
+        ways = (1,) if symmetric else (1, -1)
+        return [[(sign * step, count) for step, count in shift] for sign in ways]
 
-    monkeypatch.setattr(rounds, "_directions", all_up_or_all_down)
-    estimate.checked.cache_clear()
+    monkeypatch.setattr(neighbours, "_directions", all_up_or_all_down)
     bad, _ = faults(5, 20, TURNING, ("box",))
-    estimate.checked.cache_clear()
     assert bad != []

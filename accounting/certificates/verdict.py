@@ -1,7 +1,7 @@
-r"""Every claim of a certificate, decided by the kernel or by a second path, and what is found.
+r"""Every claim of a certificate, decided by the kernel, and what is found.
 
-A certificate that carries evidence is decided by the integer kernel, and what holds is proven; any
-other is computed again by a second numerical path, whose error is estimated.
+Where the kernel proves neither a claim nor its contrary, and the certificate has no evidence of its
+own, the claim is compared with an estimate, which is no proof.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from accounting.checker.clock import OutOfTime, bounded, tick
-from accounting.checker.laws.law import Unchecked
-from accounting.checker.proof import proven
-from accounting.checker.text.reading import Claim, Malformed, Read, parsed, read
-from accounting.checker.text.words import claim_in_words, rounds_in_words
+from accounting.certificates.clock import OutOfTime, bounded, tick
+from accounting.certificates.evidence import proven
+from accounting.certificates.form import claim_in_words, rounds_in_words
+from accounting.certificates.reading import Claim, Malformed, Read, parsed, read
+from accounting.kernel.laws import Refused
 
-__all__ = ["KERNEL", "SECOND_PATH", "Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
+__all__ = ["ESTIMATE", "KERNEL", "Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
 
 
 KERNEL: Final = "kernel"
-SECOND_PATH: Final = "second path"
-"""What decided: the integer kernel, or a second numerical path."""
+ESTIMATE: Final = "estimate"
+"""What decided: the integer kernel alone, or also an estimate."""
 
 
 class Status(Enum):
@@ -37,11 +37,12 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""``where`` in the certificate, the status, and why."""
+    r"""``where`` in the certificate, the status, and why; ``estimated`` where nothing is proven."""
 
     where: str
     status: Status
     reason: str
+    estimated: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.status.value}: {self.reason}"
@@ -49,7 +50,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    r"""What was found, a line a claim and a line a fault of the text; ``proof`` says what decided.
+    r"""What was found, a line a claim and a line a fault of the text.
 
     >>> verify("{}").holds
     False
@@ -58,7 +59,11 @@ class Verdict:
     """
 
     findings: tuple[Finding, ...]
-    proof: str = SECOND_PATH
+
+    @property
+    def proof(self) -> str:
+        r"""``"kernel"`` if the kernel decided alone, ``"estimate"`` if an estimate did in part."""
+        return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
 
     @property
     def holds(self) -> bool:
@@ -86,6 +91,10 @@ class Verdict:
         return "\n".join(map(str, self.findings))
 
 
+class _Exceeded(Refused):
+    r"""Too much work in all: nothing else may be tried."""
+
+
 class Allowance:
     r"""How many values may still be listed: what anybody wrote must not keep its reader for ever.
 
@@ -95,7 +104,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting.checker.laws.law.Unchecked: the claims need more than 1000 values in all
+    accounting.certificates.verdict._Exceeded: the claims need more than 1000 values in all
     """
 
     __slots__ = ("listed", "most")
@@ -105,11 +114,11 @@ class Allowance:
         self.listed: dict[object, int] = {}
 
     def spend(self, listing: object, values: int) -> None:
-        r"""Counts a listing, once. Raises :class:`Unchecked` beyond what is allowed."""
+        r"""Counts a listing, once. Raises :class:`Refused` beyond what is allowed."""
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
-            raise Unchecked(f"the claims need more than {self.most} values in all")
+            raise _Exceeded(f"the claims need more than {self.most} values in all")
         self.listed[listing] = values
 
 
@@ -120,21 +129,22 @@ class Document(Protocol):
 
 
 def verify(
-    certificate: str | bytes | Mapping[str, Any] | Document, allowance: Allowance | None = None
+    certificate: str | bytes | Mapping[str, Any] | Document,
+    allowance: Allowance | None = None,
+    *,
+    estimates: bool = True,
 ) -> Verdict:
     r"""Check a certificate: its form, its digest, its assumptions, and every claim anew.
 
-    Never raises for anything the text may hold: what is malformed is a finding. A verdict that
-    holds says that the kernel proves every claim, where the certificate has evidence, and otherwise
-    that a second computation agrees to the last digit stated; the digest is no signature, so it
-    does not say who wrote the certificate. Claims beyond the ``allowance``, 2^20
-    values of listings if none is given, are unchecked. All claims together have the time of the
-    :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
+    Never raises for anything the text may hold: what is malformed is a finding. A claim that holds
+    is proven by the kernel; or, where the kernel proves neither it nor its contrary, it agrees with
+    an estimate to its last digit, unless the certificate has evidence or ``estimates`` is false.
+    The digest is no signature, so nothing says who wrote the certificate. Claims beyond the
+    ``allowance``, 2^20 values if none is given, are unchecked. All claims together have the time of
+    the :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
     """
-    proofs: list[str] = []
     spent = Allowance() if allowance is None else allowance
-    verdict = judged(_findings(certificate, spent, proofs))
-    return replace(verdict, proof=proofs[0]) if proofs else verdict
+    return judged(_findings(certificate, spent, estimates=estimates))
 
 
 def judged(findings: Iterator[Finding]) -> Verdict:
@@ -150,7 +160,8 @@ def judged(findings: Iterator[Finding]) -> Verdict:
 def _findings(
     certificate: str | bytes | Mapping[str, Any] | Document,
     allowance: Allowance,
-    proofs: list[str],
+    *,
+    estimates: bool,
 ) -> Iterator[Finding]:
     if isinstance(certificate, (str, bytes)):
         document = parsed(certificate)
@@ -160,40 +171,38 @@ def _findings(
         document = certificate.to_json()
     else:
         raise Malformed("certificate", "must be text, an object, or a Certificate")
-    if isinstance(document, Mapping) and "evidence" in document:
-        proofs.append(KERNEL)
     found = read(document)
     for where, reason in found.complaints:
         yield Finding(where=where, status=Status.FAILS, reason=reason)
-    for i, stated in enumerate(document["claims"]):
-        finding = _finding(found, i, allowance)
+    for claim, stated in zip(found.claims, document["claims"], strict=True):
+        finding = _finding(found, claim, allowance, estimates=estimates)
+        where = f"claims[{found.claims.index(claim)}] ({claim.quantity})"
         if finding.status is Status.HOLDS:
             said = f"{claim_in_words(stated)}, of {rounds_in_words(document['parts'])}"
             finding = replace(finding, reason=f"{said}: {finding.reason}")
-        yield finding
+        yield replace(finding, where=where)
 
 
-def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
-    claim = found.claims[index]
-    where = f"claims[{index}] ({claim.quantity})"
+def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool) -> Finding:
+    estimated = False
     try:
         tick()
-        holds, reason = _decided(found, claim, allowance)
+        try:
+            holds, reason = proven(found, claim, allowance.spend)
+        except Refused as error:
+            if found.plan is not None or not estimates or isinstance(error, _Exceeded):
+                raise
+            # Here: the file that an auditor runs alone has the kernel only.
+            from accounting.certificates.estimate import estimated as compared
+
+            try:
+                holds, reason = compared(found.parts, claim)
+            except Refused as other:
+                raise Refused(f"{error}; {other}") from None
+            estimated = True
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:
         status, reason = Status.UNDECIDED, str(error)
-    except (Unchecked, ArithmeticError, ValueError) as error:
+    except (Refused, ArithmeticError, ValueError) as error:
         status, reason = Status.UNCHECKED, str(error) or type(error).__name__
-    return Finding(where=where, status=status, reason=reason)
-
-
-def _decided(found: Read, claim: Claim, allowance: Allowance) -> tuple[bool, str]:
-    if found.plan is not None:
-        return proven(found.parts, claim, found.plan, allowance.spend)
-    # Here: the file that an auditor runs alone has the kernel, and no second path.
-    from accounting.checker.curve import listings
-    from accounting.checker.estimate import checked
-
-    for listing, values in listings(found.parts, claim):
-        allowance.spend(listing, values)
-    return checked(found.parts, claim)
+    return Finding(where="", status=status, reason=reason, estimated=estimated)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounting import Status, verify
+from accounting.certificates import evidence
 from accounting.certificates.certificate import Certificate
-from accounting.checker import Status, verify
-from accounting.checker.estimate import checked
-from accounting.checker.text.form import digest_of
+from accounting.certificates.form import digest_of
 from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
 from tests.effort import effort, spread
@@ -247,7 +247,7 @@ def test_the_verdict_names_each_claim() -> None:
     assert "claims[0] (epsilon): fails" in str(found)
 
 
-def test_what_the_second_path_cannot_decide_does_not_hold() -> None:
+def test_what_is_too_large_does_not_hold() -> None:
     document = golden()
     document["parts"][0]["noise"]["sigma_squared"] = "4" + "0" * 30
     found = verify(resealed(document))
@@ -255,9 +255,8 @@ def test_what_the_second_path_cannot_decide_does_not_hold() -> None:
     assert found.findings[0].status is Status.UNCHECKED
 
 
-def test_verdicts_are_remembered_only_for_equal_claims() -> None:
-    checked.cache_clear()
+def test_what_is_proven_is_remembered_only_for_equal_parts() -> None:
     assert verify(golden()).holds
-    misses = checked.cache_info().misses
+    misses = evidence._curve.cache_info().misses
     assert verify(golden()).holds
-    assert checked.cache_info().misses == misses
+    assert evidence._curve.cache_info().misses == misses

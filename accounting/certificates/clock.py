@@ -30,7 +30,7 @@ class OutOfTime(Exception):
     ...     tick()
     Traceback (most recent call last):
     ...
-    accounting.checker.clock.OutOfTime: not decided in 0 seconds
+    accounting.certificates.clock.OutOfTime: not decided in 0 seconds
     """
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from accounting import Allowance, Malformed, Status
 from accounting.certificates.certificate import certify
-from accounting.checker import Allowance, Malformed, Status
-from accounting.checker.text.form import digest_of
-from accounting.checker.worst import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.certificates.form import digest_of
+from accounting.certificates.worst import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 

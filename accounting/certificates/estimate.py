@@ -1,0 +1,413 @@
+r"""What the kernel cannot prove, estimated in floats: never "proven".
+
+The kernel's integer grid spreads the losses of many rounds by about 1e-4, and it bounds no Renyi
+divergence. Here the same rounds are computed without a grid: delta by the contour integral of the
+moments M(z) = E[e^(zL)] of the total loss L, numerically in NumPy,
+
+    delta(epsilon) = (1/2 pi i) integral over Re z = c > 0 of M(z) e^(-z epsilon)/(z (z + 1)) dz,
+
+and Renyi divergences by their sum in mpmath. The error is estimated by two contours that share no
+point. A claim is accepted only if it is resolved to its last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from accounting.certificates.clock import tick
+from accounting.certificates.reading import Claim
+from accounting.kernel.laws import Refused, Round, masses_of, pair_of, size
+from accounting.kernel.neighbours import Part, scenarios
+from accounting.kernel.series import Fixed
+
+__all__ = ["estimated"]
+
+_ERROR: Final = Fraction(1, 64)
+_ROUNDING: Final = 1e-15
+_BITS: Final = 448
+_SEEN: Final = 128
+_NEGLIGIBLE: Final = 40.0
+_TILTS: Final = (1.0, 0.8)
+_BEYOND: Final = (1.1, 1.3, 2.0)
+_MOST_TERMS: Final = 1 << 27
+_LEAST_WIDTH: Final = 64
+_MOST_PAIRS: Final = 1 << 23
+_FEW_ROUNDS: Final = 16
+_BLOCK: Final = 1 << 19
+_RUN: Final = 8
+_ECHOES: Final = 4
+_A_UNIT: Final = 64
+_NODES: Final = 24
+_NONE: Final = 1e-19
+_RARE: Final = 1e-21
+_GOAL: Final = 1 / 1024
+_MOST_BITS: Final = 1 << 13
+_REAL: Final = mpmath.MPContext()
+_REAL.prec = 256
+
+_Floats: TypeAlias = NDArray[np.float64]
+_Half: TypeAlias = tuple[_Floats, _Floats]
+_Value: TypeAlias = tuple[Any, Any]
+# A number and the estimate of its error.
+
+
+def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
+    r"""Whether the claim agrees with the estimate, and what is found.
+
+    Raises :class:`Refused` where the error is too large for the last digit of the claim.
+    """
+    if claim.quantity == "delta":
+        return _inside(
+            claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))
+        )
+    if claim.quantity == "renyi":
+        return _inside(claim, _largest(parts, lambda each: _renyi(each, claim.at)))
+    if claim.at == 0:
+        return _inside(claim, _largest(parts, _largest_loss))
+    if claim.lower == claim.upper:
+        raise Refused("two equal ends of an epsilon are not checked by an estimate")
+    # delta falls: it must exceed the target at the lower end, and be less at the upper.
+    ends = claim.lower, claim.upper
+    found = [_worst(parts, end, float(claim.unit)) for end in ends]
+    shown = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
+    if any(abs(value - float(claim.at)) <= error for value, error in found):
+        raise Refused(f"an estimate is too near the target: {shown}")
+    holds = bool(found[0][0] > float(claim.at) > found[1][0])
+    return _said(f"{shown} in floats", holds=holds)
+
+
+def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
+    value, error = found
+    shown = f"{_REAL.nstr(_REAL.mpf(value), 20)} in floats"
+    if not _REAL.isfinite(value):
+        return _said(shown, holds=False)
+    if claim.lower == claim.upper:
+        if abs(value - _real(claim.lower)) > error:
+            return _said(shown, holds=False)
+        raise Refused(f"{shown}, and no rational: two equal ends are not checked")
+    if error > _real(_ERROR * claim.unit):
+        raise Refused(f"{shown} with an error of {float(error):.3g}")
+    low, high = _real(claim.lower), _real(claim.upper)
+    if min(abs(value - low), abs(value - high)) <= error:
+        raise Refused(f"{shown}: too near an end")
+    return _said(shown, holds=bool(low < value < high))
+
+
+def _said(shown: str, *, holds: bool) -> tuple[bool, str]:
+    return holds, f"estimate: {'agrees with' if holds else 'contradicts'}: {shown}"
+
+
+def _real(value: Fraction) -> Any:
+    return _REAL.mpf(value.numerator) / value.denominator
+
+
+def _largest(parts: tuple[Part, ...], of_one: Callable[[Round], _Value]) -> _Value:
+    # The worst sum over rounds of what adds.
+    rows = [[(of_one(each), k) for each, k in row] for row in scenarios(parts, above=True)]
+    sums = [(sum(v[0] * k for v, k in row), sum(v[1] * k for v, k in row)) for row in rows]
+    return max(value for value, _ in sums), max(error for _, error in sums)
+
+
+# -- one round: Renyi divergences and the largest loss ---------------------------------------------
+
+
+def _renyi(each: Round, order: Fraction) -> _Value:
+    if each.law in ("gaussian", "laplace") or each.swapped or each.here[1] != 1:
+        raise Refused("a Renyi divergence of a sample, or of noise on the reals")
+    if each.law == "stated" and each.parameters[1]:
+        raise Refused("a Renyi divergence of an approximate claim")
+    if each.law in ("poisson", "polya", "binomial"):
+        # Values end on one side, and one of the two directions passes that end.
+        return _REAL.inf, _REAL.mpf(0)
+    # As many bits as terms far from the mode need: they move by (order - 1) shifts.
+    power, bits = _real(order - 1), 512
+    reach = float((order - 1) * abs(each.shift))
+    while bits <= _MOST_BITS:
+        tick()
+        context = mpmath.MPContext()
+        context.prec = bits
+        pairs = _masses(each, bits)
+        listed = [(p, q) for p, q in pairs if min(p, q) >> _SEEN]
+        if each.law in ("stated", "discrete-laplace"):
+            whole = len(listed) == len(pairs)
+        else:
+            whole = len(listed) > 2 * reach
+        terms = []
+        for p, q in listed:
+            tick()
+            terms.append(context.ldexp(p * (context.mpf(p) / q) ** power, -bits))
+        total = context.fsum(terms)
+        ends = 0 if each.law in ("stated", "discrete-laplace") else terms[0] + terms[-1]
+        if whole and terms and ends * len(terms) <= total * context.mpf(10) ** -_NEGLIGIBLE:
+            return context.log(total) / power, context.mpf(10) ** -30 * (1 + 1 / power)
+        bits *= 2
+    raise Refused("a Renyi divergence of a law with too many values")
+
+
+def _masses(each: Round, bits: int) -> list[tuple[int, int]]:
+    # P and Q of each outcome or cell in units of 2^-bits, by the kernel; Q 0 where it is exactly 0.
+    size(each, bits // 3)  # refuses a table of too many values
+    fixed = Fixed(bits, tick)
+    if each.law == "stated":
+        return [(p, q) for p, q, _, _ in pair_of(each, fixed, Fraction(0), 1).cells]
+    found = masses_of(each, fixed)
+    return [(p, 0 if never else q) for p, q, never in found if never or (p and q)]
+
+
+def _largest_loss(each: Round) -> _Value:
+    error = _REAL.mpf(2) ** -100
+    match each.law:
+        case "laplace":
+            # P/Q is 1 - rate + rate e^(1/scale) at most, and its inverse in the other direction.
+            most = _real(each.shift)
+            rate = _real(each.here[1])
+            sign = -1 if each.swapped else 1
+            return sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * most)), error
+        case "discrete-laplace" | "polya-difference" | "stated":
+            pairs = _masses(each, _BITS)
+            if any(not q for _, q in pairs):
+                return _REAL.inf, error
+            return max(_REAL.log(_REAL.mpf(p) / q) for p, q in pairs if min(p, q) >> 320), error
+    return _REAL.inf, error
+
+
+# -- many rounds -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Atoms:
+    r"""P-masses and losses of one round, ``count`` times; ``infinite`` is P(L = infinity).
+
+    ``gap`` is the usual distance of losses, infinite for a density; of the nodes of a density the
+    moments are right up to the frequency ``most``.
+    """
+
+    masses: _Floats
+    losses: _Floats
+    infinite: float
+    count: int
+    gap: float
+    most: float = math.inf
+
+    def log_moment(self, c: float) -> float:
+        return self.count * float(logsumexp(c * self.losses, b=self.masses))
+
+    def near(self, c: float) -> tuple[_Floats, _Floats]:
+        r"""The atoms that matter to the moment at c."""
+        powers = c * self.losses
+        shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
+        kept = shares > _NONE / len(shares)
+        return self.masses[kept], self.losses[kept]
+
+
+def _worst(parts: tuple[Part, ...], epsilon: Fraction, unit: float) -> _Value:
+    # ``unit`` is how far the last digit is from the next one, relative to delta.
+    found = [_delta(row, float(epsilon), unit * _GOAL) for row in _rows(parts)]
+    most = max(value for value, _ in found)
+    least = max(value - error for value, error in found)
+    return most, max(most - least, *(value + error - most for value, error in found))
+
+
+@lru_cache(maxsize=4)
+def _rows(parts: tuple[Part, ...]) -> list[tuple[_Atoms, ...]]:
+    rows = scenarios(parts, above=True)
+    return [tuple(_atoms(each, count) for each, count in row) for row in rows]
+
+
+def _delta(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[float, float]:
+    hidden = -math.expm1(sum(each.count * math.log1p(-each.infinite) for each in listed))
+    value, error = _direct(listed, epsilon) or _integral(listed, epsilon, goal)
+    return hidden + value, error + 1e-14 * hidden
+
+
+def _direct(listed: tuple[_Atoms, ...], epsilon: float) -> tuple[float, float] | None:
+    # All combinations of a few rounds, as two halves of them: for each outcome of the one a sum of
+    # all outcomes of the other beyond a place.
+    if any(each.gap == math.inf or each.count > _FEW_ROUNDS for each in listed):
+        return None
+    some = tuple((each.count + i % 2) // 2 for i, each in enumerate(listed))
+    half = _combined(listed, some)
+    other = _combined(listed, tuple(each.count - k for each, k in zip(listed, some, strict=True)))
+    if half is None or other is None:
+        return None
+    (p, losses), (others, rest) = half, other
+    whole = math.exp(sum(each.log_moment(0.0) for each in listed))
+    lost = abs(whole - float(p.sum() * others.sum()))
+    first = np.searchsorted(rest, epsilon - losses, side="right")
+    masses = np.append(np.cumsum(others[::-1])[::-1], 0.0)[first]
+    moved = np.append(np.cumsum((others * np.exp(-rest))[::-1])[::-1], 0.0)[first]
+    here, there = float(p @ masses), float((p * np.exp(epsilon - losses)) @ moved)
+    return here - there, 1e-13 * (here + there) + lost
+
+
+@lru_cache(maxsize=4)
+def _combined(listed: tuple[_Atoms, ...], counts: tuple[int, ...]) -> _Half | None:
+    found: _Half | None = (np.ones(1), np.zeros(1))
+    for each, count in zip(listed, counts, strict=True):
+        for _ in range(count):
+            if found is not None:
+                found = _with_one(*found, each)
+    return found
+
+
+def _with_one(p: _Floats, losses: _Floats, each: _Atoms) -> _Half | None:
+    # One more round, combination by combination; orders of one combination are merged.
+    masses, moved, size = [], [], 0
+    for mass, loss in zip(each.masses, each.losses, strict=True):
+        tick()
+        likely = p > _RARE / mass
+        size += int(np.count_nonzero(likely))
+        if size > _MOST_PAIRS:
+            return None
+        masses.append(p[likely] * mass)
+        moved.append(losses[likely] + loss)
+    found, place = np.unique(np.round(np.concatenate(moved), 13), return_inverse=True)
+    merged: _Floats = np.bincount(place, weights=np.concatenate(masses)).astype(np.float64)
+    return merged, found
+
+
+def _integral(listed: Sequence[_Atoms], epsilon: float, goal: float) -> tuple[float, float]:
+    def log_moment(c: float) -> float:
+        return sum(each.log_moment(c) for each in listed)
+
+    def height(log_c: float) -> float:
+        c = math.exp(log_c)
+        return log_moment(c) - c * epsilon - math.log(c * (c + 1))
+
+    best = math.exp(minimize_scalar(height, bounds=(-9.0, 9.0), method="bounded").x)
+    found = []
+    for tilt in _TILTS:
+        c = best * tilt
+        top = log_moment(c) - c * epsilon
+        # The trapezoid rule adds e^(cnT) delta(epsilon + nT), n = -1, 1, ..., to delta, where
+        # delta(x) <= M(b) e^(-bx) for any b > c.
+        near = (_NEGLIGIBLE + max(-top, 0.0)) / c
+        beyond = (
+            (_NEGLIGIBLE + log_moment(more * c) - more * c * epsilon - top) / (more * c - c)
+            for more in _BEYOND
+        )
+        span = max(near, min(beyond))
+        found.append(_contour(listed, epsilon, c, span, top, goal))
+    (first, error), (second, _) = found
+    return first, 8 * abs(first - second) + error
+
+
+def _contour(
+    listed: Sequence[_Atoms], epsilon: float, c: float, span: float, top: float, goal: float
+) -> tuple[float, float]:
+    step = 2 * math.pi / span
+    least = _ECHOES * 2 * math.pi / min(each.gap for each in listed)
+    kept = [each.near(c) for each in listed]
+    width = sum(len(losses) for _, losses in kept)
+    block = max(_BLOCK // width // _RUN, 1) * _RUN
+    most = min(each.most for each in listed)
+    sizes: list[float] = []
+    total = 0.0
+    steps = 1j * step * np.arange(block)
+    turns = [np.exp(np.outer(steps, losses)) for _, losses in kept]
+    while True:
+        tick()
+        start = len(sizes) * _RUN
+        first = c + 1j * step * start
+        z = first + steps
+        logs = -z * epsilon - top
+        for each, (masses, losses), turn in zip(listed, kept, turns, strict=True):
+            moments = turn @ (masses * np.exp(first * losses))
+            logs = logs + each.count * np.log(np.where(moments == 0, 1e-300, moments))
+        terms = np.exp(logs) / (z * (z + 1)) * (1 if start else np.where(z.imag == 0, 0.5, 1))
+        terms[z.imag > most] = 0
+        total += float(terms.real.sum())
+        sizes += [*map(float, np.abs(terms).reshape(-1, _RUN).sum(axis=1))]
+        # What follows is taken to be no more than the last half of all.
+        last = min(len(sizes), math.ceil(most / step / _RUN) if most < math.inf else len(sizes))
+        rest, size = sum(sizes[last // 2 :]), sum(sizes)
+        seen = z.imag[-1] >= least and rest <= max(_ROUNDING * size, goal * abs(total))
+        if seen or z.imag[-1] > most or len(sizes) * _RUN * (width + _LEAST_WIDTH) > _MOST_TERMS:
+            break
+    scale = 2 / span * math.exp(top)
+    rounds = sum(each.count for each in listed)
+    return scale * total, scale * (4 * rest + _ROUNDING * (rounds + 16) * size)
+
+
+def _atoms(each: Round, count: int) -> _Atoms:
+    tick()
+    match each.law:
+        case "gaussian":
+            losses, q = _of_gaussian(each)
+        case "laplace":
+            losses, q = _of_laplace(each)
+        case _:
+            found = _masses(each, _BITS)
+            infinite = math.fsum(math.ldexp(p, -_BITS) for p, q in found if not q)
+            seen = [(p, q) for p, q in found if min(p, q) >> _SEEN]
+            p = np.array([math.ldexp(p, -_BITS) for p, _ in seen])
+            losses = np.array([math.log(p / q) for p, q in seen])
+            order = np.argsort(losses)
+            likely = losses[order][p[order] > 1e-9]
+            gaps = np.diff(likely)[np.diff(likely) > 1e-12]
+            gap = float(np.median(gaps)) if len(gaps) else 1.0
+            return _Atoms(masses=p, losses=losses, infinite=infinite, count=count, gap=gap)
+    # P = Q e^L; of either the masses add up to 1.
+    masses = q if each.swapped else q * np.exp(losses)
+    losses = -losses if each.swapped else losses
+    masses = masses / masses.sum()
+    shift = float(each.shift)
+    gap = 2 * shift if each.law == "laplace" else math.inf
+    most = (
+        20 * _panels(shift) / shift
+        if each.law == "laplace"
+        else 3 / float(np.abs(np.diff(losses)).max())
+    )
+    return _Atoms(masses=masses, losses=losses, infinite=0.0, count=count, gap=gap, most=most)
+
+
+def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:
+    # P/Q and Q at the nodes of a trapezoid rule, whose error falls exponentially for analytic
+    # densities. Both against the density of N(0, 1).
+    shift = float(each.shift)
+    low = math.floor(-26 - (len(each.there) - 1) * shift) * _A_UNIT
+    high = math.ceil(26 + (len(each.here) - 1) * shift) * _A_UNIT
+    x = np.arange(low, high) / _A_UNIT
+    here, there = _mixed(each.here, x, shift), _mixed(each.there, -x, shift)
+    base = -(x**2) / 2 - math.log(_A_UNIT * math.sqrt(2 * math.pi))
+    return here - there, np.exp(base + there)
+
+
+def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
+    # log of the sum of chance_j e^(j shift x - (j shift)^2/2), also where that is near 0.
+    j = np.arange(len(chances))[:, None] * shift
+    powers, weights = j * x - j**2 / 2, np.array([[float(chance)] for chance in chances])
+    near = np.log1p((weights * np.expm1(np.minimum(powers, 1.0))).sum(axis=0))
+    found: _Floats = np.where(powers.max(axis=0) < 1, near, logsumexp(powers, axis=0, b=weights))
+    return found
+
+
+def _panels(shift: float) -> int:
+    if shift > 1 << 8:
+        raise Refused("noise on the reals that is small beside its sensitivity")
+    return max(math.ceil(4 * shift), 64)
+
+
+def _of_laplace(each: Round) -> tuple[_Floats, _Floats]:
+    # Two atoms where the loss is constant, and Gauss-Legendre panels between.
+    shift, rate = float(each.shift), float(each.here[1])
+    panels = _panels(shift)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    half = shift / panels / 2
+    x = np.concatenate([half * (2 * i + 1 + nodes) for i in range(panels)])
+    w = np.tile(weights * half, panels)
+    far = math.exp(-shift) / 2
+    q = np.concatenate([[0.5], np.exp(-x) / 2 * w, [far]])
+    p = np.concatenate([[far], np.exp(x - shift) / 2 * w, [0.5]])
+    return np.log1p(rate * (p - q) / q), q

@@ -1,0 +1,397 @@
+r"""Read a certificate that anybody may have written: every field is checked, none is guessed.
+
+Each value has one spelling. Duplicate keys, unknown or missing fields, floats, and sizes beyond the
+limits are refused by name; nothing here raises but :class:`Malformed`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.certificates.form import SCHEMA, THEOREMS, digest_of, required_assumptions
+from accounting.kernel.neighbours import LAWS, NORMS, STRATEGIES, Correlated, Part, norms_of
+from accounting.kernel.sums import Plan
+
+__all__ = ["Claim", "Malformed", "Read", "exactly", "items", "mapping", "parsed", "part_of"]
+__all__ += ["rational", "read", "scope_of", "text_of", "whole"]
+
+_MOST_TEXT: Final = 1 << 18
+_MOST_ITEMS: Final = 64
+_MOST_LETTERS: Final = 2000
+_MOST_ROUNDS: Final = 10**7
+_MOST_DECIMALS: Final = 400
+_MOST_SLOTS: Final = 1 << 17
+_MOST_PLACES: Final = 1 << 22
+_MOST_AMOUNTS: Final = 1 << 14
+_MOST_MEMBERS: Final = 64
+_MOST_IN_A_RUN: Final = 1 << 16
+_RATIONAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:/[1-9][0-9]*)?")
+_DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_FIELDS: Final = frozenset(
+    {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
+)
+_SCOPES: Final = {"unit": ("contribution", "user"), "relation": ("replace", "add-remove")}
+_STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": ("rho",)}
+_EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
+_ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
+_WHOLE: Final = frozenset({"count", "trials"})
+_SAMPLINGS: Final = {
+    "poisson": "add-remove",
+    "poisson-group": "add-remove",
+    "poisson-replaced": "replace",
+}
+
+
+class Malformed(Exception):
+    r"""What is wrong with the text of a certificate, and where.
+
+    >>> raise Malformed("claims[0].digits", "must be an integer in 0..400")
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.reading.Malformed: claims[0].digits: must be an integer in 0..400
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(where, reason)
+        self.where = where
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one of the last digit.
+
+    With evidence the ends may be any number of units apart, without it one. For an exact quantity
+    all three are equal, and ``unit`` is 0.
+    """
+
+    quantity: str
+    at: Fraction
+    lower: Fraction
+    upper: Fraction
+    unit: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes.
+
+    ``plan`` is its evidence for the kernel, None where it carries none.
+    """
+
+    parts: tuple[Part, ...]
+    claims: tuple[Claim, ...]
+    complaints: tuple[tuple[str, str], ...]
+    plan: Plan | None = None
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
+    r"""JSON of at most ``most`` characters, without duplicate keys, floats, NaN or long integers.
+
+    >>> parsed('{"a": 1, "a": 1}')
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.reading.Malformed: a: is given twice
+    """
+    if len(text) > most:
+        raise Malformed("certificate", f"must be at most {most} characters")
+    try:
+        plain = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(
+            plain,
+            object_pairs_hook=_without_twins,
+            parse_float=_refused,
+            parse_constant=_refused,
+            parse_int=_short,
+        )
+    except (ValueError, RecursionError) as error:
+        raise Malformed("certificate", f"must be JSON: {str(error)[:80]}") from None
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Malformed(_shown(key), "is given twice")
+        found[key] = value
+    return found
+
+
+def _shown(key: str) -> str:
+    # A key is whatever somebody wrote: on a terminal it must stay a word.
+    return key[:40] if key.isascii() and key.isprintable() else ascii(key[:40])
+
+
+def _refused(text: str) -> Any:
+    raise Malformed("certificate", f"{text[:40]} must be an integer, or exact text")
+
+
+def _short(text: str) -> int:
+    if len(text) > 20 or text.startswith("-"):
+        raise Malformed("certificate", f"{text[:40]} must be an integer >= 0 of 20 digits at most")
+    return int(text)
+
+
+def rational(where: str, value: object) -> Fraction:
+    r"""A rational >= 0 in lowest terms, as text, of 2000 characters at most.
+
+    >>> rational("delta", "2/4")
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.reading.Malformed: delta: must be a rational >= 0 in lowest terms
+    """
+    text = text_of(where, value)
+    if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
+        return exact
+    raise Malformed(where, "must be a rational >= 0 in lowest terms")
+
+
+def text_of(where: str, value: object) -> str:
+    r"""ASCII text of 1 to 2000 characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
+        raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
+    return value
+
+
+def whole(where: str, value: object, least: int, most: int) -> int:
+    r"""An integer from ``least`` to ``most``; not a Boolean."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Malformed(where, f"must be an integer in {least}..{most}")
+    return value
+
+
+def mapping(where: str, value: object) -> Mapping[str, Any]:
+    r"""An object."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise Malformed(where, "must be an object")
+    return value
+
+
+def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
+    r"""A list of ``least`` to ``most``."""
+    if not isinstance(value, list) or not least <= len(value) <= most:
+        raise Malformed(where, f"must be a list of {least} to {most}")
+    return value
+
+
+def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
+    r"""Refuses fields that are missing, and fields beyond those ``wanted``."""
+    needed = {*wanted}
+    missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
+    if missing:
+        raise Malformed(where, f"misses {', '.join(missing)}")
+    if extra:
+        raise Malformed(where, f"has no field {', '.join(_shown(each) for each in extra)}")
+
+
+def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
+    names = [*choices]
+    if not isinstance(value, str) or value not in names:
+        raise Malformed(where, f"must be one of {', '.join(names)}")
+    return value
+
+
+# -- the document ----------------------------------------------------------------------------------
+
+
+def read(document: object) -> Read:
+    r"""The parts and claims of a certificate.
+
+    Raises :class:`Malformed`, naming the first field that is not as the schema says.
+    """
+    top = mapping("certificate", document)
+    if top.get("schema") != SCHEMA:
+        raise Malformed("schema", f"must be {SCHEMA}")
+    exactly("certificate", top, _FIELDS | ({"evidence"} & top.keys()))
+    plan = _plan("evidence", top["evidence"]) if "evidence" in top else None
+    scope_of("scope", top["scope"])
+    parts = [
+        part_of(f"parts[{i}]", mapping(f"parts[{i}]", item))
+        for i, item in enumerate(items("parts", top["parts"]))
+    ]
+    for i, part in enumerate(parts):
+        needed = _SAMPLINGS.get(part.sampling or "")
+        if needed is not None and top["scope"]["relation"] != needed:
+            raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
+    if len({part.members for part in parts if part.sampling}) > 1:
+        raise Malformed("parts", "must have one number of members in all that is sampled")
+    claims = [
+        _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
+        for i, item in enumerate(items("claims", top["claims"]))
+    ]
+    if len(set(claims)) < len(claims):
+        raise Malformed("claims", "must not repeat a claim")
+    software = mapping("software", top["software"])
+    exactly("software", software, {"name", "version"})
+    for key, value in software.items():
+        text_of(f"software.{key}", value)
+    return Read(parts=tuple(parts), claims=tuple(claims), complaints=_complaints(top), plan=plan)
+
+
+def _plan(where: str, value: object) -> Plan:
+    # How finely the kernel computes. No plan makes a false claim hold; limits bound the work.
+    item = mapping(where, value)
+    exactly(where, item, {"step", "digits", "slots", "cut"})
+    step = rational(f"{where}.step", item["step"])
+    if not Fraction(1, 10**9) <= step <= 1:
+        raise Malformed(f"{where}.step", "must lie in [1/10^9, 1]")
+    digits = whole(f"{where}.digits", item["digits"], 8, _MOST_DECIMALS)
+    slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
+    if digits * slots > _MOST_PLACES:
+        raise Malformed(where, f"must have at most {_MOST_PLACES} digits in all slots")
+    return Plan(step, digits, slots, whole(f"{where}.cut", item["cut"], 0, 10**20))
+
+
+def scope_of(where: str, value: object) -> Mapping[str, Any]:
+    r"""Whose data differs, and how: the object at ``where``."""
+    scope = mapping(where, value)
+    exactly(where, scope, _SCOPES)
+    for key, choices in _SCOPES.items():
+        _one_of(f"{where}.{key}", scope[key], choices)
+    return scope
+
+
+def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    stated = [text_of("assumptions", item) for item in items("assumptions", top["assumptions"])]
+    if len(set(stated)) < len(stated):
+        raise Malformed("assumptions", "must not repeat an assumption")
+    required = required_assumptions(top)
+    found = [("assumptions", f"missing: {each}") for each in required if each not in stated]
+    if text_of("digest", top["digest"]) != digest_of(top):
+        found.append(("digest", "is not that of the text: something was changed"))
+    return tuple(found)
+
+
+# -- parts and claims ------------------------------------------------------------------------------
+
+
+def part_of(where: str, item: Mapping[str, Any]) -> Part:
+    r"""One kind of round, read from the object at ``where``."""
+    rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
+    if "claim" in item:
+        word = _one_of(f"{where}.claim", item["claim"], _STATED)
+        exactly(where, item, {"claim", "rounds", *_STATED[word]})
+        values = tuple(rational(f"{where}.{key}", item[key]) for key in _STATED[word])
+        if word == "approx" and values[1] >= 1:
+            raise Malformed(f"{where}.delta", "must be < 1")
+        return Part(law=word, parameters=values, rounds=rounds)
+    scheme = {"sampling", "correlated"} & item.keys()
+    if len(scheme) > 1:
+        raise Malformed(f"{where}.sampling", "must not be there with correlated noise")
+    exactly(where, item, {"noise", "sensitivity", "rounds", "honest"} | scheme)
+    if not 0 < rational(f"{where}.honest", item["honest"]) <= 1:
+        raise Malformed(f"{where}.honest", "must lie in (0, 1]")
+    more: dict[str, Any] = {}
+    kind = None
+    if "sampling" in item:
+        more = _sampling(f"{where}.sampling", item["sampling"])
+        kind = more["sampling"]
+    if "correlated" in item:
+        more["correlated"] = _correlated(f"{where}.correlated", item["correlated"])
+        kind = "correlated"
+    norm, amounts = _sensitivity(f"{where}.sensitivity", item["sensitivity"])
+    law, parameters = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
+    covered = norms_of(law, kind, max(amounts))
+    if not covered:
+        field = "correlated" if kind == "correlated" else "sampling.kind"
+        raise Malformed(f"{where}.{field}", f"has no theorem for {law} noise")
+    if norm not in covered:
+        noise = f"{kind} {law}" if kind else law
+        must = f"must be {' or '.join(covered)}: no theorem covers {noise} noise under {norm}"
+        raise Malformed(f"{where}.sensitivity.norm", must)
+    return Part(law=law, parameters=parameters, norm=norm, amounts=amounts, rounds=rounds, **more)
+
+
+def _sensitivity(where: str, value: object) -> tuple[str, tuple[int, ...]]:
+    item = mapping(where, value)
+    exactly(where, item, {"norm", "amount"})
+    norm, amount = _one_of(f"{where}.norm", item["norm"], NORMS), item["amount"]
+    place = f"{where}.amount"
+    listed = items(place, amount, most=_MOST_AMOUNTS) if norm == "box" else [amount]
+    return norm, tuple(whole(place, each, 1, 10**9) for each in listed)
+
+
+def _correlated(where: str, value: object) -> Correlated:
+    item = mapping(where, value)
+    strategy = _one_of(f"{where}.strategy", item.get("strategy"), STRATEGIES)
+    exactly(where, item, {"strategy", "rounds", "most", "apart", *STRATEGIES[strategy]})
+    more: dict[str, Any] = {
+        key: whole(f"{where}.{key}", item[key], 1, _MOST_IN_A_RUN)
+        for key in ("rounds", "most", "apart")
+    }
+    if strategy == "banded":
+        more["bands"] = whole(f"{where}.bands", item["bands"], 1, more["rounds"])
+    if strategy == "toeplitz":
+        place = f"{where}.coefficients"
+        given = tuple(rational(place, each) for each in items(place, item["coefficients"]))
+        if not given[0] or len(given) > more["rounds"]:
+            raise Malformed(place, "must begin with one > 0, and be no more than there are rounds")
+        more["coefficients"] = given
+    return Correlated(strategy=strategy, **more)
+
+
+def _sampling(where: str, value: object) -> dict[str, Any]:
+    item = mapping(where, value)
+    kind = _one_of(f"{where}.kind", item.get("kind"), _SAMPLINGS)
+    grouped = kind == "poisson-group"
+    exactly(where, item, {"kind", "rate", "members"} if grouped else {"kind", "rate"})
+    members = whole(f"{where}.members", item["members"], 2, _MOST_MEMBERS) if grouped else 1
+    rate = rational(f"{where}.rate", item["rate"])
+    if not 0 < rate < 1:
+        raise Malformed(f"{where}.rate", "must lie in (0, 1)")
+    return {"sampling": kind, "rate": rate, "members": members}
+
+
+def _law(where: str, noise: Mapping[str, Any]) -> tuple[str, tuple[Fraction, ...]]:
+    name = _one_of(f"{where}.law", noise.get("law"), LAWS)
+    exactly(where, noise, {"law", *LAWS[name]})
+    values = tuple(rational(f"{where}.{key}", noise[key]) for key in LAWS[name])
+    for key, value in zip(LAWS[name], values, strict=True):
+        if value <= 0 or (key == "probability" and value >= 1):
+            raise Malformed(f"{where}.{key}", "is out of range")
+        if key in _WHOLE and value.denominator != 1:
+            raise Malformed(f"{where}.{key}", "must be an integer")
+    return name, values
+
+
+def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
+    quantity = _one_of(f"{where}.quantity", item.get("quantity"), THEOREMS)
+    if item.get("theorem") != THEOREMS[quantity]:
+        raise Malformed(f"{where}.theorem", f"must be: {THEOREMS[quantity]}")
+    if quantity in _EXACT:
+        key = _EXACT[quantity]
+        exactly(where, item, {"quantity", "theorem", key})
+        exact = rational(f"{where}.{key}", item[key])
+        return Claim(quantity=quantity, at=exact, lower=exact, upper=exact, unit=Fraction(0))
+    key = _ENCLOSED[quantity]
+    exactly(where, item, {"quantity", "theorem", key, "lower", "upper", "digits"})
+    at = rational(f"{where}.{key}", item[key])
+    if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
+        raise Malformed(f"{where}.{key}", "is out of range")
+    digits = whole(f"{where}.digits", item["digits"], 0, _MOST_DECIMALS)
+    lower, upper = (_decimal(f"{where}.{end}", item[end], digits) for end in ("lower", "upper"))
+    unit = Fraction(1, 10**digits)
+    if wide and upper < lower:
+        raise Malformed(where, "upper must be at least lower")
+    if not wide and upper - lower not in (0, unit):
+        raise Malformed(where, "upper must be lower, or lower and one unit of the last digit")
+    return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
+
+
+def _decimal(where: str, value: object, digits: int) -> Fraction:
+    text = text_of(where, value)
+    match = _DECIMAL.fullmatch(text)
+    if match and len(match[1] or "") == digits:
+        return Fraction(text)
+    raise Malformed(where, f"must be a decimal >= 0 with {digits} digits after the point")

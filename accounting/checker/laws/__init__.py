@@ -1,1 +1,0 @@
-r"""Laws of the checker: masses and losses once more, in mpmath."""

@@ -1,1 +1,0 @@
-r"""Sums of the checker: totals of losses by four independent methods."""

@@ -1,1 +1,0 @@
-r"""Text of a certificate: read strictly, field by field."""

@@ -1,0 +1,129 @@
+r"""The claims whose value is a rational, computed in rationals and compared without any rounding.
+
+Only these may be stated with two equal ends. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from accounting.kernel.laws import Refused
+from accounting.kernel.neighbours import Part
+
+__all__ = ["exact_value"]
+
+_MOST_TRIALS: Final = 4096
+_MOST_BITS: Final = 1 << 16
+
+
+@lru_cache(maxsize=128)
+def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
+    r"""The value of ``quantity`` at the delta, epsilon or order ``at``, where it is a rational.
+
+    The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and
+    for Polya differences of shape >= 1. Delta beyond the largest loss is what is stated to fail,
+    1 - prod (1 - delta)^rounds; of one round of a binomial it is rational at epsilon = 0, and 1
+    where the two data sets share no output. Rho is Delta_2^2/2v of Gaussians, epsilon^2/2 of pure
+    claims. D_alpha of a discrete Gaussian is alpha d^2/2v where (alpha - 1) d is whole; of a sum
+    of n of them, that of variance nv, where n divides d and (alpha - 1) d.
+
+    Raises :class:`Refused` where the value is not known to be a rational.
+    """
+    match quantity:
+        case "zcdp":
+            return sum((_rho(part) * part.rounds for part in parts), Fraction(0))
+        case "renyi":
+            return sum((_renyi(part, at) * part.rounds for part in parts), Fraction(0))
+        case "delta":
+            return _delta(parts, at)
+        case "epsilon" if at:
+            raise Refused("an epsilon is no rational")
+    return sum((_largest_loss(part) * part.rounds for part in parts), Fraction(0))
+
+
+def _largest_loss(part: Part) -> Fraction:
+    if part.sampling is not None:
+        raise Refused("the largest loss of a sampled part is no rational")
+    match part.law, part.parameters:
+        case "pure", (epsilon,):
+            return epsilon
+        case (("discrete-laplace" | "laplace"), (scale,)):
+            return sum(part.amounts) / scale
+        case "polya-difference", (shape, scale) if shape >= 1 and part.norm in ("absolute", "box"):
+            return sum(part.amounts) / scale
+    raise Refused("the largest loss of a part is infinite, or not a rational")
+
+
+def _squared(part: Part) -> Fraction:
+    if part.sampling is not None or part.correlated is not None:
+        raise Refused("no exact rho of a sampled part, or of correlated noise")
+    several = part.amounts if part.norm != "l2-squared" else ()
+    return Fraction(sum(step**2 for step in several) or part.amounts[0])
+
+
+def _rho(part: Part) -> Fraction:
+    match part.law, part.parameters:
+        case "zcdp", (rho,):
+            return rho
+        case "pure", (epsilon,):
+            return epsilon**2 / 2
+        case "discrete-gaussian", (variance,):
+            return _squared(part) / (2 * variance)
+        case "gaussian", (sigma,):
+            return _squared(part) / (2 * sigma**2)
+    raise Refused("no exact rho of a part")
+
+
+def _renyi(part: Part, order: Fraction) -> Fraction:
+    match part.law, part.parameters:
+        case "gaussian", _:
+            return order * _rho(part)
+        case "discrete-gaussian", (variance,):
+            count = Fraction(1)
+        case "discrete-gaussian-sum", (count, variance):
+            pass
+        case _:
+            raise Refused("a Renyi divergence that is not known to be a rational")
+    steps = [1] if part.norm == "l2-squared" else part.amounts
+    whole = ((step / count, (order - 1) * step / count) for step in steps)
+    if any(each.denominator > 1 for both in whole for each in both):
+        raise Refused("a Renyi divergence that is not known to be a rational")
+    return order * _squared(part) / (2 * count * variance)
+
+
+def _delta(parts: tuple[Part, ...], epsilon: Fraction) -> Fraction:
+    if len(parts) == 1 and parts[0].law == "binomial":
+        return _of_binomial(parts[0], epsilon)
+    kept, largest, bits = Fraction(1), Fraction(0), 0
+    for part in parts:
+        if part.law == "approx":
+            loss, lost = part.parameters
+            bits += part.rounds * lost.denominator.bit_length()
+            if bits > _MOST_BITS:
+                raise Refused("too long a rational")
+            kept *= (1 - lost) ** part.rounds
+            largest += part.rounds * loss
+        else:
+            largest += part.rounds * _largest_loss(part)
+    if epsilon < largest:
+        raise Refused("a delta below the largest loss is no rational")
+    return 1 - kept
+
+
+def _of_binomial(part: Part, epsilon: Fraction) -> Fraction:
+    (trials, p), step = part.parameters, max(part.amounts)
+    one_round = part.rounds == 1 and part.sampling is None
+    if one_round and step > trials and part.norm in ("absolute", "box"):
+        return Fraction(1)
+    short = trials <= _MOST_TRIALS and trials * p.denominator.bit_length() <= _MOST_BITS
+    if not (one_round and short and part.norm == "absolute" and epsilon == 0):
+        raise Refused("a delta of binomial noise that is not known to be a rational")
+    # Total variation in units of the last place: sum of (P - Q)+, the same in both directions.
+    n, one, other = int(trials), p.numerator, p.denominator - p.numerator
+    masses = [math.comb(n, k) * one**k * other ** (n - k) for k in range(n + 1)]
+    moved = [0] * step + masses[: n + 1 - step]
+    total = sum(max(a - b, 0) for a, b in zip(masses, moved, strict=True))
+    return Fraction(total, p.denominator**n)

@@ -1,0 +1,309 @@
+r"""The rounds of the worst neighbours of each part of a certificate.
+
+In each coordinate and direction the largest shift is the worst at every epsilon. What remains is a
+maximum: over the directions in every coordinate for a law that is not symmetric, and over the
+shapes of a norm. A neighbour may choose anew in every round, also after what was released before,
+so with several rounds only one choice is allowed. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from accounting.kernel.laws import REAL, Refused, Round
+
+__all__ = ["LAWS", "NORMS", "STRATEGIES", "Correlated", "Part", "Scenario", "norms_of", "scenarios"]
+
+Scenario: TypeAlias = list[tuple[Round, int]]
+r"""Rounds with their counts."""
+
+LAWS: Final = {
+    "discrete-laplace": ("scale",),
+    "discrete-gaussian": ("sigma_squared",),
+    "discrete-gaussian-sum": ("count", "sigma_squared"),
+    "skellam": ("variance",),
+    "polya": ("shape", "scale"),
+    "polya-difference": ("shape", "scale"),
+    "poisson": ("mean",),
+    "binomial": ("trials", "probability"),
+    "gaussian": ("sigma",),
+    "laplace": ("scale",),
+}
+"""The parameters of every law."""
+
+NORMS: Final = ("absolute", "l1", "l2-squared", "box")
+STRATEGIES: Final = {"tree": (), "banded": ("bands",), "toeplitz": ("coefficients",)}
+"""The strategies of correlated noise that a certificate may name, with their fields."""
+
+_ONE: Final = Fraction(1)
+_BITS: Final = 256
+_MOST_SHIFTS: Final = 64
+_MOST_AMOUNT: Final = 400
+_MOST_WORK: Final = 1 << 18
+_ONE_SIDED: Final = ("poisson", "poisson-group")
+_SKEW: Final = ("polya", "poisson", "binomial")
+_COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
+    None: {
+        **dict.fromkeys(LAWS, ("absolute", "box")),
+        **dict.fromkeys(("discrete-laplace", "discrete-gaussian", "gaussian"), NORMS),
+        "laplace": ("absolute", "l1"),
+    },
+    "poisson": {
+        **dict.fromkeys(LAWS, ("absolute",)),
+        "gaussian": NORMS,
+        "laplace": ("absolute", "l1"),
+    },
+    "poisson-replaced": {"gaussian": NORMS},
+    "poisson-group": {"gaussian": NORMS},
+    "correlated": {"gaussian": ("absolute", "l2-squared")},
+}
+
+
+def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
+    r"""The norms that a theorem covers, for a law and a scheme; empty if none does.
+
+    ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 norm of 1 moves one
+    coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move many.
+
+    >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
+    (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
+    """
+    if scheme is None and amount == 1 and law not in REAL:
+        return NORMS
+    return _COVERED[scheme].get(law, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    r"""One kind of round: a law under a sensitivity, or a claim that is stated.
+
+    A stated claim has its kind, "pure", "approx" or "zcdp", in place of a law. ``sampling`` is None
+    where everybody takes part: then ``rate`` is 1. ``members`` units are all added or all removed.
+    A run of ``correlated`` noise counts as one round.
+    """
+
+    law: str
+    parameters: tuple[Fraction, ...]
+    rounds: int
+    norm: str = ""
+    amounts: tuple[int, ...] = ()
+    sampling: str | None = None
+    rate: Fraction = _ONE
+    members: int = 1
+    correlated: Correlated | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        r"""Whether X and -X have one law (a fair binomial up to a shift, which costs nothing)."""
+        fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
+        return self.law not in _SKEW or fair
+
+
+def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
+    r"""The lists of rounds of which the worst is claimed.
+
+    A shift that is no rational is rounded to more loss (``above``), or to less.
+
+    Raises :class:`Refused` where rounds may differ in shift or direction and there is more than
+    one: then more lists are possible than these.
+    """
+    # Who was added is in one of the two data sets: one direction in all rounds of all parts.
+    ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
+    rows: list[Scenario] = []
+    for swapped in ways:
+        choices = [_choices(part, swapped=swapped, above=above) for part in parts]
+        if any(len(each) > 1 for each in choices) and sum(part.rounds for part in parts) > 1:
+            raise Refused("rounds whose worst shift or direction may differ")
+        if len(parts) == 1:
+            rows += choices[0]
+        else:
+            rows.append([one for each in choices for one in each[0]])
+    return [_with_one_gaussian(row, above=above) for row in rows]
+
+
+def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
+    n, rate = part.members, part.rate
+    here = tuple(math.comb(n, j) * rate**j * (1 - rate) ** (n - j) for j in range(n + 1))
+    one_sided = part.sampling in _ONE_SIDED
+    match part.law:
+        case "zcdp":
+            raise Refused("a curve from a zCDP claim: it gives an upper bound only")
+        case "pure" | "approx":
+            stated = (*part.parameters, Fraction(0))[:2]
+            return [[(Round("stated", stated, _ONE), part.rounds)]]
+        case "gaussian" | "laplace":
+            there = here if part.sampling == "poisson-replaced" else (_ONE,)
+            shift = _root(_squared(part, above=above), above=above)
+            one = Round(part.law, (), shift, here, there, swapped and one_sided)
+            return [[(one, part.rounds)]]
+    if one_sided:
+        if part.norm != "absolute":
+            raise Refused("samples of several coordinates of noise on integers")
+        if part.law in _SKEW:
+            raise Refused(f"samples with {part.law} noise, which is skew or ends somewhere")
+        move = Fraction(part.amounts[0])
+        return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
+    return [
+        [(Round(part.law, part.parameters, Fraction(step)), part.rounds * k) for step, k in moves]
+        for shift in _shifts(part)
+        for moves in _directions(sorted(shift.items()), symmetric=part.symmetric)
+    ]
+
+
+def _squared(part: Part, *, above: bool) -> Fraction:
+    # The squared length of the shift in units of the scale. Gaussian noise has one coordinate, by
+    # rotation; in l1 all of it in one coordinate is worst.
+    moved = part.amounts if part.norm != "l2-squared" else ()
+    squared = Fraction(sum(step**2 for step in moved) or part.amounts[0])
+    if part.correlated is not None:
+        squared *= part.correlated.squared[above]
+    return squared / part.parameters[0] ** 2
+
+
+def _with_one_gaussian(rounds: Scenario, *, above: bool) -> Scenario:
+    # Unsampled Gaussian rounds are one: losses are normal, of variances that add.
+    plain = [each for each in rounds if each[0].law == "gaussian" and each[0].here[1] == 1]
+    if sum(count for _, count in plain) < 2:
+        return rounds
+    squared = sum((each.shift**2 * count for each, count in plain), Fraction(0))
+    rest = [each for each in rounds if each not in plain]
+    return [*rest, (Round("gaussian", (), _root(squared, above=above)), 1)]
+
+
+def _root(square: Fraction, *, above: bool) -> Fraction:
+    tops = math.isqrt(square.numerator), math.isqrt(square.denominator)
+    if (tops[0] ** 2, tops[1] ** 2) == (square.numerator, square.denominator):
+        return Fraction(*tops)
+    scaled = math.isqrt((square.numerator << 2 * _BITS) // square.denominator)
+    return Fraction(scaled + above, 1 << _BITS)
+
+
+def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[tuple[int, int]]]:
+    # (signed step, count): coordinates of one step are alike, so it matters how many go down.
+    if symmetric:
+        return [shift]
+    if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
+        raise Refused(f"more than {_MOST_SHIFTS} choices of a direction in every coordinate")
+    found = []
+    for downs in itertools.product(*(range(count + 1) for _, count in shift)):
+        both = zip(shift, downs, strict=True)
+        moves = [m for (step, k), down in both for m in ((step, k - down), (-step, down))]
+        found.append([move for move in moves if move[1]])
+    return found
+
+
+def _shifts(part: Part) -> list[dict[int, int]]:
+    # Steps with their counts. In l1 the whole shift in one coordinate is worst for discrete
+    # Laplace; otherwise every partition that no step can enlarge is tried.
+    if part.norm == "absolute" or (part.norm == "l1" and part.law == "discrete-laplace"):
+        return [{part.amounts[0]: 1}]
+    if part.norm == "box":
+        return [{step: part.amounts.count(step) for step in part.amounts}]
+    if not part.symmetric:
+        raise Refused(f"a norm of several coordinates of {part.law}")
+    amount, power = part.amounts[0], 2 if part.norm == "l2-squared" else 1
+    if amount > _MOST_AMOUNT:
+        raise Refused(f"a norm sensitivity above {_MOST_AMOUNT}")
+    found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
+    if len(found) > _MOST_SHIFTS:
+        raise Refused(f"more than {_MOST_SHIFTS} shifts")
+    return found
+
+
+def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int]]:
+    if amount == 0:
+        yield {}
+    for step in range(1, largest + 1):
+        if step**power > amount:
+            return
+        for rest in _partitions(amount - step**power, step, power):
+            yield {**rest, step: rest.get(step, 0) + 1}
+
+
+# -- correlated noise ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlated:
+    r"""A strategy matrix C over ``rounds`` rounds, and in which of them a unit may be.
+
+    At most ``most`` rounds, any two at least ``apart`` apart. ``coefficients`` c_0, c_1, ... are
+    those of C_ij = c_(i-j); of ``banded`` they are the first ``bands`` of binom(2k, k)/4^k.
+
+    >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
+    >>> tree.squared
+    (Fraction(10, 1), Fraction(10, 1))
+    """
+
+    strategy: str
+    rounds: int
+    most: int
+    apart: int
+    bands: int = 0
+    coefficients: tuple[Fraction, ...] = ()
+
+    @property
+    def squared(self) -> tuple[Fraction, Fraction]:
+        r"""The squared l2 sensitivity, from below and above: the largest ||C u||^2 of a unit.
+
+        Raises :class:`Refused` where there are too many patterns of rounds.
+        """
+        rises = any(a < b for a, b in pairwise(self.coefficients))
+        if self.strategy == "tree" or rises:
+            return (self._longest_pattern(),) * 2
+        # Of coefficients that never rise the earliest rounds are the worst: every row of C u, in
+        # units of 2^-256. A coefficient is rounded down by less than its place in the column.
+        column = self._column()
+        places = range(0, self.rounds, self.apart)[: self.most]
+        if len(column) * len(places) > _MOST_WORK:
+            raise Refused("a strategy of too many rounds and participations")
+        rows = [0] * self.rounds
+        for place in places:
+            for k, each in enumerate(column[: self.rounds - place]):
+                rows[place + k] += each
+        slack, scale = len(column) * len(places), 1 << 2 * _BITS
+        above = sum((row + slack) ** 2 for row in rows)
+        return Fraction(sum(row * row for row in rows), scale), Fraction(above, scale)
+
+    def _column(self) -> list[int]:
+        if self.strategy == "toeplitz":
+            return [(each.numerator << _BITS) // each.denominator for each in self.coefficients]
+        found = [1 << _BITS]
+        for k in range(1, self.bands):
+            found.append(found[-1] * (2 * k - 1) // (2 * k))
+        return found
+
+    def _longest_pattern(self) -> Fraction:
+        # Every pattern, round by round: the sum of G_ij = (C^T C)_ij over its rounds.
+        best, work = Fraction(0), 0
+        waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(0))]
+        while waiting:
+            chosen, value = waiting.pop()
+            best = max(best, value)
+            if len(chosen) == self.most:
+                continue
+            for at in range(chosen[-1] + self.apart if chosen else 0, self.rounds):
+                work += 1 + len(chosen)
+                if work > _MOST_WORK:
+                    raise Refused("a strategy with too many patterns of rounds")
+                more = self._product(at, at) + 2 * sum(self._product(i, at) for i in chosen)
+                waiting.append(((*chosen, at), value + more))
+        return best
+
+    def _product(self, first: int, second: int) -> Fraction:
+        # G_ij, first <= second. Of a tree: the blocks of 2^level rounds that hold both, each of
+        # them in the binary form of its own end.
+        if self.strategy == "tree":
+            levels = range(self.rounds.bit_length())
+            blocks = ((first >> level, second >> level, level) for level in levels)
+            inside = (i == j and i % 2 == 0 and i + 1 << k <= self.rounds for i, j, k in blocks)
+            return Fraction(sum(inside))
+        c, gap = self.coefficients, second - first
+        last = min(len(c) - gap, self.rounds - second)
+        return sum((c[k] * c[k + gap] for k in range(last)), Fraction(0))

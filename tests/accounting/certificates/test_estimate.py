@@ -1,0 +1,118 @@
+r"""Estimates against sums by the definition, dp-accounting and closed forms, and broken twins."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import norm
+
+from accounting import Status, verify
+from accounting.certificates import estimate
+from accounting.certificates.reading import part_of
+from tests.accounting.certificates.conftest import clear
+from tests.support.accounting.claiming import certificate, enclosed, noise
+from tests.support.dpcore.mutants import mutated
+
+GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
+SAMPLE = {"sampling": {"kind": "poisson", "rate": "1/50"}}
+REALS = [
+    (noise("gaussian", 1, 40, sigma="1") | SAMPLE, "from_gaussian_mechanism", 1.0),
+    (noise("laplace", 1, 40, scale="3") | SAMPLE, "from_laplace_mechanism", 3.0),
+]
+
+
+def delta(part: dict[str, Any], epsilon: Fraction) -> tuple[float, float]:
+    value, error = estimate._worst((part_of("part", part),), epsilon, 1e-8)
+    return float(value), float(error)
+
+
+@pytest.mark.parametrize(("part", "name", "scale"), REALS, ids=["gaussian", "laplace"])
+def test_dp_accounting_finds_the_same(part: dict[str, Any], name: str, scale: float) -> None:
+    peer = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    value, error = delta(part, Fraction(1, 10))
+    assert error < 1e-4 * value
+    one = getattr(peer, name)(scale, sampling_prob=0.02, value_discretization_interval=1e-3)
+    upper = one.self_compose(40).get_delta_for_epsilon(0.1)
+    assert value * (1 - 1e-4) <= upper <= value * 1.05
+
+
+@pytest.mark.parametrize("epsilon", ["1/2", "3/2", "5/2"])
+def test_one_gaussian_is_its_closed_form(epsilon: str) -> None:
+    value, error = delta(noise("gaussian", 1, sigma="2"), Fraction(epsilon))
+    e = float(Fraction(epsilon))
+    truth = norm.cdf(0.25 - 2 * e) - math.exp(e) * norm.cdf(-0.25 - 2 * e)
+    assert error < 1e-9 * truth
+    assert value == pytest.approx(truth, rel=1e-9)
+
+
+def test_few_rounds_are_the_same_by_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = noise("skellam", 1, 6, variance="9")
+    direct = delta(part, Fraction(2))[0]
+    monkeypatch.setattr(estimate, "_FEW_ROUNDS", 0)
+    value, error = delta(part, Fraction(2))
+    assert abs(value - direct) <= error < 1e-3 * direct
+
+
+def test_a_renyi_divergence_of_skellam_noise_is_a_sum() -> None:
+    mass = [math.exp(-9) * math.fsum(4.5 ** (2 * k + x) / math.factorial(k) / math.factorial(k + x)
+                                     for k in range(60)) for x in range(60)]  # fmt: skip
+    pairs = [(mass[abs(x)], mass[abs(x - 1)]) for x in range(-50, 50)]
+    truth = 2 * math.log(math.fsum(p**1.5 * q**-0.5 for p, q in pairs))
+    place = math.floor(truth * 10**8)
+    ends = [f"{each / 10**8:.8f}" for each in range(place - 1, place + 3)]
+    found = [
+        verify(certificate([noise("skellam", 1, variance="9")], [enclosed("renyi", "3/2", *both)]))
+        for both in itertools.pairwise(ends)
+    ]
+    assert [each.findings[0].status for each in found] == [
+        Status.FAILS,
+        Status.HOLDS,
+        Status.FAILS,
+    ]
+    assert found[1].proof == "estimate"
+    assert "estimate: agrees with" in str(found[1])
+
+
+def test_what_is_not_resolved_is_unchecked() -> None:
+    rounds = noise("laplace", 1, 40, scale="3")
+    found = verify(certificate([rounds], [enclosed("epsilon", "1/1000", "8.00000", "8.00001")]))
+    assert found.findings[0].status in (Status.FAILS, Status.UNCHECKED)
+    wide = enclosed("delta", "5", "0.0296957790", "0.0296957791")
+    (finding,) = verify(certificate([rounds], [wide])).findings
+    assert finding.status is Status.UNCHECKED
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_contour", "(z * (z + 1))", "(z * z)"),
+        ("_contour", "0.5, 1)", "1, 1)"),
+        ("_masses", "0 if never else q", "q"),
+        ("_atoms", "math.log(p / q)", "math.log(q / p)"),
+    ],
+)
+def test_a_broken_formula_disagrees(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (GOLDEN / "thousand_skellams.json").read_text("utf-8")
+    if name == "_masses":  # a law that ends on one side has an infinite divergence
+        text = certificate([noise("poisson", 1, mean="3")], [enclosed("renyi", "2", "0.3", "0.4")])
+        assert "inf" in str(verify(text))
+    monkeypatch.setattr(estimate, name, mutated(getattr(estimate, name), old, new))
+    clear()
+    found = verify(text)
+    assert not found.holds or name == "_masses"
+    assert "inf" not in str(found)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+def test_golden_certificates_hold(path: Path) -> None:
+    found = verify(path.read_text("utf-8"))
+    assert found.holds, str(found)
+    estimated = path.stem in ("thousand_skellams", "returning_users")
+    assert found.proof == ("estimate" if estimated else "kernel")

@@ -1,0 +1,89 @@
+r"""Sensitivities of correlated noise by brute force over all patterns of the matrix itself."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from math import comb
+
+import pytest
+
+from accounting.kernel.laws import Refused
+from accounting.kernel.neighbours import Correlated
+
+
+def rows_of(run: Correlated) -> list[list[Fraction]]:
+    r"""The matrix C itself, by what each strategy is."""
+    count = range(run.rounds)
+    if run.strategy == "tree":
+        # Each prefix is a sum of blocks, one for every bit of its length; each block is one row.
+        blocks = set()
+        for end in range(1, run.rounds + 1):
+            at = 0
+            for bit in reversed(range(end.bit_length())):
+                if end >> bit & 1:
+                    blocks.add((at, at + (1 << bit)))
+                    at += 1 << bit
+        return [[Fraction(low <= i < high) for i in count] for low, high in sorted(blocks)]
+    column = [*run.coefficients] or [Fraction(comb(2 * k, k), 4**k) for k in range(run.bands)]
+    return [
+        [column[i - j] if 0 <= i - j < len(column) else Fraction(0) for j in count] for i in count
+    ]
+
+
+def by_all_patterns(run: Correlated) -> Fraction:
+    r"""The longest C u, u = 1 in the rounds of a pattern."""
+    rows, best = rows_of(run), Fraction(0)
+    for size in range(1, run.most + 1):
+        for pattern in itertools.combinations(range(run.rounds), size):
+            if all(b - a >= run.apart for a, b in itertools.pairwise(pattern)):
+                best = max(
+                    best,
+                    sum(
+                        (sum((row[i] for i in pattern), Fraction(0)) ** 2 for row in rows),
+                        Fraction(0),
+                    ),
+                )
+    return best
+
+
+RUNS = [
+    *(
+        Correlated(strategy="tree", rounds=rounds, most=most, apart=apart)
+        for rounds, most, apart in (
+            (1, 1, 1),
+            (8, 1, 1),
+            (11, 3, 2),
+            (13, 2, 5),
+            (7, 7, 1),
+            (5, 2, 3),
+        )
+    ),
+    Correlated(strategy="banded", rounds=9, most=3, apart=2, bands=4),
+    Correlated(strategy="banded", rounds=8, most=2, apart=3, bands=8),
+    Correlated(
+        strategy="toeplitz", rounds=9, most=3, apart=2, coefficients=(Fraction(1), Fraction(1, 2))
+    ),
+    Correlated(
+        strategy="toeplitz",
+        rounds=8,
+        most=3,
+        apart=2,
+        coefficients=(Fraction(1, 2), Fraction(0), Fraction(3), Fraction(1)),
+    ),
+]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.strategy}-{run.rounds}-{run.most}")
+def test_sensitivities_by_all_patterns_of_the_matrix_itself(run: Correlated) -> None:
+    (low, high), truth = run.squared, by_all_patterns(run)
+    slack = truth / 10**40  # of the roots in the matrix itself
+    assert low - slack <= truth <= high + slack
+    assert high - low <= slack
+
+
+def test_what_is_too_much_is_refused() -> None:
+    with pytest.raises(Refused, match="too many patterns"):
+        _ = Correlated(strategy="tree", rounds=4096, most=20, apart=10).squared
+    with pytest.raises(Refused, match="too many rounds"):
+        _ = Correlated(strategy="banded", rounds=1 << 16, most=100, apart=1, bands=1 << 16).squared
