@@ -38,7 +38,7 @@ myst_heading_anchors = 6
 myst_enable_extensions: list[str] = []  # pages are CommonMark with tables, as other readers show it
 logging.getLogger("traitlets").setLevel(logging.WARNING)
 nb_execution_mode = "force"
-nb_execution_timeout = 60
+nb_execution_timeout = 180  # of a cell, on a busy machine
 nb_execution_raise_on_error = True
 
 autodoc_member_order = "bysource"
