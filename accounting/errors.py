@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["NotDerived"]
-
 
 class NotDerived(DpcoreError):
     r"""No theorem in this package gives the number asked for; the message says what to do.

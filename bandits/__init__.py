@@ -18,7 +18,8 @@ from dpcore.late import late_names
 
 if TYPE_CHECKING:
     from bandits.audited.target import audit_view
-    from bandits.certificates.certificate import certificate_of, recheck
+    from bandits.certificates.certificate import certificate_of
+    from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment
     from bandits.experiments.playing import run_cells
     from bandits.policies.registry import read_algorithm

@@ -22,8 +22,6 @@ from dpcore.numbers.parameter import (
     positive_rational,
 )
 
-__all__ = ["Actions", "LinearModel", "Shape", "cover"]
-
 Shape: TypeAlias = Literal["ball", "box"]
 r"""The unit ball, or the largest box [-a, a]^d inside of it, a = 1/sqrt d."""
 

@@ -29,25 +29,6 @@ from dpcore.numbers.parameter import (
 )
 from dpcore.protocols.encoding import MOST_STEPS
 
-__all__ = [
-    "Ask",
-    "Commit",
-    "Confidence",
-    "Encoding",
-    "OwnRounds",
-    "Plays",
-    "Pulls",
-    "Released",
-    "ReleasedSum",
-    "SharedRounds",
-    "arms_and_horizon",
-    "chance_of",
-    "check_word",
-    "confidence_of",
-    "word",
-]
-
-
 ReleasedSum = NewType("ReleasedSum", Fraction)
 """A sum of rewards as a privatizer released it, in units of reward. Only privatizers make one."""
 

@@ -24,8 +24,6 @@ from dpcore.mechanism import Release
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["Run", "checked_checkpoints", "play", "run_guarantee"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

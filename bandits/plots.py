@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["ERROR_NOTE", "LOOKS", "SPARE", "Curve", "Look", "Panel", "Scale", "draw_panels"]
-__all__ += ["log_ticks", "looks_of"]
 
 Look: TypeAlias = tuple[str, Any]
 """A colour, and dashes as matplotlib takes them."""

@@ -29,8 +29,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import Rng, SystemRng
 
-__all__ = ["Coins", "Game", "cucb_of", "play_together"]
-
 _BLOCK: Final = 512
 _TIE: Final = 1e-9
 _MANY_ROUNDS: Final = 1 << 18

@@ -11,16 +11,6 @@ from enum import Enum
 from fractions import Fraction
 from typing import Final
 
-__all__ = [
-    "ABSENT",
-    "Absent",
-    "DpcoreError",
-    "InvalidParameter",
-    "PrecisionExhausted",
-    "Undecided",
-    "Unrepresentable",
-]
-
 _SHOWN = 80
 
 

@@ -17,8 +17,6 @@ import threading
 import weakref
 from typing import Any, Final
 
-__all__ = ["HERE", "ProcessLock", "forget_after_fork", "forget_inherited"]
-
 # In the kernel's asm-generic/mman-common.h; Python has no name for it.
 _WIPE_ON_FORK: Final = 18
 _NO_ADVICE: Final = -1

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["late_names"]
-
 
 def late_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     r"""The ``__getattr__`` of a package: ``places`` says in which of its modules each name is.

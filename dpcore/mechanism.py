@@ -21,8 +21,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Choice, Exact, Of, check_fields, integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
-
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
 A_SCOPE: Final = "must be a Scope"
 _ROOM: Final = (1 << 63) - (1 << 62)

@@ -31,8 +31,6 @@ from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["FLOAT_ERROR", "Additive", "Covered", "Divisible", "Noise", "batch_of"]
-
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
 

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["check_keys", "did_you_mean", "find_name", "pairs_of", "read_keys", "split_name"]
-
 _T = TypeVar("_T")
 
 

@@ -30,9 +30,6 @@ from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly
 from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
-__all__ = ["LAWS", "NO_MORE", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
-__all__ += ["read_sensitivity", "sensitivity_from_json", "write_noise", "write_sensitivity"]
-
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {
         law.name: law

@@ -34,9 +34,6 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 from dpcore.spec import pairs_of, read_keys, split_name
 from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names, write_noise
 
-__all__ = ["Calibration", "FreeLaw", "calibrate", "largest_rate", "most_rounds"]
-__all__ += ["noise_multiplier", "read_free_law"]
-
 _KEPT: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = 10**6
 _LARGE: Final = 10**4

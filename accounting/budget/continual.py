@@ -21,8 +21,6 @@ from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.spelling import write_noise
 
-__all__ = ["MECHANISMS", "MOST_COMPARED", "CalibratedSum", "calibrate_sum", "compare_sums"]
-
 MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
     kind.name: kind for kind in (TreeSum, DoublingSum, SquareRootSum)
 }

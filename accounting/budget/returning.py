@@ -31,8 +31,6 @@ from dpcore.mechanism import Norm, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
-__all__ = ["Route", "advanced_over_splits", "per_user", "routes"]
-
 _ORDERS: Final = 4096
 _SAMPLED_ORDERS: Final = tuple(map(Fraction, (2, 4, 8, 16, 32)))
 _KEPT: Final = 4096

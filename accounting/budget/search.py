@@ -23,8 +23,6 @@ from accounting.totals.compose import Composition
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import End
 
-__all__ = ["Edge", "Unknown", "decide", "log", "log_delta", "log_mu", "search"]
-
 _FIRST_STRIDE: Final = math.log(16)
 _ASIDE: Final = 0.25
 _TRUSTED: Final = 8

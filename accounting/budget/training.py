@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
     from accounting.mechanism.description import Description
 
-__all__ = ["Sampling", "TrainingRun"]
-
 
 class Sampling(StrEnum):
     r"""How a batch is drawn."""

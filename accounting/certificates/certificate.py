@@ -45,7 +45,6 @@ from dpcore.numbers.parameter import (
 if TYPE_CHECKING:
     from accounting.totals.compose import Composition
 
-__all__ = ["Certificate", "Disagreement", "Subject", "certify"]
 
 _MOST: Final = 30
 _NARROW: Final = Fraction(1, 1 << 64)

@@ -13,8 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-__all__ = ["SECONDS", "OutOfTime", "bounded", "deadline", "tick", "ticking"]
-
 SECONDS: Final = 60.0
 """The time for a whole certificate, where nobody sets another."""
 

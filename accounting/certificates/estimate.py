@@ -31,8 +31,6 @@ from accounting.kernel.laws import Refused, Round, masses_of, pair_of, size
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.kernel.series import Fixed
 
-__all__ = ["estimated"]
-
 _ERROR: Final = Fraction(1, 64)
 _ROUNDING: Final = 1e-15
 _BITS: Final = 448

@@ -25,8 +25,6 @@ from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Plan
 from accounting.kernel.verdict import Curve, gridless, lattice
 
-__all__ = ["ends_of", "evidence_of", "plan_of", "proven"]
-
 _SLOTS: Final = 1 << 15
 _FEW_SLOTS: Final = 1 << 10
 _WIDTH: Final = 1.6e-4

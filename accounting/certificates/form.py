@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-__all__ = ["SCHEMA", "THEOREMS", "ascii_text", "canonical", "claim_in_words", "decimal_of"]
-__all__ += ["digest_of", "required_assumptions", "rounds_in_words"]
-
 SCHEMA: Final = "dpcore-certificate/1"
 
 THEOREMS: Final = {

@@ -17,9 +17,6 @@ from accounting.certificates.form import SCHEMA, THEOREMS, digest_of, required_a
 from accounting.kernel.neighbours import LAWS, NORMS, STRATEGIES, Correlated, Part, norms_of
 from accounting.kernel.sums import Plan
 
-__all__ = ["Claim", "Malformed", "Read", "exactly", "items", "mapping", "parsed", "part_of"]
-__all__ += ["rational", "read", "scope_of", "text_of", "whole"]
-
 _MOST_TEXT: Final = 1 << 18
 _MOST_ITEMS: Final = 64
 _MOST_LETTERS: Final = 2000

@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["single_file"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _START: Final = "accounting.certificates.verdict"
 

@@ -23,8 +23,6 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.parameter import write_rational
 
-__all__ = ["FEWEST_DIGITS", "Asked", "exact_claims"]
-
 FEWEST_DIGITS: Final = 3
 """Below this many significant digits no claim is worth making."""
 

@@ -17,9 +17,6 @@ from accounting.certificates.form import claim_in_words, rounds_in_words
 from accounting.certificates.reading import Claim, Malformed, Read, parsed, read
 from accounting.kernel.laws import Refused
 
-__all__ = ["ESTIMATE", "KERNEL", "Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
-
-
 KERNEL: Final = "kernel"
 ESTIMATE: Final = "estimate"
 """What decided: the integer kernel alone, or also an estimate."""

@@ -25,8 +25,6 @@ from accounting.protocols.pure_shuffle import purity
 from dpcore.errors import DpcoreError
 from dpcore.protocols.pure_shuffle import PureShuffle
 
-__all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of", "zcdp_keeps"]
-
 _HALVINGS: Final = 200
 _MOST_BITS: Final = 1280
 _FARTHEST: Final = 1000

@@ -16,8 +16,6 @@ from dpcore.numbers.enclosure import Enclosure, End, round_down, round_up
 from dpcore.numbers.ordered import Ordered
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["Bound"]
-
 _DIGITS: Final = 17
 
 

@@ -38,21 +38,6 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, rational
 from dpcore.spec import read_keys
 
-__all__ = [
-    "Approx",
-    "Assumed",
-    "Pure",
-    "Rdp",
-    "StatedGuarantee",
-    "Word",
-    "ZCdp",
-    "claim_from_json",
-    "points_of",
-    "read_claim",
-    "said",
-    "scope_from_json",
-]
-
 _WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"
 _ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
 _DERIVE: Final = "derive it from the mechanism: guarantee(mechanism)"

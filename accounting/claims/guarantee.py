@@ -22,8 +22,6 @@ from dpcore.numbers.parameter import RationalLike, positive_rational, rational, 
 if TYPE_CHECKING:
     from dpcore.mechanism import Scope
 
-__all__ = ["Guarantee", "at_least_zero", "golden", "line_error", "order_above_one", "probability"]
-__all__ += ["width"]
 
 _BITS: Final = 192
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2

@@ -28,19 +28,6 @@ from accounting.errors import NotDerived
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, rational_in
 
-__all__ = [
-    "Renyi",
-    "approx_from_renyi",
-    "delta_at_order",
-    "delta_from_renyi",
-    "epsilon_at_order",
-    "randomised_response_renyi",
-    "response_delta",
-    "response_epsilon",
-    "rho_within",
-    "rounded_up",
-]
-
 Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
 """A bound from above on D_alpha at any real order alpha > 1, infinite where there is none."""
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from accounting.budget.returning import Route
     from accounting.claims.bound import Bound
 
-__all__ = ["budget"]
 
 _NO_DELTA: Final = (
     "rare outputs tell the two datasets apart as surely as one likes: name a delta above 0"

@@ -32,7 +32,6 @@ from dpcore.spelling import read_sensitivity, write_noise
 if TYPE_CHECKING:
     from accounting.release.curve import OneRelease
 
-__all__ = ["calibrate"]
 
 _MOST: Final = "most"
 _Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]

@@ -23,7 +23,6 @@ from dpcore.numbers.parameter import rational
 if TYPE_CHECKING:
     from accounting.certificates.verdict import Verdict
 
-__all__ = ["certify", "verify"]
 
 FAILED: Final = 1
 _LONGEST: Final = 10**6

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from accounting.mechanism.real_noise import Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
-__all__ = ["continual", "matrix"]
 
 _COLUMNS = ("mechanism", "noise", "epsilon", "delta", "error", "largest", "items behind")
 _MOST_TEXT: Final = 1 << 24

@@ -21,12 +21,10 @@ from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
 
 if TYPE_CHECKING:
-    from accounting.claims.claim import Assumed
+    from accounting.claims.claim import Assumed, Word
     from accounting.ledger import Ledger
     from accounting.ledger.request import Costly
-    from accounting.theorems.convert import Word
 
-__all__ = ["ledger"]
 
 _SCHEMA: Final = "dpcore-ledger/1"
 _MOST_NAMES: Final = 1 << 28  # bytes of a file of users

@@ -24,8 +24,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import exactly
 
-__all__ = ["Training", "draw", "draw_epochs", "over_epochs"]
-
 _COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
 # What lies on the line of another is a ring around its dots.
 _STYLES: Final[tuple[dict[str, Any], ...]] = (

@@ -16,7 +16,6 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from accounting.protocols.choose import Plan
 
-__all__ = ["protocol"]
 
 _OPTIONS: Final = {
     **{

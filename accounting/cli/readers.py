@@ -16,8 +16,6 @@ from accounting.certificates.form import SCHEMA
 from accounting.certificates.verdict import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 
-__all__ = ["GROUP", "MOST_TEXT", "verdict_of", "why_not_a_certificate"]
-
 GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
 

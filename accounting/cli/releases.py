@@ -26,35 +26,6 @@ if TYPE_CHECKING:
     from accounting.mechanism.description import Description, Scheme
     from accounting.totals.compose import Composition
 
-__all__ = [
-    "MARGIN",
-    "NEIGHBOURS",
-    "SCHEMA",
-    "WIDTH",
-    "CertificateFile",
-    "Delta",
-    "Fact",
-    "Group",
-    "Neighbours",
-    "Noises",
-    "Releases",
-    "Rounds",
-    "Sensitivities",
-    "assumed",
-    "between",
-    "computed_by",
-    "counts",
-    "document",
-    "each",
-    "exact",
-    "format_part",
-    "lines",
-    "lines_of",
-    "rate_of",
-    "show_answer",
-    "whole",
-    "write_certificate",
-]
 
 Fact: TypeAlias = tuple[str, str]
 """A name and its value, a line of an answer in text."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from accounting.totals.compose import Composition
     from accounting.totals.truncated import Truncated
 
-__all__ = ["check", "dpsgd"]
 
 _MOST_TEXT: Final = 1 << 20
 _UNDECIDED: Final = 4

@@ -39,8 +39,6 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
-__all__ = ["DiscreteFactor", "DiscreteOnGrid", "cumulants", "tilted"]
-
 _GAP: Final = 1024
 """Frequencies that are computed and not needed are fewer in a row than this."""
 

@@ -20,27 +20,6 @@ from flint import acb, arb
 from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import compensated_sum
 
-__all__ = [
-    "CIRCLE",
-    "PRODUCT",
-    "SLACK",
-    "TINY",
-    "TURN_BITS",
-    "UNIT",
-    "Complexes",
-    "Discs",
-    "Floats",
-    "Integers",
-    "Turns",
-    "circle",
-    "fixed_point",
-    "gamma",
-    "multiples",
-    "product_error",
-    "sizes",
-    "upward",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 Complexes: TypeAlias = npt.NDArray[np.complex128]
 Integers: TypeAlias = npt.NDArray[np.int64]

@@ -18,8 +18,6 @@ from accounting.fourier.discs import Discs, Floats, Integers
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["Factor", "Grid", "LossPart", "Sampled"]
-
 
 class LossPart(Protocol):
     r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision.

@@ -38,8 +38,6 @@ from accounting.fourier.factor import Factor, Grid, Sampled
 from dpcore.numbers.enclosure import ball, nearest
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["LineSum", "Window", "line_sum"]
-
 _FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30
 _MASS: Final = 1.001

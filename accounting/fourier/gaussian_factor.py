@@ -39,8 +39,6 @@ from accounting.fourier.factor import Grid
 from dpcore.analysis import theta
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 
-__all__ = ["LEAST_VARIANCE", "GaussianFactor", "GaussianPart", "GaussianSampled"]
-
 LEAST_VARIANCE: Final = Fraction(1, 2)
 """Of noise narrower than this the lobes overlap."""
 

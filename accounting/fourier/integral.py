@@ -34,8 +34,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["Line"]
-
 # What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
 # time or width, and no bound is wrong for it.
 _BITS: Final = 128  # of balls, far below any width that is asked for

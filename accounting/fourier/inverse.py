@@ -16,8 +16,6 @@ from flint import arb
 from accounting.fourier.finite_sum import LineSum
 from dpcore.numbers.enclosure import Enclosure, End, round_down
 
-__all__ = ["epsilon_between"]
-
 _STEPS: Final = 60
 _LEAP: Final = 16
 _NUDGE: Final = 2.0**-46

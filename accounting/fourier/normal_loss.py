@@ -34,8 +34,6 @@ from accounting.pairs.enclose import inverse, narrowed, within
 from dpcore.numbers.enclosure import Enclosure, ball, nearest
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["NormalFactor", "NormalLoss"]
-
 _LOOSE: Final = 1 + 2.0**-40
 
 

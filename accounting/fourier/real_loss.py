@@ -25,8 +25,6 @@ from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["AllocatedLoss", "ListedLoss", "TabledLoss"]
-
 _FEWEST: Final = 512
 _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16

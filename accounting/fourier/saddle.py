@@ -18,16 +18,6 @@ from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.finite_sum import Window
 from accounting.loss.table import Focus
 
-__all__ = [
-    "LEAST_TILT",
-    "MOST_TILT",
-    "Saddle",
-    "calm",
-    "saddle_at_delta",
-    "saddle_at_epsilon",
-    "window",
-]
-
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
 

@@ -31,8 +31,6 @@ from accounting.fourier.discs import (
 from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["TRANSFORM_ERROR", "transform"]
-
 _VARIANCE: Final = 2.5
 """Of K(u) = e^(-u^2/2s^2), in squares of a grid step."""
 

@@ -31,16 +31,6 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational
 
-__all__ = [
-    "MissingExtra",
-    "accountants_of_dp_accounting",
-    "assumes",
-    "at_least",
-    "library",
-    "nodes",
-    "to_pld",
-]
-
 _BITS: Final = 128
 _SPARE: Final = 64
 _MOST_NODES: Final = 1 << 20

@@ -20,7 +20,7 @@ from typing import Any, Final
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
+from accounting.interop.distributions import assumes, at_least, library
 from accounting.interop.reading import from_dp_event, refused_part
 from accounting.mechanism.description import (
     EVERYONE,
@@ -40,8 +40,6 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down
 from dpcore.numbers.parameter import rational
-
-__all__ = ["MissingExtra", "accountant", "from_dp_event", "to_dp_event", "to_pld"]
 
 _BITS: Final = 128
 _FAR: Final = 10**9

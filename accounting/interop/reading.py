@@ -33,8 +33,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
-__all__ = ["from_dp_event", "refused_part"]
-
 _BITS: Final = 128
 _ORDERS: Final = tuple(
     # From 1.02 to 10^4, near enough to each other for a tenth of a percent.

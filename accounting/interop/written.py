@@ -14,8 +14,6 @@ from accounting.interop.distributions import library
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = ["Event", "document_of", "event_from_json", "event_of", "event_to_json"]
-
 _NAMES: Final = ("class_name", "name", "type", "event")
 _SUFFIX: Final = "DpEvent"
 _DEEPEST: Final = 32

@@ -16,8 +16,6 @@ from typing import TypeAlias
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Listing
 
-__all__ = ["Cell", "Pair", "combined", "listing", "of_masses"]
-
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
 r"""P-mass and Q-mass from below, and the ends of the loss; None where it may be infinite."""
 

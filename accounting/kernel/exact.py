@@ -13,8 +13,6 @@ from typing import Final
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Part
 
-__all__ = ["exact_value"]
-
 _MOST_TRIALS: Final = 4096
 _MOST_BITS: Final = 1 << 16
 

@@ -19,8 +19,6 @@ from accounting.kernel.cells import Cell, Pair, of_masses
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import convolved
 
-__all__ = ["MOST", "Refused", "Round", "masses_of", "pair_of", "size"]
-
 MOST = 1 << 17
 REAL = ("gaussian", "laplace")
 _FINE = 512

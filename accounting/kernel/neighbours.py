@@ -18,8 +18,6 @@ from typing import Final, TypeAlias
 
 from accounting.kernel.laws import REAL, Refused, Round
 
-__all__ = ["LAWS", "NORMS", "STRATEGIES", "Correlated", "Part", "Scenario", "norms_of", "scenarios"]
-
 Scenario: TypeAlias = list[tuple[Round, int]]
 r"""Rounds with their counts."""
 

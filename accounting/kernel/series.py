@@ -12,8 +12,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
-__all__ = ["Fixed"]
-
 _HALVED: Final = 8
 _LARGEST: Final = 1 << 14
 

@@ -15,8 +15,6 @@ from fractions import Fraction
 
 from accounting.kernel.series import Fixed
 
-__all__ = ["Listing", "Plan", "convolved", "power", "product"]
-
 _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 

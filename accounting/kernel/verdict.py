@@ -18,8 +18,6 @@ from accounting.kernel.laws import REAL, Grid, Refused, Round, pair_of, size
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Listing, Plan, power, product
 
-__all__ = ["Curve", "gridless", "lattice"]
-
 Scenario: TypeAlias = Sequence[tuple[Round, int]]
 
 _GUARD = 96

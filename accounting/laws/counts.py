@@ -21,8 +21,6 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["BinomialPair", "PoissonPair", "PolyaPair"]
-
 _SUMMED: Final = 64
 
 

@@ -27,8 +27,6 @@ from dpcore.analysis.theta import ThetaSum
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["GaussianPair", "GaussianProduct"]
-
 _SUMMED: Final = 64
 _NEARLY_REAL: Final = 4
 _REACH: Final = 16
@@ -222,6 +220,7 @@ def _cumulants(v: float, c: float) -> tuple[float, float, float]:
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
+    r"""About epsilon at ``delta``, of real Gaussian noise of this squared ratio; only a start."""
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
     # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
     from scipy.special import erfcx  # here, not above: importing accounting stays fast

@@ -30,8 +30,6 @@ from dpcore.analysis import theta
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
-__all__ = ["GaussianSumPair"]
-
 _MOST_RESIDUES: Final = 1 << 12
 _MOST_TERMS: Final = 1 << 20
 _NEGLIGIBLE: Final = Fraction(1, 2**40)

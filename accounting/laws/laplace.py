@@ -24,8 +24,6 @@ from accounting.pairs.shift import Shift
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["LaplacePair", "LaplaceProduct"]
-
 _FLAT: Final = 1e-3
 
 

@@ -23,8 +23,6 @@ from accounting.pairs.pair import Coordinates, Loss, Pair
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
-__all__ = ["OneSidedPair"]
-
 _SUMMED: Final = 64
 _WIDEST: Final = 8
 _MOST_EXACT: Final = 1 << 12

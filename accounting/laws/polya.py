@@ -28,8 +28,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
-__all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
-
 _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 

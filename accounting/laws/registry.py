@@ -30,8 +30,6 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["candidates", "pair_of", "worst"]
-
 
 def pair_of(noise: Noise, shift: Shift) -> Pair:
     r"""The pair of ``noise`` under one shift: of its two directions one with the largest loss.

@@ -31,8 +31,6 @@ from accounting.pairs.symmetric_sum import (
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["SkellamPair"]
-
 _HALVINGS: Final = 40
 _BENT: Final = 0.25
 _MOST_EXTRA: Final = 1 << 16

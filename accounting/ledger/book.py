@@ -26,8 +26,6 @@ from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import round_down
 
-__all__ = ["Book", "Charged", "Entry", "Head", "charged"]
-
 
 class Head(NamedTuple):
     r"""How many charges there are, and the digest that the next one is chained to."""

@@ -19,8 +19,6 @@ from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.history import Account, Charge, genesis, names_digest
 from accounting.ledger.tables import FORMAT, Tables
 
-__all__ = ["Damage", "damages"]
-
 _ROWS: Final = 10_000
 
 

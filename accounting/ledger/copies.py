@@ -24,8 +24,6 @@ from accounting.ledger.database.store import Store, as_stored
 from accounting.ledger.errors import LedgerDamaged
 from dpcore.errors import InvalidParameter
 
-__all__ = ["adopt", "backup"]
-
 
 def adopt(url: str) -> int:
     r"""Take the ledger in ``url`` into use where it lies now; returns how many charges it has.

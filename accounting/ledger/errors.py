@@ -10,8 +10,6 @@ from typing import ClassVar
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["AlreadyCharged", "BudgetExhausted", "LedgerDamaged", "LedgerUnavailable", "Receipt"]
-
 _NAMED = 3
 
 

@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from accounting.ledger.errors import LedgerDamaged
 
-__all__ = ["HISTORY", "Account", "Charge", "canonical", "genesis", "names_digest"]
-
 HISTORY: Final = 1
 """The format of the chain: what a digest is over. Receipts outlive the tables."""
 

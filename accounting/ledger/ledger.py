@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 
 from sqlalchemy import Connection, Table
 
-from accounting.claims.claim import Assumed, read_claim, said
+from accounting.claims.claim import Assumed, Word, read_claim, said
 from accounting.ledger.book import Book, Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
@@ -23,12 +23,9 @@ from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import Asked, Costly, Request, cost
 from accounting.ledger.turns import Queue, Turns
-from accounting.theorems.convert import Word
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
-
-__all__ = ["Ledger"]
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]

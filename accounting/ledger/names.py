@@ -11,8 +11,6 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import text
 
-__all__ = ["name", "sorted_names", "without"]
-
 _LONGEST: Final = 200
 # Letters and marks that are printable by their category and show nothing: fillers, joiners,
 # variation selectors, the empty pattern of Braille.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
@@ -23,15 +23,13 @@ from accounting.ledger.names import name, sorted_names
 from accounting.mechanism.description import Description
 from accounting.release.curve import OneRelease, PrivacyCurve, described
 from accounting.release.guarantee import guarantee as derived
-from accounting.theorems.convert import as_zcdp, points_of
+from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
-
-__all__ = ["Asked", "Costly", "Priced", "Request", "cost", "for_user"]
 
 _BITS: Final = 192
 

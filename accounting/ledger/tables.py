@@ -31,8 +31,6 @@ from sqlalchemy import (
 
 from accounting.ledger.history import canonical
 
-__all__ = ["FORMAT", "Tables", "put", "run", "those"]
-
 FORMAT: Final = 2
 """What the tables look like."""
 

@@ -31,8 +31,6 @@ from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
-__all__ = ["Queue", "Turns"]
-
 Work: TypeAlias = Callable[[Sequence[Asked]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
 

@@ -21,8 +21,6 @@ from accounting.loss.listing import Floats, Listing
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 
-__all__ = ["Side", "allocated"]
-
 _UNIT: Final = 2.0**-53
 _ATOMS: Final = 800
 """Of a sum: the two ends of epsilon then lie about 1e-3 apart."""

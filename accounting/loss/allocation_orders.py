@@ -23,8 +23,6 @@ from flint import arb, arb_series, ctx
 from accounting.loss.normal_tail import upper_tail
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
-__all__ = ["MOST_ORDER", "renyi_of_allocation"]
-
 MOST_ORDER: Final = 257
 r"""The largest order that is computed."""
 

@@ -24,16 +24,6 @@ from accounting.loss.listing import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 
-__all__ = [
-    "Approximate",
-    "Cells",
-    "Integers",
-    "Ratios",
-    "listed_above",
-    "listed_below",
-    "log_bound",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _UNIT: Final = 2.0**-53

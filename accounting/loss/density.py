@@ -24,15 +24,6 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = [
-    "FLOOR",
-    "MOST_EXPONENT",
-    "Density",
-    "IntegerNormalDensity",
-    "LaplaceDensity",
-    "NormalDensity",
-]
-
 MOST_EXPONENT: Final = 699.0
 FLOOR: Final = 2.0**-1008
 """At least e^-699: a component with a smaller density is known to within it."""

@@ -28,8 +28,6 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 
-__all__ = ["IntegerPair"]
-
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
 _BITS: Final = 160

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import compensated_sum, exp_neg
 
-__all__ = ["Floats", "Listing"]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _UP: Final = 1 + 2.0**-50

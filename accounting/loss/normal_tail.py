@@ -6,8 +6,6 @@ from typing import Final
 
 from flint import arb
 
-__all__ = ["upper_tail"]
-
 _FAR: Final = 64
 
 

@@ -25,8 +25,6 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["Kinds", "RealPair"]
-
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
 _POINTS: Final = 3001

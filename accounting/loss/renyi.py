@@ -18,8 +18,6 @@ from accounting.loss.cells import Approximate, Cells
 from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
-__all__ = ["largest_renyi", "renyi"]
-
 _BITS: Final = 128
 _FIRST: Final = 1 << 10
 _LAST: Final = 1 << 15

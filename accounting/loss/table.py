@@ -19,8 +19,6 @@ from accounting.loss.cells import Cells
 from accounting.loss.listing import Floats
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
-__all__ = ["Focus", "LossTable", "Sampled", "Sketch", "Tables", "sketch_of"]
-
 _EVEN: Final = 0.1
 _FEWEST: Final = 2
 _BITS: Final = 64

@@ -27,8 +27,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import make_integers
 
-__all__ = ["Moved", "Participation", "best_pattern", "squared_sensitivity"]
-
 _WORK: Final = 1 << 26
 """Array entries that a search may touch: a second or so. More gives narrower ends."""
 

@@ -34,19 +34,6 @@ from dpcore.numbers.parameter import (
 )
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = [
-    "MOST_DENSE",
-    "MOST_ROUNDS",
-    "STRATEGIES",
-    "Banded",
-    "Dense",
-    "Products",
-    "Strategy",
-    "Toeplitz",
-    "Tree",
-    "read_strategy",
-]
-
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
 """Integers G, of any size, and u: C^T C = u G."""
 

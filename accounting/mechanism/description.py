@@ -31,21 +31,6 @@ from dpcore.numbers.parameter import (
 from dpcore.spec import find_name, read_keys, split_name
 from dpcore.spelling import noise_from_json, sensitivity_from_json, write_noise, write_sensitivity
 
-__all__ = [
-    "EVERYONE",
-    "SCHEMES",
-    "Allocation",
-    "Description",
-    "Everyone",
-    "FixedSize",
-    "Poisson",
-    "Scheme",
-    "Shifts",
-    "TruncatedPoisson",
-    "description_from_json",
-    "read_scheme",
-]
-
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 
 

@@ -17,8 +17,6 @@ from typing import ClassVar, Final
 from dpcore.numbers.parameter import Exact, make_positive, write_rational
 from dpcore.spelling import write_noise
 
-__all__ = ["REAL_LAWS", "Gaussian", "Laplace", "RealNoise"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealNoise(ABC):

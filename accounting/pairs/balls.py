@@ -12,8 +12,6 @@ from flint import arb
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["BEYOND_FLOATS", "as_ball", "hull", "middle"]
-
 BEYOND_FLOATS: Final = (
     "a parameter or a privacy loss is beyond what floats hold (1e-308 to 1e308): take less extreme "
     "numbers"

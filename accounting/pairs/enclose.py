@@ -15,8 +15,6 @@ from accounting.pairs.pair import Pair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
-__all__ = ["MOST_BITS", "enclose_delta", "enclose_epsilon", "inverse", "narrowed", "within"]
-
 MOST_BITS: Final = 1 << 15
 """The most bits of relative width that a curve is asked for."""
 

@@ -30,8 +30,6 @@ from accounting.pairs.balls import as_ball, middle
 from accounting.pairs.monotone import RayPair
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["LatticePair", "Limit", "Summands", "residue"]
-
 # Only time and width rest on these: the line may be anywhere, and each sum says what it leaves out.
 _GUARD: Final = 6  # bits beyond those that are asked for
 _MOST_FREQUENCIES: Final = 1 << 17  # more are refused, by name

@@ -20,8 +20,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
-__all__ = ["ShiftedPair"]
-
 _SUMMED: Final = 64
 _WIDEST: Final = 8
 

@@ -29,8 +29,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least
 
-__all__ = ["LogConvexPair", "Span"]
-
 _SUMMED: Final = 64
 _WIDEST: Final = 4
 _NEWTON: Final = 200

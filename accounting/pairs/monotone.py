@@ -26,8 +26,6 @@ from accounting.pairs.pair import Loss, Pair
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import least
 
-__all__ = ["Cell", "RayPair", "unknown_probability"]
-
 Cell: TypeAlias = tuple[int, int]
 """(first, last): the least m with L(m) > epsilon is certified to lie in first..last."""
 

@@ -24,8 +24,6 @@ from accounting.pairs.renyi import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = ["Coordinates", "Loss", "Pair"]
-
 Loss: TypeAlias = Fraction | arb
 """A loss or divergence: exact where it is rational, else a ball (possibly infinite)."""
 

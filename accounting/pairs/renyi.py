@@ -21,8 +21,6 @@ from flint import arb
 from accounting.pairs.balls import as_ball
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
-__all__ = ["supremum_over_orders"]
-
 _BITS: Final = 192
 
 

@@ -16,8 +16,6 @@ from typing import Final, TypeAlias
 from accounting.errors import NotDerived
 from dpcore.mechanism import Norm, Sensitivity
 
-__all__ = ["Shift", "heaviest", "maximal", "shift_of"]
-
 Shift: TypeAlias = tuple[tuple[int, int], ...]
 """(step, count) with steps falling; the all-zero shift is not among them."""
 

@@ -19,15 +19,6 @@ from accounting.pairs.renyi import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 
-__all__ = [
-    "MOST_MASSES",
-    "Summed",
-    "from_ratios",
-    "gaussian_reach",
-    "renyi_by_sum",
-    "zcdp_by_search",
-]
-
 MOST_MASSES: Final = 1 << 20
 
 _MOST_SEARCHED: Final = 1 << 14

@@ -32,8 +32,6 @@ from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational
 
-__all__ = ["BinomialBox", "box_of"]
-
 # Measured: a total costs about the same at every width down to 1e-4, and neighbours in a search
 # for the fewest bits differ by about that much. Any widths give the same answers, some later.
 _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))

@@ -40,9 +40,6 @@ from dpcore.protocols.sizing import ProtocolSize, size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.spec import find_name
 
-__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "mechanism_guarantee"]
-__all__ += ["protocol_guarantee", "sum_protocol"]
-
 Instance: TypeAlias = Literal[
     "pure",
     "renyi",

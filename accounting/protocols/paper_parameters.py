@@ -25,24 +25,6 @@ from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
-__all__ = [
-    "WIDTH_BITS",
-    "BitNoise",
-    "Form",
-    "SumParameters",
-    "bits_of_cheu",
-    "cz_concentrated",
-    "cz_pure",
-    "cz_renyi",
-    "cz_shuffled",
-    "epsilon_of",
-    "log_of",
-    "lzj_vector",
-    "paper_sum",
-    "tkms_bits",
-    "tkms_threshold",
-]
-
 WIDTH_BITS: Final = 64
 """Enclosures of irrational parameters have this relative width."""
 

@@ -30,9 +30,6 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 from dpcore.protocols.pure_shuffle import PureShuffle
 
-__all__ = ["MOST_WIDTH", "CertifiedShuffle", "Purity", "certified_shuffle", "plan_pure_shuffle"]
-__all__ += ["purity"]
-
 MOST_WIDTH: Final = 1 << 12
 """The longest message that is certified; a certificate takes longer than its square."""
 

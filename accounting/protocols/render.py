@@ -20,8 +20,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import CentralSum, LocalSum
 from dpcore.spelling import write_noise
 
-__all__ = ["plan_json", "plan_lines", "simulation_json", "simulation_lines"]
-
 _MARGIN = 14
 
 

@@ -25,8 +25,6 @@ from dpcore.numbers.parameter import (
     rational_in,
 )
 
-__all__ = ["Least", "fewest_bits", "least_probability"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Least:

@@ -18,24 +18,16 @@ import numpy.typing as npt
 from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.sizing import size_neighbourhood
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
-from dpcore.protocols.aggregation import (
-    Aggregation,
-    IdealAggregation,
-    RelaxedAggregation,
-    Shuffler,
-    Step,
-)
+from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import PureOutcome, RelaxedOutcome, RunOutcome, run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
-
-__all__ = ["Kind", "Simulation", "simulate"]
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
 Play: TypeAlias = Callable[..., RunOutcome | RelaxedOutcome | PureOutcome]

@@ -25,8 +25,6 @@ from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, make_integers
 
-__all__ = ["RandomAllocation"]
-
 _BITS: Final = 64
 _SIDES: Final = (True, False)
 _NARROWEST: Final = 0.2

@@ -34,8 +34,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["NO_RENYI", "ByOrder", "OneRelease", "PrivacyCurve", "bits_of", "described"]
-
 NO_RENYI: Final = (
     "Renyi divergences of such samples have no proven bounds here; use epsilon(delta) or "
     "delta(epsilon), and for many rounds those of compose((sampled, rounds))"

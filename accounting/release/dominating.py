@@ -36,8 +36,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 from dpcore.numbers.integer_search import least
 
-__all__ = ["UNSEEN", "Dot", "DottedPair", "connected", "disclosing", "dominating", "highest"]
-
 Dot: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 

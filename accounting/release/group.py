@@ -20,8 +20,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational
 
-__all__ = ["MOST_MEMBERS", "GroupSampled", "MixedSample", "ShiftSampled"]
-
 MOST_MEMBERS: Final = 64
 r"""The largest group whose sample is written out."""
 

@@ -37,8 +37,6 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["guarantee", "serve"]
-
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
 _SERVED: Final[dict[type[Noise], Derive]] = {}

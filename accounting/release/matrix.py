@@ -25,8 +25,6 @@ from dpcore.mechanism import Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["MatrixCurve", "MatrixMechanism", "MatrixOrders"]
-
 _BITS: Final = 64
 _THEOREM: Final = (
     "one Gaussian of the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "

@@ -32,8 +32,6 @@ from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.parameter import Exact, Interval, RationalLike, rational_in
 
-__all__ = ["RealCurve", "RealSample"]
-
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {
     Gaussian: "the curve of the noise (Balle and Wang 2018, Theorem 8)",

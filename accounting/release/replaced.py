@@ -17,8 +17,6 @@ from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike
 
-__all__ = ["PoissonReplaced"]
-
 _BITS: Final = 64
 
 

@@ -40,8 +40,6 @@ from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational_in
 
-__all__ = ["FixedSizeSampled", "PoissonSampled"]
-
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2

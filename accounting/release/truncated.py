@@ -24,8 +24,6 @@ from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike, make_integers
 
-__all__ = ["PoissonTruncated"]
-
 _BITS: Final = 64
 _CHANCE_BITS: Final = 192
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp, points_of
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
@@ -29,8 +29,6 @@ from dpcore.numbers.parameter import RationalLike
 
 _P = ParamSpec("_P")
 _W_co = TypeVar("_W_co", bound=Word, covariant=True)
-
-__all__ = ["Word", "as_approx", "as_approx_at", "as_pure", "as_rdp", "as_zcdp", "points_of"]
 
 
 class _Conversion(Protocol[_P, _W_co]):

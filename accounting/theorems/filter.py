@@ -22,29 +22,18 @@ from accounting.claims.claim import (
     Pure,
     Rdp,
     StatedGuarantee,
+    Word,
     ZCdp,
     claim_from_json,
+    points_of,
 )
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.convert import Word, as_approx, as_rdp, as_zcdp, points_of
+from accounting.theorems.convert import as_approx, as_rdp, as_zcdp
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
-
-__all__ = [
-    "SHARES",
-    "ApproxFilter",
-    "Filter",
-    "Price",
-    "PureFilter",
-    "RdpFilter",
-    "Word",
-    "ZCdpFilter",
-    "filter_for",
-    "filter_from_json",
-]
 
 SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
 r"""A counter counts shares of its budget, each the budget divided by this.

@@ -15,8 +15,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
-__all__ = ["gaussian_sum_epsilon", "skellam_renyi_bound"]
-
 _BITS: Final = 64
 
 

@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from accounting.claims.claim import points_of
 from accounting.claims.orders import rounded_up
-from accounting.theorems.convert import points_of
 from accounting.theorems.filter import ApproxFilter, Filter, PureFilter, RdpFilter, ZCdpFilter
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
-
-__all__ = ["AtAllTimes", "Odometer"]
 
 _BITS: Final = 128
 _LINES: Final = 64

@@ -16,8 +16,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
-__all__ = ["real_gaussian_delta", "real_gaussian_ratio"]
-
 _BITS: Final = 64
 
 

@@ -41,8 +41,6 @@ from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["Composition", "compose", "narrower", "over_totals"]
-
 RELATIVE: Final = Fraction(1, 10**6)
 """The relative width that totals are computed to unless asked otherwise."""
 

@@ -21,8 +21,6 @@ from accounting.loss.listing import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
-__all__ = ["MANY_OUTCOMES", "Enumeration"]
-
 MOST_OUTCOMES: Final = 1 << 14
 """The most pairs of outcomes that are formed before an integral is tried: milliseconds."""
 

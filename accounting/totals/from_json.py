@@ -27,8 +27,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import text
 from dpcore.spelling import noise_from_json, sensitivity_from_json
 
-__all__ = ["guarantee_from_json"]
-
 _CLAIMS: Final = {kind.word for kind in (Pure, ZCdp, Rdp, Approx, Assumed)}
 _MECHANISM: Final = ("noise", "sensitivity", "scope")
 

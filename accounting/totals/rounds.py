@@ -41,8 +41,6 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["Laws", "Ways", "ways"]
-
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
 

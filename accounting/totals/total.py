@@ -35,8 +35,6 @@ from accounting.release.dominating import disclosing
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
-__all__ = ["Law", "Total", "loss_of"]
-
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64

@@ -29,8 +29,6 @@ from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, make_integers
 
-__all__ = ["Truncated"]
-
 _BITS: Final = 192
 _TRIES: Final = 12
 _NEAR: Final = Fraction(1, 10**6)

@@ -26,18 +26,12 @@ from accounting.protocols.choose import Plan, Protocol, choose
 from audit.catalogue import Subject
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.protocols.aggregation import (
-    Aggregation,
-    IdealAggregation,
-    RelaxedAggregation,
-    Shuffler,
-    Step,
-)
+from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle

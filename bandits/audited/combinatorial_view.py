@@ -23,9 +23,6 @@ from bandits.rounds import Coins, Game
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.sampling.rng import Rng
 
-__all__ = ["PAIR", "ROUNDS", "CombinatorialView", "combinatorial_view_of"]
-__all__ += ["first", "fourth", "second"]
-
 PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
 r"""Two base arms, always played together."""
 

@@ -38,8 +38,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import Rng
 
-__all__ = ["MODEL", "LinearView", "lead", "linear_view_of", "second"]
-
 MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
 r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
 

@@ -37,18 +37,17 @@ from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
+from dpcore.masked.aggregation import Step
+from dpcore.masked.server import Total
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
-from dpcore.protocols.aggregation import IdealAggregation, Shuffler, Step, Total
+from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run, run_pure
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
-
-__all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "Devices", "PathName", "Seen", "ServerView"]
-__all__ += ["View", "Views", "Watching", "claim_of", "view_of", "whole_steps"]
 
 PathName: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""

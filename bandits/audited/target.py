@@ -38,8 +38,6 @@ from dpcore.numbers.parameter import RationalLike, integer, rational, whole_numb
 from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.spec import did_you_mean, find_name, read_keys
 
-__all__ = ["Viewed", "across", "audit_view", "both", "claimed", "lead", "second", "target"]
-
 _KEYS: Final = {
     "epsilon": "",
     "delta": "of the claim (0, or 1/100 where the loss is unbounded)",

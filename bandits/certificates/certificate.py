@@ -36,7 +36,6 @@ from bandits.certificates.form import (
     read,
     required_assumptions,
 )
-from bandits.certificates.recheck import recheck
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
@@ -47,8 +46,6 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, write_rational
 from dpcore.numbers.rounding import up
-
-__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "certify_run", "recheck"]
 
 _DIGITS: Final = 8
 _STEPS: Final = 10_000

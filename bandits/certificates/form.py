@@ -42,9 +42,6 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Scope
 from dpcore.protocols.pure_shuffle import PureShuffle
 
-__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "document_of", "knows", "read"]
-__all__ += ["required_assumptions"]
-
 SCHEMA: Final = "dpcore-bandit-certificate/1"
 SYSTEM: Final = "the run drew its noise from the operating system"
 SEEDED: Final = (

@@ -16,8 +16,6 @@ from accounting.certificates.verdict import Allowance, Finding, Status, Verdict,
 from accounting.certificates.worst import check_certificates, stated_parts, worst_of
 from bandits.certificates.form import SEEDED, UNKNOWN, document_of, knows, read
 
-__all__ = ["recheck"]
-
 _MOST_VALUES: Final = 1 << 22
 
 

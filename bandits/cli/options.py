@@ -18,8 +18,6 @@ from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 
-__all__ = ["as_options", "read_experiment", "read_path"]
-
 _NAMES: Final = (
     "algorithms arms checkpoints data delta epsilon horizon instances jobs radius schedule seed "
     "resume calibration users alpha confidence honest dropouts release renyi_tail super_arm "

@@ -6,8 +6,6 @@ from dpcore.command.options import AsJson, command_group, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 
-__all__ = ["claims", "papers"]
-
 papers = command_group("papers")
 claims = command_group("claims")
 

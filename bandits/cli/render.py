@@ -13,8 +13,6 @@ from bandits.worlds import Preset
 from dpcore.command.table import aligned
 from dpcore.numbers.rounding import up
 
-__all__ = ["compare_lines", "list_lines", "run_lines"]
-
 _DIGITS: Final = 12
 
 

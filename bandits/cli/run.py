@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bandits.experiments.summary import Promises
     from bandits.worlds import Worlds
 
-__all__ = ["run"]
-
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
     # Every cell that a state file does not hold is played, and kept there.

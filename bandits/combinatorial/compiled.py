@@ -22,8 +22,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 
-__all__ = ["Loop", "loop_of", "play_rounds"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS: Final = ("plain", "each", "tree", "doubling", "factorisation")

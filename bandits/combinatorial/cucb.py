@@ -32,8 +32,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, RationalLike, check_fields, rational
 
-__all__ = ["FAMILY", "Cucb", "CucbName", "bonus_table", "cucb", "laplace_quantile"]
-
 CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2"]
 
 FAMILY: Final[dict[CucbName, tuple[StreamTrust, str]]] = {

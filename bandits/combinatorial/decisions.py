@@ -21,8 +21,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer
 
-__all__ = ["Bools", "Decisions", "Listed", "Paths", "SpanningTrees", "Unions"]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 """Super arms: in a row, True for each base arm that is in it."""
 

@@ -27,10 +27,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Of, check_fields
 
-__all__ = ["AtLeastOne", "Coverage", "Exhaustive", "Failing", "GreedyCoverage", "Influence"]
-__all__ += ["LargestSum", "Linear", "Oracle", "Problem", "Reward"]
-
-
 _MOST_EDGES: Final = 12
 
 

@@ -37,8 +37,6 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.rng import Rng
 
-__all__ = ["StreamPrivatizer", "StreamRelease", "StreamTrust", "Tables", "Totals", "totals_of"]
-
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
 r"""How a server releases running sums; :mod:`dpcore.continual` has them one by one."""

@@ -27,8 +27,6 @@ from dpcore.numbers.rounding import up
 if TYPE_CHECKING:
     from bandits.plots import Curve
 
-__all__ = ["COLUMNS", "Line", "bounds_of", "draw_results", "label", "lines_of", "read_lines"]
-__all__ += ["title_of", "without_regret", "write_csv"]
 
 _DIGITS: Final = 12
 

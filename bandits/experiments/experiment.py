@@ -42,8 +42,6 @@ from dpcore.numbers.parameter import (
     write_rational,
 )
 
-__all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "limits", "spaced_checkpoints"]
-
 _SE: Final = ("se",)
 _MASKED: Final = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se")
 _PLANNED: Final = (*_MASKED, "cdp-se", "ldp-se", "shuffled-se", "sdp-ae", "vb-sdp-ae")

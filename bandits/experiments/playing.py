@@ -41,8 +41,6 @@ from dpcore.numbers.threads import one_thread
 from dpcore.sampling.rng import SeededRng
 from dpcore.spelling import write_noise, write_sensitivity
 
-__all__ = ["SCHEMA", "State", "play_task", "play_tasks", "resume", "run_cells"]
-
 SCHEMA: Final = "dpcore-bandit-state/1"
 
 _START: Final = hashlib.sha256(SCHEMA.encode()).hexdigest()

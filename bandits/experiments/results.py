@@ -37,9 +37,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
 from dpcore.spelling import read_noise, read_sensitivity
 
-__all__ = ["TABLE", "certificate_name", "certificates", "check_results", "refuse_foreign"]
-__all__ += ["refuse_inputs", "remove_earlier", "write_results"]
-
 TABLE: Final = "regret.csv"
 PICTURE: Final = "regret.svg"
 
@@ -275,7 +272,7 @@ def _words(found: object) -> list[str]:
 
 def _certified(folder: Path, record: _Record) -> list[Path]:
     # The certificates in the folder that the record implies.
-    from bandits.certificates.certificate import SCHEMA as CERTIFICATE
+    from bandits.certificates.form import SCHEMA as CERTIFICATE
 
     names = sorted({certificate_name(algorithm, epsilon) for _, algorithm, epsilon in record})
     places = (folder / name for name in names)

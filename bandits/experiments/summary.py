@@ -32,20 +32,6 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
-__all__ = [
-    "ROWS",
-    "SCHEMA",
-    "Promises",
-    "Ratio",
-    "Row",
-    "alone",
-    "compare",
-    "document",
-    "for_each_user",
-]
-__all__ += ["guarantee_json", "lower_bounds", "mean_and_error", "paired_ratio", "promises_of"]
-__all__ += ["read_document", "remarks", "rows_of", "write_json", "written_up"]
-
 SCHEMA: Final = "dpcore-bandit/1"
 ROWS: Final = "rows.json"
 

@@ -19,8 +19,6 @@ from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["rows", "shared_draw_delta", "swapped_scale"]
-
 _SIZES = "n = {n}, epsilon = {e}, g = {g}"
 _POLYA = "released code, Polya sampler"
 

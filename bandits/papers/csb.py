@@ -29,8 +29,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least
 
-__all__ = ["csb_tree_levels", "least_threshold", "rows"]
-
 _STEPS: Final = 100
 _HORIZON: Final = 10**5
 _PULLS: Final = 1000

@@ -40,8 +40,6 @@ from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.rounding import up
 
-__all__ = ["cz_local", "cz_renyi_bound", "leaking_aggregation", "rows"]
-
 _FAILURE: Final = Fraction(1, 1000)
 _DELTA: Final = Fraction(1, 10**6)
 _BITS: Final = 128

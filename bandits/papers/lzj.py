@@ -32,8 +32,6 @@ from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, rational_in
 
-__all__ = ["lzj_classical_gaussian", "lzj_scalar", "lzj_scalar_lemma", "rows"]
-
 _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
 _MANY: Final = 1 << 18

@@ -17,8 +17,6 @@ from accounting.claims.bound import Bound
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["LOOSE", "Answer", "Claim", "Found", "Judgement", "LaterRow", "along", "answer", "shown"]
-
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
 """holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
 unproven: not refuted, but the paper's own argument, or ours, proves less than is printed."""

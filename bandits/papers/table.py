@@ -15,8 +15,6 @@ from typing import Any
 from bandits.papers import code, csb, cz, lzj, tkms, utility
 from bandits.papers.statement import Judgement, LaterRow
 
-__all__ = ["lines", "replay", "rows", "to_json"]
-
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
     r"""Every row, not yet computed; ``quick`` takes fewer points, and every erratum all the same.

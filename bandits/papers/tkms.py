@@ -22,8 +22,6 @@ from bandits.papers.statement import Claim, Found, LaterRow, shown
 from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["bits_box", "rows"]
-
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)
 _TARGET: Final = "epsilon = {e}, delta = 1/1000000"

@@ -29,8 +29,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["beyond", "information", "rows"]
-
 _RARE: Final = Fraction(1, 10**6)
 _TENTH: Final = Fraction(1, 10)
 _C: Final = Fraction(8, 5)

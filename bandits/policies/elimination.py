@@ -39,9 +39,6 @@ from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, Of, RationalLike, integer, positive_rational
 
-__all__ = ["NAMES", "BatchedElimination", "DpSe", "EliminationState", "SuccessiveElimination"]
-__all__ += ["completed_sizes", "epoch_pulls", "means_of", "next_batch", "surviving"]
-
 NAMES: Final[dict[str, str]] = {
     "none": "se",
     "central": "cdp-se",

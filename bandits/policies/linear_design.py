@@ -23,8 +23,6 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer
 
-__all__ = ["Design", "most_support", "near_optimal_design"]
-
 _UNIT: Final = 2.0**-53
 _RANK: Final = 1e-9
 _LEAST: Final = 1e-100

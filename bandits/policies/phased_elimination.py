@@ -35,9 +35,6 @@ from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 
-__all__ = ["FAMILIES", "MODELS", "AverageSizes", "Clients", "ExactWidth", "LinearWidth"]
-__all__ += ["PaperWidth", "Phase", "PhasedElimination", "PhasedState", "clients_needed"]
-
 _RIVALS: Final = 256
 _SLACK: Final = 1 + 1e-6
 _UNSURE: Final = 1e-6

@@ -20,13 +20,6 @@ from dpcore.numbers.parameter import check_fields
 if TYPE_CHECKING:
     from bandits.privatizers.privatizer import Releasing
 
-__all__ = [
-    "Choice",
-    "Policy",
-    "Sizes",
-    "State",
-]
-
 
 State = TypeVar("State")
 

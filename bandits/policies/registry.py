@@ -46,9 +46,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = ["ALGORITHMS", "LINEAR", "Algorithm", "Entry", "WorldKind", "is_own", "own_policy"]
-__all__ += ["read_algorithm", "source_of"]
-
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
 

@@ -33,9 +33,6 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.parameter import Of, RationalLike, Whole, integer, rational
 
-__all__ = ["RETURNING", "STEPS", "PartedElimination", "PartedState", "returning_policy"]
-__all__ += ["steady_for"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartedState:

@@ -27,9 +27,6 @@ from bandits.privatizers.protocols import EVERYONE, NO_NOISE, Deployment
 from bandits.radius.radius import ExactRadius, RadiusName, TailName
 from dpcore.numbers.parameter import Exact, RationalLike, Whole, check_fields, integer
 
-__all__ = ["A_SCHEDULE", "EXACT_GROWTH", "EXACT_SCALING", "PAPER", "RELEASED", "Schedule"]
-__all__ += ["ScheduleName", "Setting", "exact_schedule"]
-
 EXACT_GROWTH: Final = 3
 r"""The integer with the least eta/ln(eta)."""
 

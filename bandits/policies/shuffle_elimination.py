@@ -35,16 +35,6 @@ from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.parameter import Of, check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
-__all__ = [
-    "JointRadius",
-    "PooledRadius",
-    "ShuffleElimination",
-    "ShuffleState",
-    "Sums",
-    "TkmsRadius",
-    "joint_width",
-]
-
 Sums: TypeAlias = tuple[tuple[int, int], ...]
 """What a mean is over: (users of a sum, how many such sums), for each number of users."""
 

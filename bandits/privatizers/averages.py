@@ -43,9 +43,6 @@ from dpcore.numbers.parameter import Exact, check_fields, integer
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["STEPS", "AveragePrivatizer", "Averages", "Calibrated", "LinearTrust", "bit_steps"]
-__all__ += ["least_gaussian", "least_shuffle", "moves", "paper_gaussian", "paper_shuffle"]
-
 LinearTrust: TypeAlias = Literal["none", "central", "local", "shuffle"]
 Calibrated: TypeAlias = Literal["exact", "paper", "pure"]
 

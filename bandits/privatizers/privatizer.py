@@ -48,9 +48,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["NEW", "NEW_USERS", "POOLED", "NewUsers", "Privatizer", "Releasing", "RunGuarantee"]
-__all__ += ["Size", "Unprotected", "Users"]
-
 Size = TypeVar("Size")
 
 

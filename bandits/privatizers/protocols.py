@@ -25,24 +25,17 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.sums import summed
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.sizing import size_neighbourhood
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
-from dpcore.protocols.aggregation import Step
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
-
-__all__ = ["ALL_HONEST", "A_DEPLOYMENT", "BITS_ONLY", "EVERYONE", "MASKED", "NO_NOISE"]
-__all__ += ["SOME_HONEST", "SUM_ONLY"]
-__all__ += ["TRUSTED", "AggregationName", "AnyProtocol", "BitProtocol", "Deployment", "Relaxed"]
-__all__ += ["SumProtocol", "check_planned", "guarantee_of", "implied", "masked_sum"]
-__all__ += ["mechanism_of", "noise_by_user", "noise_of"]
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
 r"""The functionality in one draw, or the masked aggregation of dpcore, message by message."""

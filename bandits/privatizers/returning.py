@@ -24,12 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.budget.returning import per_user
-from accounting.claims.claim import Pure, Rdp
+from accounting.claims.claim import Pure, Rdp, Word
 from accounting.errors import NotDerived
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.convert import Word
 from accounting.theorems.filter import SHARES, filter_for
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
@@ -51,9 +50,6 @@ from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
-
-__all__ = ["Book", "LedgerBook", "MemoryBook", "Names", "Pool", "SteadyLaw", "SteadyPrivatizer"]
-__all__ += ["people", "returning_guarantee", "visits_budget", "visits_of"]
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
 r"""The laws of noise that releases of any number of users can have alike."""

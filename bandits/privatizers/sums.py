@@ -42,9 +42,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, LocalSum
 
-__all__ = ["BitPrivatizer", "Parameters", "PureShufflePrivatizer", "SumPrivatizer"]
-__all__ += ["SumProtocol", "Trust"]
-
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]
 

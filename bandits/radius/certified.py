@@ -37,9 +37,6 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["LEAST_FAILURE", "certified_gap", "certified_width", "has_gap", "hoeffding_width"]
-__all__ += ["union_width"]
-
 # Where the knots start, in standard deviations; more follow until little is left beyond.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
 _FURTHER: Final = Fraction(4, 3)  # how much farther the next knot lies

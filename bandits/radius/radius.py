@@ -26,16 +26,6 @@ from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
 from dpcore.protocols.sums import ModularSum
 
-__all__ = [
-    "DpSeRadius",
-    "ExactRadius",
-    "PaperRadius",
-    "Radius",
-    "RadiusName",
-    "TailName",
-    "tkms_width",
-]
-
 RadiusName: TypeAlias = Literal["exact", "paper"]
 
 TailName: TypeAlias = Literal["printed", "released"]

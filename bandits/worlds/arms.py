@@ -43,9 +43,6 @@ from dpcore.command.input_file import csv_rows, require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer, rational
 
-__all__ = ["BINARY", "CZ_ALGORITHMS", "EASY", "FEATURES", "HARD", "MSLR", "OBD", "OWN"]
-__all__ += ["binary_instance", "letor_arms", "obd_arms", "table_arms"]
-
 CZ_ALGORITHMS: Final = (
     "cdp-se",
     "ldp-se",

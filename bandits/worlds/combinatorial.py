@@ -32,8 +32,6 @@ from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, positive_rational
 
-__all__ = ["CSB", "GAP", "BitWorld", "LowerBound", "lower_bound"]
-
 _HIGH, _LOW = 0.7, 0.3
 _EDGES: Final = 2
 

@@ -23,8 +23,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.protocols.encoding import MOST_STEPS
 
-__all__ = ["Bernoulli", "ClippedNormal", "Environment", "Reordered", "Table", "cz_instance"]
-
 _CHUNK: Final = 1 << 15
 _EXACT: Final = 1 << 52
 _MOST_SUM: Final = 1 << 62

@@ -25,9 +25,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 
-__all__ = ["LZJ", "CoveredWorld", "LinearWorld", "covered_instance", "signs_instance"]
-__all__ += ["sphere_instance"]
-
 _CLIENTS: Final = 1 << 11
 _DRAWS: Final = 1 << 16
 _DIMENSION: Final = 20

@@ -18,8 +18,6 @@ from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Worlds"]
-
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
 

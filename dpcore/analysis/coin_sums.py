@@ -29,8 +29,6 @@ from flint import acb, arb, ctx
 
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["CoinSum", "central_masses", "lower_tail", "mass", "upper_tail"]
-
 _GUARD: Final = 24
 _GAP: Final = 4
 _WIDEST_GAP: Final = Fraction(1)

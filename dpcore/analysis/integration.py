@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 from flint import acb, arb
 
-__all__ = ["Integrand", "integral"]
-
 Integrand: TypeAlias = Callable[[acb, bool], acb]
 """f(z, analytic): a ball around f on the ball z; where ``analytic``, one that is not finite unless
 f is analytic on z."""

@@ -31,8 +31,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
-__all__ = ["FEWEST_DRAWS", "pair_tail", "quick_tail", "sum_tail"]
-
 FEWEST_DRAWS: Final = 16
 r"""Below it the frequencies fall too slowly; PolyaDifference has its own tails there."""
 

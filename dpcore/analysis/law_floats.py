@@ -22,8 +22,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow, nearest, precision
 from dpcore.numbers.floating import Floats
 
-__all__ = ["FloatRun", "RunLaw", "by_runs", "closer", "normal_guess", "pointwise"]
-
 _BITS: Final = 60
 _LENGTH: Final = 1 << 12
 _FEW: Final = 16

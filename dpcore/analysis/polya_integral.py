@@ -31,8 +31,6 @@ from flint import acb, arb, ctx
 from dpcore.analysis.integration import integral
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["Branch", "lower_tail", "mass", "upper_tail"]
-
 _STRAIGHT_SHAPE: Final = 8
 _LONG_SCALE: Final = 64
 _FAR: Final = 1e200

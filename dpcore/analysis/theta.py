@@ -19,8 +19,6 @@ from flint import acb, arb, ctx
 from dpcore.analysis import coin_sums as contour
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["ThetaSum", "log_moment", "moment", "partition", "second_moment", "upper_tail"]
-
 _DIRECT_VARIANCE: Final = 16
 _SUMMED_VARIANCE: Final = 1 << 14
 _STAIRS_VARIANCE: Final = 4

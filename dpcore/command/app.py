@@ -35,8 +35,6 @@ from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec import did_you_mean
 
-__all__ = ["app", "main", "run"]
-
 USAGE: Final = 2
 DEFECT: Final = 70
 _CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)

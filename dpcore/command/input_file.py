@@ -11,8 +11,6 @@ from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["csv_rows", "read_text", "require_plain", "rows_of"]
-
 
 def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
     r"""Read the text of a plain file of at most ``most`` bytes, in UTF-8, less a byte order mark.

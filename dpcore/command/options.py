@@ -23,9 +23,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import NO_MORE, read_noise
 
-__all__ = ["FORMAT_HELP", "AsFormat", "AsJson", "Format", "argument", "command_group", "named"]
-__all__ += ["option", "read_jobs", "read_law", "share", "with_fields"]
-
 _T = TypeVar("_T")
 
 AsJson = Annotated[

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["check_folder", "check_writable", "made_folder", "whole_picture", "write_whole"]
-
 
 def check_writable(option: str, path: Path | None) -> None:
     r"""Refuse, before a run is drawn, a place where no file can be written.

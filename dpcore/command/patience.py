@@ -14,8 +14,6 @@ from dpcore.command.options import option
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 
-__all__ = ["OutOfTime", "ended_after", "endlessly", "patiently"]
-
 _PATIENCE: Final = "60"
 _LONGEST: Final = 10**8
 

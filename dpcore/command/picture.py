@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-__all__ = ["NEEDED", "check_picture", "curve_picture", "picture", "require_matplotlib"]
-__all__ += ["fold", "number_log_axes", "outside_legend", "tick_number"]
 
 NEEDED: Final = "needs matplotlib: pip install 'dpcore[plot]'"
 r"""What is said where matplotlib is not installed."""

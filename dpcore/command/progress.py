@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["in_notebook", "notebook_bar", "progress_bar"]
-
 _STEPS: Final = 500
 _OFTEN: Final = 0.2
 

@@ -21,8 +21,6 @@ from typing import Any, Final
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["Shadowed", "clash_of", "names", "ours_first", "require_ours"]
-
 _HOME: Final = Path(__file__).resolve().parents[2]
 _OWN: Final = __name__.partition(".")[0]
 

@@ -18,8 +18,6 @@ from typing import BinaryIO, TypeAlias
 from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
-__all__ = ["StateFile", "open_state"]
-
 Place: TypeAlias = str | Path
 
 

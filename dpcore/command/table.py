@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["aligned", "fact"]
-
 _GAP: Final = "  "
 
 

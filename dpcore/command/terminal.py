@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-__all__ = ["page", "printable", "say", "show"]
-
 
 def printable(text: str) -> str:
     r"""``text`` on one line, with what is not printable, or only turns letters around, spelled out.

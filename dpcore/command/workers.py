@@ -24,9 +24,6 @@ from typing import Any, Final, TypeVar
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["OVERDUE", "WorkerLost", "checked_jobs", "in_processes", "leave_ctrl_c_to"]
-__all__ += ["watch_over", "width_of"]
-
 OVERDUE: Final = 124
 r"""The exit code of a worker that was ended: its call far over its time, or its parent gone."""
 

@@ -16,8 +16,6 @@ from dpcore.continual.stream import ContinualSum, variance
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.sampling.rng import Rng
 
-__all__ = ["DoublingSum", "TreeSum"]
-
 Nodes: TypeAlias = tuple[tuple[int, int], ...]
 
 

@@ -25,8 +25,6 @@ from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Rng
 
-__all__ = ["SquareRootSum", "column", "rounded", "series"]
-
 State: TypeAlias = tuple[int, tuple[int, ...]]
 
 _GUARD: Final = 64

@@ -22,8 +22,6 @@ from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer, rational
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["MOST_ITEMS", "ContinualSum", "RunningSum", "Total", "variance"]
-
 MOST_ITEMS: Final = 1 << 40
 r"""The longest horizon."""
 

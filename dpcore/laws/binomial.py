@@ -25,8 +25,6 @@ from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.staircase import Centred, Shifted
 
-__all__ = ["Binomial"]
-
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_COINS: Final = 1 << 12
 _EXACT_BITS: Final = 1 << 12

@@ -28,8 +28,6 @@ from dpcore.numbers.enclosure import narrow, nearest, precision
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.inversion import FIXED_BITS, InversionTable, fixed_enclosure, table_of_masses
 
-__all__ = ["CountNoise", "falling_sum", "table_of_counts"]
-
 Ratio = tuple[int, int]
 """A rational >= 0 as numerator and denominator, not in lowest terms."""
 

@@ -30,8 +30,6 @@ from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_p
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.staircase import Centred
 
-__all__ = ["DiscreteGaussian"]
-
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12
 # B_2m(1/2)/(2m)! for m = 1..8, Bernoulli polynomials at the middle (DLMF 24.4.27).

@@ -42,8 +42,6 @@ from dpcore.sampling.ripple import Rippled, ripple
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
-__all__ = ["DiscreteGaussianSum"]
-
 _LEAST_VARIANCE: Final = Fraction(1, 10**6)
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_BASES: Final = 512

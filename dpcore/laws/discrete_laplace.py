@@ -28,8 +28,6 @@ from dpcore.sampling.inversion import (
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
-__all__ = ["DiscreteLaplace"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteLaplace(SymmetricNoise):

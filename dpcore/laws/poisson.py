@@ -22,8 +22,6 @@ from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.staircase import Centred, Shifted
 
-__all__ = ["Poisson"]
-
 _TABLE_MEAN: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 12
 

@@ -41,8 +41,6 @@ from dpcore.sampling.inversion import (
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
-__all__ = ["COVERED", "Polya", "is_near", "one_minus_beta"]
-
 _MOST_WHOLE: Final = 1 << 12
 _MOST_GEOMETRICS: Final = 1 << 17
 _LONGEST_URN: Final = 1 << 12

@@ -27,8 +27,6 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import Batch, Difference
 from dpcore.sampling.rng import Rng
 
-__all__ = ["PolyaDifference"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PolyaDifference(Additive, SymmetricNoise):

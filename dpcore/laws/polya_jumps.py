@@ -34,8 +34,6 @@ from dpcore.sampling.coins import bernoulli, bernoulli_exp
 from dpcore.sampling.inversion import BLOCK, Uniform, in_blocks
 from dpcore.sampling.rng import Rng
 
-__all__ = ["LogJumps", "jump", "sum_of_jumps"]
-
 _MARGIN: Final = 2.0**-40
 _GRAIN: Final = 2.0**-63
 _MOST_OCTAVES: Final = 58

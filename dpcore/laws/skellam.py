@@ -29,8 +29,6 @@ from dpcore.sampling.inversion import FIXED_BITS, Batch, Difference, InversionTa
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
-__all__ = ["Skellam"]
-
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 64
 

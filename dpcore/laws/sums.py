@@ -14,8 +14,6 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Additive, Noise
 from dpcore.numbers.parameter import integer
 
-__all__ = ["summed"]
-
 
 def summed(noise: Noise, count: int) -> Noise:
     r"""Find the exact law of the sum of ``count`` independent draws of ``noise``.

@@ -14,8 +14,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 
-__all__ = ["SymmetricNoise"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SymmetricNoise(Noise):

@@ -29,8 +29,6 @@ from dpcore.numbers.arrays import IntegersLike
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["MaskedAggregation", "Step", "Total"]
-
 _NOBODY: Final[Mapping[str, Step]] = {}
 
 

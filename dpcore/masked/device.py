@@ -22,8 +22,6 @@ from dpcore.masked.server import Outbox, Total
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["Desk", "Device"]
-
 _NOTHING: Final = ""
 
 T = TypeVar("T")

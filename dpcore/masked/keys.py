@@ -40,21 +40,6 @@ from dpcore.masked.round import Round
 from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = [
-    "Channel",
-    "KeyPair",
-    "SharePair",
-    "agreements",
-    "commitment",
-    "is_usable",
-    "mask_key",
-    "new_secret",
-    "open_shares",
-    "public_of",
-    "seal_shares",
-    "self_mask_key",
-]
-
 _NONCE_BYTES: Final = 12
 
 B = TypeVar("B", bound=Body)

@@ -17,8 +17,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import integer
 
-__all__ = ["LARGEST_MODULUS", "add", "mask", "subtract"]
-
 LARGEST_MODULUS: Final = 1 << 62  # two residues add up within int64
 _KEY_BYTES: Final = 32
 

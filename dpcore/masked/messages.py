@@ -21,29 +21,6 @@ from dpcore.masked.round import ROUND_BYTES, SERVER, Round
 from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
 from dpcore.numbers.arrays import Integers
 
-__all__ = [
-    "KEY_BYTES",
-    "SEALED_BYTES",
-    "TAG_BYTES",
-    "TYPES",
-    "AggregationRefused",
-    "Body",
-    "Header",
-    "KeyAdvertisement",
-    "KeyList",
-    "MaskedInput",
-    "PublicKeys",
-    "SealedShares",
-    "ShareDelivery",
-    "UnmaskReply",
-    "UnmaskRequest",
-    "decode",
-    "encode",
-    "is_canonical",
-    "most_bytes",
-    "read_header",
-]
-
 TAG_BYTES: Final = 32
 KEY_BYTES: Final = 32
 SEALED_BYTES: Final = 12 + 2 * ELEMENT_BYTES + 16  # nonce, two shares, tag of the cipher

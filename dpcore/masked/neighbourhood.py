@@ -17,8 +17,6 @@ from dpcore.numbers.parameter import Whole, check_fields
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import Rng
 
-__all__ = ["MOST_NEIGHBOURS", "Neighbourhood", "neighbours_of"]
-
 MOST_NEIGHBOURS = 1 << 10
 
 

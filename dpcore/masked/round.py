@@ -11,8 +11,6 @@ from dpcore.masked.masks import LARGEST_MODULUS
 from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.numbers.parameter import Whole, check_fields
 
-__all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]
-
 SERVER: Final = ""
 ROUND_BYTES: Final = 32
 

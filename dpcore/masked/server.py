@@ -54,20 +54,6 @@ from dpcore.masked.shamir import interpolate, weights
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = [
-    "Advertising",
-    "Masking",
-    "Sharing",
-    "Total",
-    "Unmasking",
-    "close_inputs",
-    "close_keys",
-    "close_shares",
-    "finish",
-    "open_round",
-    "receive",
-]
-
 Outbox = dict[str, bytes]
 
 

@@ -20,16 +20,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = [
-    "ELEMENT_BYTES",
-    "PRIME",
-    "interpolate",
-    "read_element",
-    "share",
-    "weights",
-    "write_element",
-]
-
 PRIME: Final = (1 << 257) - 93
 ELEMENT_BYTES: Final = 33
 

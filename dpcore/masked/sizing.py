@@ -18,8 +18,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.masked.neighbourhood import MOST_NEIGHBOURS, Neighbourhood
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
-__all__ = ["MOST_EXPOSURE", "NeighbourhoodRisk", "neighbourhood_risk", "size_neighbourhood"]
-
 MOST_EXPOSURE: Final = Fraction(1, 1 << 40)
 r"""2^-40: the chance of exposure beyond which nothing here calls a graph private."""
 

@@ -48,19 +48,6 @@ from dpcore.masked.shamir import share
 from dpcore.numbers.arrays import Integers, IntegersLike
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = [
-    "Advertised",
-    "Answered",
-    "Masked",
-    "Seat",
-    "Shared",
-    "advertise_keys",
-    "mask_input",
-    "share_keys",
-    "sit",
-    "unmask",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:

@@ -12,8 +12,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer
 
-__all__ = ["Integers", "IntegersLike", "integers", "shape_of", "shaped"]
-
 IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 
 

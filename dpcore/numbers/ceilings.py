@@ -12,8 +12,6 @@ from flint import arb
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import precision
 
-__all__ = ["ceil_sqrt", "ceiling"]
-
 _START: Final = 96
 _MOST_BITS: Final = 1 << 16
 

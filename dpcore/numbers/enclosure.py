@@ -22,18 +22,6 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.forks import ProcessLock
 from dpcore.numbers.ordered import Ordered
 
-__all__ = [
-    "Enclosure",
-    "End",
-    "ball",
-    "integer_below",
-    "narrow",
-    "nearest",
-    "precision",
-    "round_down",
-    "round_up",
-]
-
 End: TypeAlias = Fraction | float
 """One end of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
 

@@ -20,21 +20,6 @@ from flint import arb
 
 from dpcore.numbers.enclosure import nearest, precision
 
-__all__ = [
-    "EXP_NEG_ERROR",
-    "LOG1P_ERROR",
-    "Floats",
-    "Split",
-    "compensated_sum",
-    "exp_neg",
-    "log1p",
-    "pair_of",
-    "product",
-    "square",
-    "two_product",
-    "two_sum",
-]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from dpcore.errors import PrecisionExhausted
 
-__all__ = ["least"]
-
 _DOUBLINGS: Final = 1 << 16
 
 

@@ -14,8 +14,6 @@ from typing import NoReturn
 from dpcore.errors import Undecided
 from dpcore.numbers.parameter import rational
 
-__all__ = ["Ordered"]
-
 _NUMBERS = (int, float, Fraction, Decimal)
 
 

@@ -21,17 +21,6 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Choice", "Exact", "Interval", "Of", "RationalLike", "Whole", "check_fields"]
-__all__ += [
-    "integer",
-    "make_integers",
-    "make_positive",
-    "positive_rational",
-    "rational",
-    "rational_in",
-]
-__all__ += ["text", "whole_number", "write_rational"]
-
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)

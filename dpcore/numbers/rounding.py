@@ -9,8 +9,6 @@ from fractions import Fraction
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
 
-__all__ = ["down", "exactly", "up"]
-
 _BITS = 4096
 _LONGEST = 30
 

@@ -15,23 +15,14 @@ from typing import Final, Protocol
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import Step, Total
+from dpcore.masked.aggregation import Step
 from dpcore.masked.masks import LARGEST_MODULUS
+from dpcore.masked.server import Total
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import SYSTEM, Rng
-
-__all__ = [
-    "Aggregation",
-    "IdealAggregation",
-    "RelaxedAggregation",
-    "Shuffler",
-    "Step",
-    "Total",
-    "staying",
-]
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 

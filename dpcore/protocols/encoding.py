@@ -25,8 +25,6 @@ from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["MOST_STEPS", "FixedPoint", "RealsLike", "as_array"]
-
 RealsLike: TypeAlias = npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 """Many reals: an array of floats or integers, or a sequence that numpy reads as one."""
 

@@ -29,8 +29,6 @@ from dpcore.protocols.shuffled_bits import BitMessages, Bits, users_of
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["PureShuffle"]
-
 _ONE: Final = 1 << 256
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused
 from dpcore.masked.sizing import MOST_EXPOSURE
 from dpcore.mechanism import Mechanism, Release
@@ -26,7 +26,6 @@ from dpcore.protocols.aggregation import (
     IdealAggregation,
     RelaxedAggregation,
     Shuffler,
-    Step,
     staying,
 )
 from dpcore.protocols.encoding import RealsLike
@@ -34,9 +33,6 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
-
-__all__ = ["PureOutcome", "RelaxedOutcome", "RoundRefused", "RunOutcome", "Values", "run"]
-__all__ += ["run_pure", "run_relaxed"]
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""

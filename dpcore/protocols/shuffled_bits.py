@@ -31,8 +31,6 @@ from dpcore.numbers.parameter import (
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["BinaryShuffle", "BitMessages", "BitSum", "Bits", "VectorShuffle", "users_of"]
-
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
 

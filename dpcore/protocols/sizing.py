@@ -16,8 +16,6 @@ from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
-__all__ = ["ProtocolSize", "size_protocol"]
-
 _MOST_BITS = 1 << 10
 
 

@@ -31,8 +31,6 @@ from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["AggregatedSum", "CentralSum", "LocalSum", "ModularSum", "ShuffledPure"]
-
 _MOST: Final = 1 << 62
 
 

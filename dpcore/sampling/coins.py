@@ -12,8 +12,6 @@ from fractions import Fraction
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
 
-__all__ = ["bernoulli", "bernoulli_exp", "geometric_exp"]
-
 
 def bernoulli(rng: Rng, probability: Fraction) -> bool:
     r"""True with probability exactly p, a rational in [0, 1].

@@ -26,24 +26,6 @@ from dpcore.numbers.enclosure import Enclosure, integer_below, precision
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
-__all__ = [
-    "BLOCK",
-    "FIXED_BITS",
-    "Batch",
-    "Difference",
-    "InversionTable",
-    "Inverted",
-    "Uniform",
-    "certified_threshold",
-    "fixed_enclosure",
-    "fixed_point",
-    "in_blocks",
-    "invert",
-    "place",
-    "table_of_masses",
-]
-
-
 FIXED_BITS: Final = 192
 BLOCK: Final = 1 << 15
 _FULL: Final = 1 << 64

@@ -19,8 +19,6 @@ from dpcore.numbers.enclosure import ball, precision
 from dpcore.sampling.inversion import FIXED_BITS, InversionTable, fixed_point, in_blocks, place
 from dpcore.sampling.rng import Rng
 
-__all__ = ["LaplaceDigits"]
-
 _TABLE_SCALE: Final = 64
 _DIGIT_BITS: Final = 10
 

@@ -10,8 +10,6 @@ import numpy as np
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
 
-__all__ = ["permutation"]
-
 
 def permutation(count: int, rng: Rng) -> Integers:
     r"""A uniformly random order of 0 .. count-1: the order of independent uniform 64-bit keys.

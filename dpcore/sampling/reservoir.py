@@ -14,8 +14,6 @@ from typing import Any, Final
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 from dpcore.numbers.arrays import Integers
 
-__all__ = ["SERVED", "Reservoir"]
-
 SERVED: Final = 1 << 12
 """Batches up to this size are handed out of the reservoir; larger ones are drawn directly."""
 

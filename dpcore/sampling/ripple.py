@@ -23,8 +23,6 @@ from dpcore.numbers.enclosure import ball, precision
 from dpcore.sampling.inversion import Batch, Uniform, in_blocks
 from dpcore.sampling.rng import Rng
 
-__all__ = ["Rippled", "ripple"]
-
 _BITS: Final = 512
 
 

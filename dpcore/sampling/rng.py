@@ -27,8 +27,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 from dpcore.numbers.parameter import integer
 
-__all__ = ["SYSTEM", "Rng", "SeededRng", "SystemRng", "Words"]
-
 Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
 

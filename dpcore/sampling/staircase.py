@@ -25,8 +25,6 @@ from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.sampling.inversion import InversionTable, Uniform, in_blocks, invert
 from dpcore.sampling.rng import Rng, Words
 
-__all__ = ["Centred", "Shifted"]
-
 _MARGIN: Final = 2.0**-40
 _KEPT: Final = 0.98
 _HEIGHT_BITS: Final = 128

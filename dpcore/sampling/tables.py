@@ -20,8 +20,6 @@ from dpcore.numbers.enclosure import nearest
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.inversion import InversionTable, table_of_masses
 
-__all__ = ["EXTRA", "FloatTable", "float_table", "symmetric_table", "table_reach"]
-
 EXTRA: Final = 64
 r"""Values beyond a number of standard deviations, for laws too narrow to be nearly Gaussian."""
 

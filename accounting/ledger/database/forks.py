@@ -25,8 +25,6 @@ from sqlalchemy import Engine
 from accounting.ledger.errors import LedgerUnavailable
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
-__all__ = ["FileConnection", "closed_before_forks", "using"]
-
 _GATE: Final = RLock()
 _ENGINES: Final[WeakSet[Engine]] = WeakSet()
 _OPEN: Final[WeakSet[FileConnection]] = WeakSet()

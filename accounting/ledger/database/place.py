@@ -22,21 +22,6 @@ from sqlalchemy.exc import ArgumentError
 from accounting.ledger.errors import LedgerUnavailable
 from dpcore.errors import InvalidParameter
 
-__all__ = [
-    "HOMELESS",
-    "PRIVATE",
-    "address_of",
-    "bring_to_disk",
-    "home_of",
-    "home_path",
-    "identity",
-    "is_file",
-    "made_private",
-    "refuse_mounted",
-    "settle_in",
-    "where_of",
-]
-
 PRIVATE: Final = 0o600
 """The mode of every file of a ledger: its owner reads and writes it, nobody else does."""
 

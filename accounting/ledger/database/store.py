@@ -39,8 +39,6 @@ from accounting.ledger.database.place import (
 from accounting.ledger.database.waiting import waited_for_process, waited_for_session
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 
-__all__ = ["Store", "as_stored"]
-
 _PATIENCE: Final = 60  # seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
 _LOG: Final = 4 << 20  # bytes that the write-ahead log of a file may grow to

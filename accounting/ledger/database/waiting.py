@@ -10,8 +10,6 @@ from typing import Final
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-__all__ = ["waited_for_process", "waited_for_session"]
-
 _LOCKS: Final = Path("/proc/locks")
 _WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: that byte of the file -shm
 

@@ -21,7 +21,9 @@ from accounting.certificates.form import digest_of
 from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
-from bandits.certificates.certificate import SCHEMA, certificate_of, recheck
+from bandits.certificates.certificate import certificate_of
+from bandits.certificates.form import SCHEMA
+from bandits.certificates.recheck import recheck
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear

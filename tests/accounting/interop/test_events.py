@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
-from accounting.interop.distributions import at_least, nodes
-from accounting.interop.events import MissingExtra, accountant, from_dp_event, to_dp_event, to_pld
+from accounting.interop.distributions import MissingExtra, at_least, nodes, to_pld
+from accounting.interop.events import accountant, to_dp_event
+from accounting.interop.reading import from_dp_event
 from accounting.loss.listing import Listing
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims import claim as stated
 from accounting.claims import orders
+from accounting.claims.claim import points_of
 from accounting.claims.orders import (
     approx_from_renyi,
     delta_at_order,
@@ -24,14 +25,7 @@ from accounting.claims.orders import (
     rho_within,
     rounded_up,
 )
-from accounting.theorems.convert import (
-    as_approx,
-    as_approx_at,
-    as_pure,
-    as_rdp,
-    as_zcdp,
-    points_of,
-)
+from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter, Scope, Sensitivity, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, precision

@@ -24,8 +24,9 @@ from accounting import (
     StatedGuarantee,
     ZCdp,
 )
+from accounting.claims.claim import Word, points_of
 from accounting.theorems import filter as filters
-from accounting.theorems.convert import as_approx, as_approx_at, as_rdp, as_zcdp, points_of
+from accounting.theorems.convert import as_approx, as_approx_at, as_rdp, as_zcdp
 from accounting.theorems.filter import (
     SHARES,
     ApproxFilter,
@@ -33,7 +34,6 @@ from accounting.theorems.filter import (
     Price,
     PureFilter,
     RdpFilter,
-    Word,
     ZCdpFilter,
     filter_for,
     filter_from_json,

@@ -16,8 +16,9 @@ from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
-from bandits.certificates.certificate import _worst, certificate_of, recheck
+from bandits.certificates.certificate import _worst, certificate_of
 from bandits.certificates.form import SEEDED, SYSTEM
+from bandits.certificates.recheck import recheck
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy

@@ -15,7 +15,8 @@ from accounting.certificates.certificate import certify
 from accounting.certificates.form import digest_of
 from accounting.certificates.worst import zcdp_keeps
 from accounting.claims.claim import ZCdp
-from bandits.certificates.certificate import certificate_of, recheck
+from bandits.certificates.certificate import certificate_of
+from bandits.certificates.recheck import recheck
 from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.play import Run, play

@@ -18,7 +18,7 @@ import pytest
 from accounting import Status
 from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
-from bandits.certificates.certificate import recheck
+from bandits.certificates.recheck import recheck
 from bandits.experiments.curves import label
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import compare, promises_of, read_document

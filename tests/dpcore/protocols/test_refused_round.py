@@ -11,9 +11,8 @@ import pytest
 
 from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused
-from dpcore.protocols.aggregation import Step
 from dpcore.protocols.run import RoundRefused, run
 from dpcore.protocols.sums import AggregatedSum
 from tests.support.dpcore.mutants import mutated

@@ -15,14 +15,13 @@ from scipy.stats import binomtest
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.sizing import MOST_EXPOSURE, size_neighbourhood
 from dpcore.protocols.aggregation import (
     Aggregation,
     IdealAggregation,
     RelaxedAggregation,
     Shuffler,
-    Step,
     _stacked,
     _sum_modulo,
     staying,

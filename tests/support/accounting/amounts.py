@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp
-from accounting.theorems.convert import points_of
+from accounting.claims.claim import points_of
 from dpcore.numbers.parameter import rational
 
 
