@@ -54,7 +54,7 @@ __getattr__ = late_names(
         "audit_view": "audited.target",
         "certificate_of": "certificates.certificate",
         "read_algorithm": "policies.registry",
-        "recheck": "certificates.certificate",
+        "recheck": "certificates.recheck",
         "run_cells": "experiments.playing",
     },
 )
