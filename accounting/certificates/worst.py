@@ -97,7 +97,8 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     found = [*_wrong(where, part, part.certificate, verdict)]
     yield from found
     if not found:
-        how = "follows from what is stated" if part.reason else "computed again"
+        again = "computed again" if part.shuffle is None else "derived again by the same engine"
+        how = "follows from what is stated" if part.reason else again
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
         what = rounds_in_words(part.inner) if part.shuffle is None else _words(part)
         reason = f"epsilon {stated}, of {what}: {how}"
