@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
@@ -29,13 +29,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from bandits.batch import chance_of
-from bandits.certificates.form import (
-    SCHEMA,
-    SEEDED,
-    SYSTEM,
-    read,
-    required_assumptions,
-)
+from bandits.certificates.form import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
@@ -80,16 +74,7 @@ class RunCertificate:
 
     def to_json(self) -> dict[str, Any]:
         r"""The document, with its digest."""
-        document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "algorithm": self.algorithm,
-            "arms": self.arms,
-            "horizon": self.horizon,
-            "claims": [dict(claim) for claim in self.claims],
-            "parts": [dict(part) for part in self.parts],
-            "released": [dict(each) for each in self.released],
-            "assumptions": [*self.assumptions],
-        }
+        document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
