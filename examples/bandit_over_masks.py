@@ -6,18 +6,24 @@ of those who stay keeps epsilon = 1 at delta = 1e-6, for all three answers that 
 
 import numpy as np
 
-from bandits import Bernoulli, play
-from bandits.policies.returning import PartedElimination, steady_for
+from bandits import BatchedElimination, Bernoulli, play
+from bandits.policies.returning import steady_for
 from bandits.policies.setting import Schedule
 from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning import Pool
+from bandits.radius.radius import ExactRadius
 from dpcore import SeededRng
 
 plan = Deployment(dropouts="1/10", aggregation="masked")
 private = steady_for(
     "dist-dp-se", epsilon=1, delta="1e-6", max_visits=3, failure="1e-9", deployment=plan
 )
-policy = PartedElimination(privatizer=private, schedule=Schedule(first=128, growth=2), most=400)
+policy = BatchedElimination(
+    privatizer=private,
+    schedule=Schedule(first=128, growth=2),
+    radius=ExactRadius(batches=2),
+    most=400,
+)
 arrivals, world = np.random.default_rng(1), np.random.default_rng(2)
 pool = Pool(users=800, max_visits=3, privatizer=private, arrivals=arrivals)
 pages = Bernoulli(means=(0.9, 0.2, 0.1))

@@ -215,7 +215,7 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
 
 
 def _short_view(policy: Policy[Any], path: PathName) -> View:
-    if not isinstance(policy, BatchedElimination):
+    if not isinstance(policy, BatchedElimination) or policy.most is not None:
         return _view(policy, path)
     local = isinstance(policy.privatizer.protocol(1), LocalSum)
     if path == "devices":

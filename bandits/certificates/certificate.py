@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
@@ -29,13 +29,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from bandits.batch import chance_of
-from bandits.certificates.form import (
-    SCHEMA,
-    SEEDED,
-    SYSTEM,
-    read,
-    required_assumptions,
-)
+from bandits.certificates.form import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
@@ -77,16 +71,7 @@ class RunCertificate:
 
     def to_json(self) -> dict[str, Any]:
         r"""The document, with its digest."""
-        document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "algorithm": self.algorithm,
-            "arms": self.arms,
-            "horizon": self.horizon,
-            "claims": [dict(claim) for claim in self.claims],
-            "parts": [dict(part) for part in self.parts],
-            "released": [dict(each) for each in self.released],
-            "assumptions": [*self.assumptions],
-        }
+        document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
@@ -108,7 +93,7 @@ def certificate_of(
     of the operating system says so among the assumptions.
 
     >>> import numpy as np
-    >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
+    >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck
     >>> private = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-4")
     >>> policy, world = BatchedElimination(privatizer=private), np.random.default_rng(1)
     >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=1000, world=world)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.certificates.form import ascii_text
+from accounting.certificates.form import ascii_text, digest_of
 from accounting.certificates.reading import (
     Malformed,
     exactly,
     items,
     mapping,
-    parsed,
     part_of,
     rational,
     scope_of,
@@ -50,7 +49,6 @@ SEEDED: Final = (
 )
 UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
 
-_MOST_TEXT: Final = 1 << 22
 _SHUFFLE: Final = "pure-shuffle"
 _MOST_PARTS: Final = 1024
 _FIELDS: Final = frozenset(
@@ -102,20 +100,15 @@ class Form:
     complaints: tuple[tuple[str, str], ...]
 
 
-def document_of(text: str | bytes) -> Any:
-    r"""The JSON of a certificate. Raises :class:`Malformed`."""
-    return parsed(text, _MOST_TEXT)
-
-
 def read(document: object) -> Form:
-    r"""Read and check every field of a certificate but its digest.
+    r"""Read and check every field of a certificate.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
     """
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
-    exactly("certificate", {**top, "digest": ""}, {*_FIELDS, "digest"})
+    exactly("certificate", top, _FIELDS | {"digest"})
     algorithm = _algorithm(top["algorithm"])
     arms = whole("arms", top["arms"], 1, 10**9)
     horizon = whole("horizon", top["horizon"], arms, 10**19)
@@ -137,7 +130,7 @@ def read(document: object) -> Form:
         parts=parts,
         algorithm=algorithm,
         simulated=SEEDED in assumptions,
-        complaints=tuple(_complaints(assumptions, required_assumptions(top))),
+        complaints=tuple(_complaints(top, assumptions)),
     )
 
 
@@ -198,7 +191,8 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
     return SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
 
 
-def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str, str]]:
+def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str, str]]:
+    required = required_assumptions(top)
     found = [f"missing: {needed}" for needed in required if needed not in stated]
     found += [
         f"does not fit the parts: {users}"
@@ -207,7 +201,9 @@ def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str,
     ]
     if (SYSTEM in stated) == (SEEDED in stated):
         found.append(f"must hold one of: {SYSTEM}; {SEEDED}")
-    return [("assumptions", reason) for reason in found]
+    yield from (("assumptions", reason) for reason in found)
+    if text_of("digest", top["digest"]) != digest_of(top):
+        yield "digest", "is not that of the text: something was changed"
 
 
 # -- parts ------------------------------------------------------------------------------------

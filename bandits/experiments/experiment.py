@@ -16,18 +16,15 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch import Confidence, arms_and_horizon, check_word, word
+from bandits.batch import arms_and_horizon, check_word
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.streams import StreamRelease
 from bandits.play import checked_checkpoints
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
-from bandits.policies.setting import ScheduleName, Setting
-from bandits.privatizers.averages import Calibrated
+from bandits.policies.setting import RunParameters, ScheduleName, Setting
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.protocols import EVERYONE, Deployment
-from bandits.radius.radius import RadiusName, TailName
+from bandits.privatizers.protocols import Deployment
 from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
@@ -35,7 +32,6 @@ from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
-    check_fields,
     integer,
     rational,
     rational_in,
@@ -110,17 +106,14 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class Experiment(RunParameters):
     r"""An experiment to run: preset, algorithms, epsilons, horizon, seed.
 
     Equal experiments give equal numbers.
 
-    ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
-    None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
-
-    Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
-    preset's; see :class:`bandits.policies.registry.Setting`. In other worlds ``users`` is the
-    population of whom each may come ``max_visits`` times, and ``deployment`` who of them stays.
+    Other fields are those of :class:`~bandits.policies.setting.Setting`; ``schedule`` None: the
+    preset's under the paper's radius, exact under the exact one; ``arms`` and ``users`` None: as
+    many as the preset has.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -144,23 +137,13 @@ class Experiment:
     preset: str
     algorithms: tuple[str, ...]
     epsilons: tuple[RationalLike, ...]
-    horizon: int
     instances: int
     delta: Exact = Exact("1e-6", within="(0, 1)")
-    radius: RadiusName = word(RadiusName, "exact")
     schedule: ScheduleName | None = None
     arms: int | None = None
+    super_arm: int | None = None
     seed: int = 1
     checkpoints: tuple[int, ...] = ()
-    calibration: Calibrated = word(Calibrated, "exact")
-    users: int | None = None
-    alpha: Exact = Exact("4/5", within="(0, 1)")
-    confidence: Confidence = Confidence("1/10")
-    renyi_tail: TailName | None = None
-    super_arm: int | None = None
-    release: StreamRelease = word(StreamRelease, "tree")
-    max_visits: int | None = None
-    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -176,12 +159,10 @@ class Experiment:
         _check_visits(self, names)
         _check_epsilons(self.epsilons, names, self.radius)
         _check_delta(self.delta, names)
-        check_fields(self)
+        RunParameters.__post_init__(self)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
-        if self.renyi_tail is not None:
-            check_word("renyi_tail", self.renyi_tail, TailName)
         check_word("schedule", schedule, ScheduleName)
         users = preset.users if self.users is None else integer("users", self.users, at_least=1)
         for name, value in (
@@ -319,7 +300,7 @@ class Experiment:
         if kind == "combinatorial":
             found |= {"super_arm": self.super_arm, "release": self.release}
         elif kind == "linear":
-            alpha = write_rational(self.alpha)
+            alpha = write_rational(Fraction(self.alpha))
             found |= {"calibration": self.calibration, "users": self.users, "alpha": alpha}
         elif self.users is not None:
             found["users"] = self.users
@@ -327,7 +308,7 @@ class Experiment:
         if own:
             found["sources"] = own
         if self.confidence != Fraction(1, 10):
-            found["confidence"] = write_rational(self.confidence)
+            found["confidence"] = write_rational(Fraction(self.confidence))
         if self.renyi_tail is not None:
             found["renyi_tail"] = self.renyi_tail
         plan = self.deployment

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from operator import add
 from typing import Final
 
 from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
@@ -55,11 +56,16 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms in rising order, of ``arms``, and the batch that comes next."""
+    r"""The active arms in rising order, of ``arms``, and the release that comes next.
+
+    ``sums`` holds what the first ``part`` releases of ``batch`` gave for each active arm.
+    """
 
     arms: int
     active: tuple[int, ...]
-    batch: int
+    batch: int = 1
+    part: int = 0
+    sums: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,28 +89,34 @@ class SuccessiveElimination(Policy[EliminationState]):
     def length(self, batch: int, active: int) -> int:
         r"""How often batch b = 1, 2, ... pulls each of ``active`` arms: no fewer for more arms."""
 
-    def pulls(self, state: EliminationState) -> int:
-        r"""How often the coming batch pulls each active arm."""
-        return self.length(state.batch, len(state.active))
+    def parts(self, batch: int, active: int) -> tuple[int, ...]:
+        r"""The people in each release of an arm in batch b: ``length`` together."""
+        return (self.length(batch, active),)
 
     def init(self, arms: int, horizon: int) -> EliminationState:
         arms, _ = arms_and_horizon(arms, horizon)
-        return EliminationState(arms=arms, active=tuple(range(arms)), batch=1)
+        return EliminationState(arms=arms, active=tuple(range(arms)))
 
     def choose(self, state: EliminationState) -> Choice:
-        return next_batch(state.arms, state.active, self.pulls(state))
+        parts = self.parts(state.batch, len(state.active))
+        return next_batch(state.arms, state.active, parts[state.part])
 
     def observe(self, state: EliminationState, released: Released) -> EliminationState:
-        each = self.pulls(state)
+        active, parts = len(state.active), self.parts(state.batch, len(state.active))
+        fresh = means_of(state.active, released, 1).values()
+        sums = tuple(map(add, state.sums or (Fraction(0),) * active, fresh))
+        if state.part + 1 < len(parts):
+            return replace(state, part=state.part + 1, sums=sums)
+        pulled = sum(map(self.privatizer.reporting, parts))
+        means = {arm: total / pulled for arm, total in zip(state.active, sums, strict=True)}
         gap = self.radius.gap(
             self.privatizer,
-            each,
+            parts if len(parts) > 1 else parts[0],
             batch=state.batch,
-            active=len(state.active),
+            active=active,
             failure=self.confidence,
         )
-        means = means_of(state.active, released, self.privatizer.reporting(each))
-        return replace(state, active=surviving(means, gap), batch=state.batch + 1)
+        return replace(state, active=surviving(means, gap), batch=state.batch + 1, part=0, sums=())
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
         return _sizes(self, arms, horizon)
@@ -114,24 +126,60 @@ class SuccessiveElimination(Policy[EliminationState]):
 class BatchedElimination(SuccessiveElimination):
     r"""Algorithm 1 over ``privatizer``, with batches as long as ``schedule`` says.
 
+    No release has more than ``most`` people, if it is given: a longer batch is split into parts.
+
     >>> from bandits.privatizers.privatizer import Unprotected
     >>> from bandits.policies.setting import RELEASED
     >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
     >>> se.name, se.choose(se.init(3, 1000))
     ('se', Pulls(counts=(4, 4, 4)))
+    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from dpcore import DiscreteLaplace
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
+    >>> policy = BatchedElimination(
+    ...     privatizer=steady, schedule=Schedule(first=16, growth=4), most=25
+    ... )
+    >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
+    ((16,), (22, 21, 21), (16, 21, 22))
 
     Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and parts of another kind.
     """
 
     privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")
     schedule: Of[Schedule] = Of(Schedule, A_SCHEDULE, PAPER)
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        SuccessiveElimination.__post_init__(self)
+        if self.most is None:
+            return
+        integer("most", self.most, at_least=1)
+        if self.privatizer.least_noise is None:
+            reason = "must be a SteadyPrivatizer: the noises of all parts have one law"
+            raise InvalidParameter("privatizer", self.privatizer, reason)
+        if not isinstance(self.radius, ExactRadius):
+            raise InvalidParameter("radius", self.radius, "must be exact for batches in parts")
 
     @property
     def name(self) -> str:
-        return NAMES.get(self.privatizer.name, f"{self.privatizer.name}-se")
+        name = NAMES.get(self.privatizer.name, f"{self.privatizer.name}-se")
+        return name if self.most is None else f"{name}-in-parts"
 
     def length(self, batch: int, active: int) -> int:  # noqa: ARG002  # the same for any number
         return self.schedule.pulls(batch)
+
+    def parts(self, batch: int, active: int = 2) -> tuple[int, ...]:
+        length = self.length(batch, active)
+        count = -(-length // (self.most or length))
+        each, more = divmod(length, count)
+        return (each + 1,) * more + (each,) * (count - more)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        if self.most is None or arms == 1:
+            return SuccessiveElimination.sizes(self, arms, horizon)
+        # A batch that the horizon cuts has released its first parts.
+        batches = range(1, self.schedule.batches(horizon) + 2)
+        return tuple({size: None for batch in batches for size in sorted(set(self.parts(batch)))})
 
 
 def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:

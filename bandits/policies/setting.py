@@ -131,22 +131,43 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
-
-    Only shuffled bits use ``delta``: they have no pure epsilon.
-
-    >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
-    Fraction(1, 2)
+class RunParameters:
+    r"""What a policy and an experiment are both given: how long runs are, and which variants.
 
     ``confidence`` is p, the chance that the run makes a mistake. ``renyi_tail`` is the h of Renyi
     noise in the paper's radius, None for the released code's with its schedule and the printed one
-    with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
-    the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
-    is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
-    Combinatorial ones have ``model``, their problem, and ``release``, how cucb-dp releases sums.
-    ``max_visits`` is how often a user of a population of ``users`` may come, ``deployment`` who of
-    the users of a release stays.
+    with any other (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is how often a user
+    of a population of ``users`` (None for no end) may come, and ``deployment`` which users of a
+    release stay. Linear algorithms have ``calibration``, how their noise is chosen, and ``alpha``,
+    how fast clients grow. ``release`` is how cucb-dp releases sums.
+    """
+
+    horizon: int
+    radius: RadiusName = word(RadiusName, "exact")
+    confidence: Confidence = Confidence("1/10")
+    renyi_tail: TailName | None = None
+    calibration: Calibrated = word(Calibrated, "exact")
+    users: int | None = None
+    alpha: Exact = Exact("4/5", within="(0, 1)")
+    release: StreamRelease = word(StreamRelease, "tree")
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(RunParameters):
+    r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
+
+    Only shuffled bits use ``delta``: they have no pure epsilon. ``model`` is what the server knows
+    of a linear or combinatorial problem.
+
+    >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
+    Fraction(1, 2)
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -155,25 +176,13 @@ class Setting:
 
     epsilon: Exact = Exact(zero=NO_NOISE)
     delta: Exact = Exact(within="(0, 1)")
-    horizon: int
     arms: int
-    radius: RadiusName = word(RadiusName, "exact")
     schedule: ScheduleName = word(ScheduleName, "exact")
-    confidence: Confidence = Confidence("1/10")
-    renyi_tail: TailName | None = None
     model: LinearModel | Problem | None = None
-    calibration: Calibrated = word(Calibrated, "exact")
-    users: int | None = None
-    alpha: Exact = Exact("4/5")
-    release: StreamRelease = word(StreamRelease, "tree")
-    max_visits: int | None = None
-    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        RunParameters.__post_init__(self)
         arms, horizon = arms_and_horizon(self.arms, self.horizon)
-        if self.renyi_tail is not None:
-            check_word("renyi_tail", self.renyi_tail, TailName)
         object.__setattr__(self, "arms", arms)
         object.__setattr__(self, "horizon", horizon)
 
@@ -194,7 +203,7 @@ class Setting:
         if self.radius == "paper":
             return paper
         batches = _SHORTEST.batches(self.horizon)
-        share = self.confidence / (batches * (batches + 1) * self.arms)
+        share = Fraction(self.confidence) / (batches * (batches + 1) * self.arms)
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:

@@ -334,6 +334,15 @@ class Privatizer(Releasing[int]):
             return Fraction(0)
         return protocol.missed(self.reporting(pulls))
 
+    def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
+        r"""The law of the noises of releases of so many users each, added up, and :meth:`missed`.
+
+        Raises :class:`InvalidParameter` for several parts whose noises have no one law.
+        """
+        if len(parts) == 1:
+            return self.noise(*parts), self.missed(*parts)
+        raise InvalidParameter("pulls", parts, f"must be one release: {self.name} has no one law")
+
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""The released sum of rewards, in units of reward, from the sum of their encodings.
 

@@ -125,6 +125,10 @@ class SteadyPrivatizer(Privatizer):
     def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
         return _protocol(self, integer("pulls", pulls, at_least=1))
 
+    def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
+        # Each of several sums may be read wrongly mod m.
+        return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
+
     def noise_of(self, parts: Sequence[int]) -> Noise:
         r"""The law of the noises of releases of so many users each, added up.
 

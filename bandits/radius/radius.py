@@ -20,7 +20,7 @@ from flint import arb
 from bandits.batch import confidence_of, word
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer
-from bandits.radius.certified import certified_gap, certified_width, has_gap
+from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
@@ -30,6 +30,9 @@ RadiusName: TypeAlias = Literal["exact", "paper"]
 
 TailName: TypeAlias = Literal["printed", "released"]
 r"""Whose h a :class:`PaperRadius` has for Renyi noise: the paper's, or its code's."""
+
+Size: TypeAlias = int | tuple[int, ...]
+r"""The people of a batch, or of each of its parts."""
 
 _BITS: Final = 64
 
@@ -52,13 +55,14 @@ class Radius(ABC):
         """
 
     def gap(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+        self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         r"""An arm is dropped when its mean is this far below the best: 2 beta, by intervals.
 
         Arguments and errors as :meth:`width`.
         """
-        return 2 * self.width(privatizer, pulls, batch=batch, active=active, failure=failure)
+        each = integer("pulls", pulls, at_least=1)
+        return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,28 +110,31 @@ class ExactRadius(Radius):
         )
 
     def gap(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+        self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
         The best arm is compared with \|Phi\| - 1 others, each of which has p w(b)/(\|Phi\| - 1):
         then the best is never dropped, and every arm is that lies more than 2 gaps below. A law
-        whose difference is unknown falls back to 2 beta.
+        whose difference is unknown falls back to 2 beta. ``pulls`` may be the sizes of the parts of
+        a batch, whose noises are added up.
         """
+        parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
         # A release of either arm may hold noise of another law: both must be paid for.
-        share = _confidence(failure) * self.weight(batch) / others - 2 * privatizer.missed(pulls)
-        if share <= 0:
+        share = _confidence(failure) * self.weight(batch) / others
+        noise, missed = privatizer.of_parts(parts)
+        share -= 2 * missed
+        if share <= 0 or (missed and share < LEAST_FAILURE):
             return math.inf
-        noise = privatizer.noise(pulls)
         if not has_gap(noise):
             return Radius.gap(self, privatizer, pulls, batch=batch, active=active, failure=failure)
         return certified_gap(
             noise,
-            precision=privatizer.precision(pulls),
-            pulls=privatizer.reporting(pulls),
+            precision=privatizer.precision(parts[0]),
+            pulls=sum(map(privatizer.reporting, parts)),
             failure=share,
-            threshold=_threshold(privatizer, pulls),
+            threshold=_threshold(privatizer, *parts) if len(parts) == 1 else None,
         )
 
 

@@ -25,9 +25,10 @@ from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
-from bandits.policies.returning import PartedElimination
+from bandits.policies.elimination import BatchedElimination
 from bandits.policies.setting import exact_schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer, visits_of
+from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import cz_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -214,7 +215,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     r"""Regret of batched elimination when each user may come B times, for (epsilon, delta) in all.
 
     There are T/B users, rounded up, who could just give T rewards. No release has more than half of
-    them: longer batches are released in parts (:class:`PartedElimination`). When too few people
+    them: longer batches are released in parts (``BatchedElimination.most``). When too few people
     have visits left the arms of that batch share the rest of the rounds, and nothing is released.
     Every line has the same instances of :func:`cz_instance`, with the schedule and radius of its
     own noise; g is 16. Noise is seeded: a simulated world, not a private one.
@@ -293,9 +294,11 @@ def _played(
 ) -> tuple[list[Pool], list[Run]]:
     # The people and the run of each instance.
     users = -(-horizon // max_visits)
-    policy = PartedElimination(
+    schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE)
+    policy = BatchedElimination(
         privatizer=steady,
-        schedule=exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE),
+        schedule=schedule,
+        radius=ExactRadius(batches=schedule.batches(horizon)),
         # Half of the people: a release finds its users while every second one has a visit left.
         most=max(users // 2, 1),
         confidence=_CONFIDENCE,

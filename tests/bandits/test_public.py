@@ -31,15 +31,14 @@ from bandits.batch import Commit, Pulls, Released
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Choice
-from bandits.policies.returning import PartedElimination
-from bandits.policies.setting import Schedule, Setting
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
-from bandits.radius.radius import ExactRadius
+from bandits.radius.radius import ExactRadius, PaperRadius
 from dpcore import DiscreteLaplace, Poisson
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -231,7 +230,6 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     BatchedElimination: {"privatizer": Unprotected()},
     DpSe: {"epsilon": 1, "failure": "1e-6"},
     ShuffleElimination: {"privatizer": BITS},
-    PartedElimination: {"privatizer": STEADY, "schedule": Schedule(first=40, growth=3), "most": 4},
     Setting: {"epsilon": "1/2", "delta": "1e-6", "horizon": 10**4, "arms": 3},
 }
 """What each can be made of."""
@@ -281,21 +279,16 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
     },
     BatchedElimination: {
         "confidence": (0, 1, "-0.1", "0.95", "1/2"),
-        "privatizer": (None,),
-        "radius": ("paper",),
+        "privatizer": (None, {"most": 4}),
+        "radius": ("paper", {"most": 4, "privatizer": STEADY, "radius": PaperRadius()}),
         "schedule": (2,),
+        "most": (0, "x"),
     },
     DpSe: {"epsilon": (0, -1), "failure": (0,), "confidence": (1,), "radius": ("paper",)},
     ShuffleElimination: {
         "privatizer": (Unprotected(),),
         "batch": (0,),
         "radius": ("exact", ExactRadius()),
-    },
-    PartedElimination: {
-        "privatizer": (SUMS,),
-        "schedule": (3,),
-        "most": (0, "x"),
-        "confidence": (0, 1),
     },
     Setting: {
         "epsilon": (0, "-1"),

@@ -92,7 +92,7 @@ def test_what_is_not_resolved_is_unchecked() -> None:
     [
         ("_contour", "(z * (z + 1))", "(z * z)"),
         ("_contour", "0.5, 1)", "1, 1)"),
-        ("_masses", "0 if never else q", "q"),
+        ("_masses", "if never or (p and q)", "if p and q"),
         ("_atoms", "math.log(p / q)", "math.log(q / p)"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +27,6 @@ from bandits.policies.elimination import (
     surviving,
 )
 from bandits.policies.policy import Policy
-from bandits.policies.returning import PartedElimination, PartedState
 from bandits.policies.setting import RELEASED, Schedule
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
@@ -230,7 +230,7 @@ def test_rewards_are_encoded_in_about_the_root_of_the_epoch() -> None:
 
 def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
     state = DP_SE.init(3, 10**6)
-    n = DP_SE.pulls(state)
+    n = DP_SE.length(1, 3)
     width = DP_SE.radius.width(DP_SE.privatizer, n, batch=1, active=3, failure="1/10")
     h, c = mpmath.sqrt(mpmath.log(240) / (2 * n)), mpmath.log(120) * 2 / n
     assert width == pytest.approx(float(h + c), rel=1e-12)
@@ -258,8 +258,9 @@ SKELLAM = SteadyPrivatizer(law=Skellam(variance=4000), steps=8, failure="1e-9")
 SCHEDULE = Schedule(first=40, growth=3)
 
 
-def policy_of(**given: Any) -> PartedElimination:
-    return PartedElimination(**{"privatizer": LAPLACE, "schedule": SCHEDULE, "most": 4, **given})
+def policy_of(batches: int | None = None, **given: Any) -> BatchedElimination:
+    usual = {"privatizer": LAPLACE, "schedule": SCHEDULE, "radius": ExactRadius(batches=batches)}
+    return BatchedElimination(**{**usual, "most": 4, **given})
 
 
 @pytest.mark.parametrize("most", [1, 7, 39, 40, 41, 1000])
@@ -291,17 +292,17 @@ def test_a_batch_is_judged_when_its_last_part_is_there() -> None:
 
 
 def test_one_part_is_batched_elimination() -> None:
-    policy, horizon = policy_of(most=1000, privatizer=SKELLAM), 2000
-    batches = SCHEDULE.batches(horizon)
-    whole = BatchedElimination(
-        privatizer=SKELLAM, schedule=SCHEDULE, radius=ExactRadius(batches=batches)
+    one, none = (policy_of(2, most=most, privatizer=SKELLAM) for most in (1000, None))
+    assert pulls_of(one, 2000) == pulls_of(none, 2000)
+    assert (one.name, none.name) == ("dist-rdp-se-in-parts", "dist-rdp-se")
+    # Two parts have twice the noise: the rewards are the same.
+    together, parted = (
+        one.radius.gap(SKELLAM, pulls, batch=1, active=3, failure="1/10")
+        for pulls in (40, (20, 20))
     )
-    for batch in (1, 2):
-        gap = ExactRadius(batches=batches).gap(
-            SKELLAM, SCHEDULE.pulls(batch), batch=batch, active=3, failure="1/10"
-        )
-        assert policy.gap(batch, active=3, batches=batches) == pytest.approx(gap, rel=1e-3)
-    assert pulls_of(policy, horizon) == pulls_of(whole, horizon)
+    twice = SteadyPrivatizer(law=Skellam(variance=8000), steps=8, failure="1e-9")
+    wider = one.radius.gap(twice, 40, batch=1, active=3, failure="1/10")
+    assert together < parted == pytest.approx(wider, rel=1e-3)
 
 
 def pulls_of(policy: Policy[Any], horizon: int) -> tuple[int, ...]:
@@ -315,11 +316,11 @@ def pulls_of(policy: Policy[Any], horizon: int) -> tuple[int, ...]:
 RUNS = 600
 
 
-def dropped(policy: PartedElimination, seed: int) -> int:
+def dropped(policy: BatchedElimination, steady: SteadyPrivatizer, seed: int) -> int:
     """Runs of a batch of two arms of equal rewards in which one of them is dropped."""
-    rng, steady = SeededRng(seed), policy.privatizer
+    rng = SeededRng(seed)
     parts, found = policy.parts(1), 0
-    start = PartedState(arms=2, active=(0, 1), batches=1)
+    start = EliminationState(arms=2, active=(0, 1))
     for _ in range(RUNS):
         state = start
         for part in parts:
@@ -336,18 +337,14 @@ def dropped(policy: PartedElimination, seed: int) -> int:
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
     alpha = purse.buy(f"parted gap {privatizer.name}", "1e-9")
     most = stats.binom.isf(alpha, RUNS, 0.4)
-    policy = policy_of(privatizer=privatizer, confidence="0.4")
-    assert dropped(policy, 5) <= most
+    policy = policy_of(1, privatizer=privatizer, confidence="0.4")
+    assert dropped(policy, privatizer, 5) <= most
 
-    class OfOneNoise(PartedElimination):
-        gap = mutated(
-            PartedElimination.gap,
-            "self.privatizer.noise_of(parts)",
-            "self.privatizer.law",
-        )
+    class OfOneNoise(ExactRadius):
+        gap = mutated(ExactRadius.gap, "    noise,\n", "    privatizer.law,\n")
 
-    narrow = OfOneNoise(privatizer=privatizer, schedule=SCHEDULE, most=4, confidence="0.4")
-    assert dropped(narrow, 5) > most
+    narrow = replace(policy, radius=OfOneNoise(batches=1))
+    assert dropped(narrow, privatizer, 5) > most
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -398,15 +395,13 @@ def test_sizes_name_every_part_that_is_released(horizon: int) -> None:
 
 
 def test_a_batch_without_a_share_of_p_has_no_gap() -> None:
-    policy = policy_of()
-    for batch, active, batches, named in (
-        (3, 2, 2, "batch"),
-        (9, 2, 2, "batch"),
-        (1, -3, 2, "active"),
-        (1, 2.5, 2, "active"),
-        (1, 2, 0, "batches"),
-        (1, 2, Fraction(1, 10), "batches"),
-    ):
+    parts, two = policy_of().parts(1), ExactRadius(batches=2)
+    for batch, active, named in ((3, 2, "batch"), (1, -3, "active"), (1, 2.5, "active")):
         with pytest.raises(InvalidParameter) as refused:
-            policy.gap(batch, active=active, batches=batches)  # type: ignore[arg-type]  # what is refused
+            two.gap(LAPLACE, parts, batch=batch, active=active, failure="1/10")  # type: ignore[arg-type]  # what is refused
         assert refused.value.argument == named
+    often_misread = replace(LAPLACE, failure="1/10")
+    gap = ExactRadius().gap(often_misread, parts, batch=1, active=2, failure="1/10")
+    assert gap == math.inf
+    with pytest.raises(InvalidParameter, match="pulls"):
+        PaperRadius().gap(LAPLACE, parts, batch=1, active=2, failure="1/10")

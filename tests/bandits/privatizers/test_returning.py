@@ -24,7 +24,6 @@ from accounting.theorems.convert import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState
-from bandits.policies.returning import PartedElimination
 from bandits.policies.setting import Schedule
 from bandits.privatizers import protocols
 from bandits.privatizers.protocols import Deployment
@@ -438,7 +437,7 @@ def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivati
     "policy_of",
     [
         lambda steady: BatchedElimination(privatizer=steady),
-        lambda steady: PartedElimination(
+        lambda steady: BatchedElimination(
             privatizer=steady, schedule=Schedule(first=16, growth=3), most=30
         ),
     ],

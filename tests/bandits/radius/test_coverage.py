@@ -21,7 +21,7 @@ from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius import certified as radius_exact
 from bandits.radius.certified import certified_gap, certified_width, hoeffding_width
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, tkms_width
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, Size, tkms_width
 from dpcore import Binomial, DiscreteLaplace, Noise, PolyaDifference, Skellam
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.numbers.enclosure import Enclosure, precision
@@ -73,7 +73,7 @@ class Narrow(Radius):
         )
 
     def gap(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+        self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         exact = ExactRadius(batches=BATCHES)
         return self.part * exact.gap(privatizer, pulls, batch=batch, active=active, failure=failure)
