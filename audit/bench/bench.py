@@ -97,32 +97,26 @@ class BenchRow:
     broken: Answer = fact("of the entry")
     twin: Answer = fact("of its correct twin")
 
-    @property
     @computed("of the entry", before="broken")
     def number(self) -> int:
         return self.entry.number
 
-    @property
     @computed("of the entry", before="broken")
     def name(self) -> str:
         return self.entry.name
 
-    @property
     @computed("what was tested", before="broken")
     def claim(self) -> str:
         return self.broken.claim
 
-    @property
     @computed("the layer that must catch it", before="broken")
     def layer(self) -> Layer:
         return self.entry.layer
 
-    @property
     @computed("[lower, upper]", before="broken")
     def true_epsilon(self) -> Enclosure:
         return self.entry.true_epsilon
 
-    @property
     @computed("whether the layer that must catch it caught it", before="broken")
     def caught(self) -> bool:
         return self.broken.refuted is True
@@ -166,7 +160,6 @@ class Bench(Result):
     left_out: tuple[str, ...] = fact("entries that were not audited (--quick)", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("whether all went as audit.bench.bench says it must", before="alpha")
     def passed(self) -> bool:
         answered = all(row.twin.refuted is not None for row in self.rows)
@@ -175,17 +168,14 @@ class Bench(Result):
             self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
         )
 
-    @property
     @computed("entries that the layer which must catch them caught", before="rows")
     def caught(self) -> int:
         return sum(row.caught for row in self.rows)
 
-    @property
     @computed("how many there are", before="rows")
     def entries(self) -> int:
         return len(self.rows)
 
-    @property
     @computed(
         '{"sampled", "refuted": how many, "chance": the probability of so many or more where each '
         'is refuted with probability alpha, "least_chance": below it the bench fails}',

@@ -123,12 +123,10 @@ class Answer:
     error: str | None = fact("why there was no audit", default=None)
     missing: bool = fact("whether the environment could not be made", default=False)
 
-    @property
     @computed("what was installed", before="verdict")
     def requires(self) -> tuple[str, ...]:
         return self.side.requires
 
-    @property
     @computed("what was tested", before="verdict")
     def claim(self) -> str:
         return self.side.claim
@@ -203,7 +201,6 @@ class CorpusReport(Result):
     )
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("whether every side of every entry was judged as it should be", before="rows")
     def passed(self) -> bool:
         return all(row.right for row in self.rows)

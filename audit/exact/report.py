@@ -112,7 +112,6 @@ class ExactReport(Result):
         r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
         return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
-    @property
     @computed(
         '{"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a refuted '
         "point, where an event is named",
@@ -126,7 +125,6 @@ class ExactReport(Result):
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
-    @property
     @computed(
         'the smallest delta at each: [{"epsilon": exact, as text, ...}]. Each of the three has '
         '"worse", the larger of the two directions, "p_against_q" (as in P(S) <= e^epsilon Q(S) + '
@@ -137,19 +135,16 @@ class ExactReport(Result):
     def delta(self) -> list[dict[str, Any]]:
         return self._of("delta", "epsilon")
 
-    @property
     @computed('the smallest epsilon at each: [{"delta": exact, as text, ...}]', before="claim")
     def epsilon(self) -> list[dict[str, Any]]:
         return self._of("epsilon", "delta")
 
-    @property
     @computed(
         'the Renyi divergence of each: [{"order": exact, as text, or "inf", ...}]', before="claim"
     )
     def renyi(self) -> list[dict[str, Any]]:
         return self._of("renyi", "order")
 
-    @property
     @computed(
         '"not_refuted" of a claimed curve, of which single points were proven; null without a '
         "claim",

@@ -38,6 +38,7 @@ from audit.runs.block import Plan, Task
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key
 from audit.targets.target import Target
+from audit.wording.result import Facts
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
@@ -61,7 +62,7 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(Facts):
     r"""A candidate, the training runs it got, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
@@ -75,10 +76,6 @@ class Tried:
     runs: int
     score: float
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return {"pair": list(self.pair), "runs": self.runs, "score": self.score}
-
     @classmethod
     def of_json(cls, held: Any) -> Tried:
         r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
@@ -89,7 +86,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Facts):
     r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
     ``tried`` has each candidate once, the one that was chosen first, then those that came far
@@ -100,15 +97,6 @@ class Found:
     pair: DatasetPair
     runs: int
     tried: tuple[Tried, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return {
-            "space": self.space,
-            "pair": list(self.pair),
-            "runs": self.runs,
-            "tried": [tried.to_json() for tried in self.tried],
-        }
 
     @classmethod
     def of_json(cls, held: Any) -> Found:

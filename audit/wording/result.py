@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from audit.wording.formats import Case, formatted, outcome_of
 from dpcore.numbers.enclosure import Enclosure
@@ -61,7 +61,7 @@ _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
 _MOST_GROUP: Final = 10**15  # from here on by its power
 
-_Getter = TypeVar("_Getter", bound=Callable[[Any], Any])
+_Value_co = TypeVar("_Value_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +82,18 @@ def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **def
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
 
+class _Property(Protocol[_Value_co]):
+    def __get__(self, owner: Any, kind: Any = None, /) -> _Value_co: ...
+
+
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
-) -> Callable[[_Getter], _Getter]:
-    r"""Mark the getter of a property as a key of the document, which stands ``before`` another."""
+) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
+    r"""A property that is a key of the document, which stands ``before`` another."""
 
-    def marked(getter: _Getter) -> _Getter:
-        getter.fact = _read(about, name, kind, write, before)  # type: ignore[attr-defined]  # read by _facts
-        return getter
+    def marked(getter: Any) -> Any:
+        getter.fact = _read(about, name, kind, write, before)
+        return property(getter)
 
     return marked
 
@@ -150,7 +154,17 @@ def _document(value: Any) -> dict[str, Any]:
     return {own.name or name: own.write(getattr(value, name)) for name, own, _ in facts}
 
 
-class Result(ABC):
+class Facts:
+    r"""A frozen dataclass with a JSON document: of the facts it declares, else of every field."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The facts as plain values, by name."""
+        return _document(self)
+
+
+class Result(Facts, ABC):
     r"""A frozen dataclass of facts with a verdict.
 
     ``print`` shows its sentences, :meth:`to_text` is its JSON document, a notebook shows its card.
