@@ -39,11 +39,10 @@ from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.wording.result import Result, Told, computed, fact, members, out_of
 from dpcore.command.table import aligned
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import down, up
 
@@ -93,29 +92,17 @@ class Answer:
 class BenchRow:
     r"""An entry and its twin."""
 
-    entry: Entry
+    entry: Entry = fact(
+        '"layer" is the one that must catch it, "true_epsilon" [lower, upper]',
+        name="*",
+        write=members("number", "name", "layer", "true_epsilon"),
+    )
     broken: Answer = fact("of the entry")
     twin: Answer = fact("of its correct twin")
-
-    @computed("of the entry", before="broken")
-    def number(self) -> int:
-        return self.entry.number
-
-    @computed("of the entry", before="broken")
-    def name(self) -> str:
-        return self.entry.name
 
     @computed("what was tested", before="broken")
     def claim(self) -> str:
         return self.broken.claim
-
-    @computed("the layer that must catch it", before="broken")
-    def layer(self) -> Layer:
-        return self.entry.layer
-
-    @computed("[lower, upper]", before="broken")
-    def true_epsilon(self) -> Enclosure:
-        return self.entry.true_epsilon
 
     @computed("whether the layer that must catch it caught it", before="broken")
     def caught(self) -> bool:
@@ -134,7 +121,7 @@ class BenchRow:
             answered: Outcome = "passed" if right else "failed"
             yield Case(
                 target=result.name,
-                name=f"{self.name}: {role}",
+                name=f"{self.entry.name}: {role}",
                 rule="dpcore-bench",
                 outcome="error" if result.refuted is None else answered,
                 message=result.error or f"{result.name} against {result.claim}",

@@ -17,7 +17,7 @@ from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
 from audit.evidence.coverage import Coverage, idle
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import resolution
-from audit.wording.result import Facts, computed, fact
+from audit.wording.result import Facts, fact, members
 from dpcore.numbers.enclosure import round_down
 
 FIXED: Final = LayerRun(
@@ -49,21 +49,13 @@ class Outcome(Facts):
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
     """
 
-    claim: Claim
     pair: int = fact("its place in the audit's list", default=0)
     feature: str | None = fact("what outputs were read through", default=None)
+    claim: Claim = fact("as exact text", name="*", write=members("epsilon", "delta"))
     p_value: float | None = fact("of this test alone", default=None)
     e_value: float | None = fact("of this test alone", default=None)
     epsilon_lower: float = fact("a bound at this delta")
     refuted: bool = fact("whether at the level of the whole audit")
-
-    @computed("of the claim, exact, as text", before="p_value")
-    def epsilon(self) -> Fraction:
-        return self.claim.exact[0]
-
-    @computed("of the claim, exact, as text", before="p_value")
-    def delta(self) -> Fraction:
-        return self.claim.exact[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.result import Result, Told, between, computed, fact, plain
+from audit.wording.result import Result, Told, between, computed, fact, members, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
@@ -43,15 +43,12 @@ def _law(law: WrittenLaw) -> dict[str, Any]:
     }
 
 
-def _ways(point: Point) -> dict[str, Any]:
-    names = ("worse", "p_against_q", "q_against_p")
-    return {name: plain(getattr(point, name)) for name in names}
+_ways: Final = members("worse", "p_against_q", "q_against_p")
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    stated = decision.claim.to_json()
     return {
-        "claim": {"epsilon": stated["epsilon"], "delta": stated["delta"]},
+        "claim": members("epsilon", "delta")(decision.claim),
         "verdict": decision.verdict,
         "delta": _ways(decision.delta),
         "epsilon": None if decision.epsilon is None else _ways(decision.epsilon),

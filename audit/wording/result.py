@@ -98,6 +98,17 @@ def computed(
     return marked
 
 
+def members(*names: str) -> Callable[[Any], dict[str, Any]]:
+    r"""A ``write`` that gives these attributes by name.
+
+    With the name "*" they are keys of the document itself.
+
+    >>> members("numerator", "denominator")(Fraction(1, 3))
+    {'numerator': 1, 'denominator': 3}
+    """
+    return lambda value: {name: plain(getattr(value, name)) for name in names}
+
+
 def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
     # The type of what ``write`` makes is not that of the field.
     kind = kind or ("Any" if write else "")
@@ -150,8 +161,11 @@ def plain(value: Any) -> Any:
 
 def _document(value: Any) -> dict[str, Any]:
     kind: Any = type(value)
-    facts = _facts(kind)
-    return {own.name or name: own.write(getattr(value, name)) for name, own, _ in facts}
+    document: dict[str, Any] = {}
+    for name, own, _ in _facts(kind):
+        written = own.write(getattr(value, name))
+        document |= written if own.name == "*" else {own.name or name: written}
+    return document
 
 
 class Facts:
