@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.verdicts import INTERRUPTED, cause_of
 from audit.errors import TargetFailed
@@ -19,8 +19,8 @@ from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.search.neighbours import doubts, pairs_of
 from audit.spec import AuditSpec
+from audit.targets.neighbours import doubts, pairs_of
 from audit.targets.spelling import target_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.errors import ABSENT, InvalidParameter
@@ -90,21 +90,15 @@ class Audit:
 
             self.space = read_space(spec.search, claim.relation)
         self.layers = _layers_of(target, spec)
-        self.plan = Plan(
-            claim=claim,
-            pair=pairs[0],
-            others=pairs[1:],
-            features=tuple(features),
-            floats=spec.floats,
-            runs=spec.runs or (_MOST_RUNS if spec.sequential else _RUNS),
-            sequential=spec.sequential,
-            alpha=spec.alpha,
-            seed=_seed_of(spec),
-            jobs=spec.jobs,
-            timeout=spec.timeout,
-            deadline=spec.deadline,
-            allow_constant=spec.allow_constant,
-        )
+        derived: dict[str, Any] = {
+            "claim": claim,
+            "pair": pairs[0],
+            "pairs": pairs,
+            "features": tuple(features),
+            "runs": spec.runs or (_MOST_RUNS if spec.sequential else _RUNS),
+            "seed": _seed_of(spec),
+        }
+        self.plan = Plan(**{each.name: getattr(spec, each.name) for each in fields(spec)} | derived)
         if self.space is not None and self.plan.timed:
             reason = "is for pairs that are given, not for a search"
             raise InvalidParameter("features", "time", reason)
@@ -116,8 +110,10 @@ class Audit:
         """
         plan, found = self.plan, None
         if self.space is not None:
-            found = self._kept_search() or self._searched(progress)
-            plan = replace(plan, pair=found.pair, others=(), runs=plan.runs - found.runs)
+            from audit.search.search import search
+
+            found = self._kept_search() or search(self.target, plan, self.space, progress=progress)
+            plan = replace(plan, pair=found.pair, pairs=(), runs=plan.runs - found.runs)
         sampled = partial(self._sampled, found=found, progress=progress, figures=figures)
         report = run_layers(self.target, plan, self.layers, sampled)
         said = () if found is not None else _doubted(self.target, plan)
@@ -158,23 +154,6 @@ class Audit:
             except TargetFailed as failed:
                 report = replace(report, verdict=None, error=failed)
         return report
-
-    def _searched(self, progress: Progress | None) -> Found:
-        from audit.search.search import search
-
-        assert self.space is not None  # noqa: S101 - it is asked for where there is one
-        plan = self.plan
-        return search(
-            self.target,
-            plan.claim,
-            self.space,
-            runs=plan.runs,
-            seed=plan.seed,
-            timeout=plan.timeout,
-            features=plan.features,
-            jobs=plan.jobs,
-            progress=progress,
-        )
 
     def _kept_search(self) -> Found | None:
         # What the first start of a resumed audit found: a second one tests the same pair.

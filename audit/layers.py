@@ -93,7 +93,7 @@ def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
         target=target.spelling,
         claim=plan.claim,
         pair=plan.pair,
-        pairs=plan.pairs if plan.others else (),
+        pairs=plan.pairs if len(plan.pairs) > 1 else (),
         verdict="not_refuted",
         epsilon_lower=0.0,
         alpha=plan.alpha,

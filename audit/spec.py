@@ -150,13 +150,13 @@ def _claim(name: str, value: Any) -> Any:
 
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:
-    from audit.search.neighbours import read_pairs
+    from audit.targets.neighbours import read_pairs
 
     return read_pairs(name, [value])[0]
 
 
 def _pairs(name: str, value: Any) -> tuple[tuple[Any, Any], ...]:
-    from audit.search.neighbours import read_pairs, read_pairs_file
+    from audit.targets.neighbours import read_pairs, read_pairs_file
 
     return read_pairs_file(value) if isinstance(value, Path) else read_pairs(name, value)
 

@@ -39,11 +39,10 @@ from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.wording.result import Result, Told, computed, fact, members, out_of
 from dpcore.command.table import aligned
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import down, up
 
@@ -93,36 +92,18 @@ class Answer:
 class BenchRow:
     r"""An entry and its twin."""
 
-    entry: Entry
+    entry: Entry = fact(
+        '"layer" is the one that must catch it, "true_epsilon" [lower, upper]',
+        name="*",
+        write=members("number", "name", "layer", "true_epsilon"),
+    )
     broken: Answer = fact("of the entry")
     twin: Answer = fact("of its correct twin")
 
-    @property
-    @computed("of the entry", before="broken")
-    def number(self) -> int:
-        return self.entry.number
-
-    @property
-    @computed("of the entry", before="broken")
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
     @computed("what was tested", before="broken")
     def claim(self) -> str:
         return self.broken.claim
 
-    @property
-    @computed("the layer that must catch it", before="broken")
-    def layer(self) -> Layer:
-        return self.entry.layer
-
-    @property
-    @computed("[lower, upper]", before="broken")
-    def true_epsilon(self) -> Enclosure:
-        return self.entry.true_epsilon
-
-    @property
     @computed("whether the layer that must catch it caught it", before="broken")
     def caught(self) -> bool:
         return self.broken.refuted is True
@@ -140,7 +121,7 @@ class BenchRow:
             answered: Outcome = "passed" if right else "failed"
             yield Case(
                 target=result.name,
-                name=f"{self.name}: {role}",
+                name=f"{self.entry.name}: {role}",
                 rule="dpcore-bench",
                 outcome="error" if result.refuted is None else answered,
                 message=result.error or f"{result.name} against {result.claim}",
@@ -166,7 +147,6 @@ class Bench(Result):
     left_out: tuple[str, ...] = fact("entries that were not audited (--quick)", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("whether all went as audit.bench.bench says it must", before="alpha")
     def passed(self) -> bool:
         answered = all(row.twin.refuted is not None for row in self.rows)
@@ -175,17 +155,14 @@ class Bench(Result):
             self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
         )
 
-    @property
     @computed("entries that the layer which must catch them caught", before="rows")
     def caught(self) -> int:
         return sum(row.caught for row in self.rows)
 
-    @property
     @computed("how many there are", before="rows")
     def entries(self) -> int:
         return len(self.rows)
 
-    @property
     @computed(
         '{"sampled", "refuted": how many, "chance": the probability of so many or more where each '
         'is refuted with probability alpha, "least_chance": below it the bench fails}',

@@ -67,7 +67,7 @@ def replay_command(
 
     def there() -> tuple[str, int]:
         from audit.replay.replay import replay
-        from audit.search.neighbours import pairs_of
+        from audit.targets.neighbours import pairs_of
         from audit.targets.spelling import read_target
 
         with importing(seconds):

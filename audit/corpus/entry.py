@@ -48,8 +48,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.curve_claim import read_claim
 from audit.features.feature import read_feature
-from audit.search.neighbours import require_neighbours
 from audit.spec import AuditSpec
+from audit.targets.neighbours import require_neighbours
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational

@@ -26,7 +26,7 @@ from audit.corpus.entry import ROLES, Entry, Role, Side
 from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, made
 from audit.evidence.verdict import versions
 from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, json_text, plain
+from audit.wording.result import Result, Told, computed, fact, json_text, members, plain
 from audit.wording.result import aligned as named_rows
 from dpcore.command.table import aligned
 from dpcore.command.workers import checked_jobs, in_processes
@@ -114,7 +114,7 @@ class Answer:
     it was the environment. ``right`` is whether it was judged as it should be.
     """
 
-    side: Side
+    side: Side = fact("tested", name="*", write=members("requires", "claim"))
     verdict: str | None = fact("null where there was no audit", default=None)
     right: bool = fact("whether it was judged as it should be", default=False)
     epsilon_lower: float | None = fact('"inf" where no epsilon holds', default=None)
@@ -122,16 +122,6 @@ class Answer:
     seconds: float = fact("it took", write=lambda value: round(value, 2), default=0.0)
     error: str | None = fact("why there was no audit", default=None)
     missing: bool = fact("whether the environment could not be made", default=False)
-
-    @property
-    @computed("what was installed", before="verdict")
-    def requires(self) -> tuple[str, ...]:
-        return self.side.requires
-
-    @property
-    @computed("what was tested", before="verdict")
-    def claim(self) -> str:
-        return self.side.claim
 
     @property
     def words(self) -> str:
@@ -148,15 +138,23 @@ class Answer:
 class Judged:
     r"""An entry and the results of its sides."""
 
-    entry: Entry
-    broken: Answer
-    twin: Answer | None
+    entry: Entry = fact(
+        "as it is listed",
+        name="*",
+        write=members("name", "package", "version", "failure", "source"),
+    )
+    broken: Answer = fact("of the failure")
+    twin: Answer | None = fact("of its twin, null where it has none")
 
     @property
     def results(self) -> dict[str, Answer]:
         return {"failure": self.broken} | ({} if self.twin is None else {"twin": self.twin})
 
-    @property
+    @computed("the true value by its name", before="broken")
+    def true(self) -> dict[str, str]:
+        return dict([self.entry.true])
+
+    @computed("whether each was judged as it should be", before="broken")
     def right(self) -> bool:
         return all(result.right for result in self.results.values())
 
@@ -164,24 +162,12 @@ class Judged:
     def missing(self) -> bool:
         return any(result.missing for result in self.results.values())
 
-    def to_json(self) -> dict[str, Any]:
-        from audit.wording.result import plain
-
-        names = ("name", "package", "version", "failure", "source")
-        return {
-            **{name: getattr(self.entry, name) for name in names},
-            "true": dict([self.entry.true]),
-            "right": self.right,
-            "broken": plain(self.broken),
-            "twin": plain(self.twin),
-        }
-
     def cells(self) -> tuple[str, ...]:
         lower = self.broken.epsilon_lower
         return (
             self.entry.name,
             f"{self.entry.package} {self.entry.version}",
-            self.broken.claim,
+            self.broken.side.claim,
             true_words(self.entry),
             "" if lower is None else number(lower),
             self.broken.words,
@@ -203,7 +189,6 @@ class CorpusReport(Result):
     )
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("whether every side of every entry was judged as it should be", before="rows")
     def passed(self) -> bool:
         return all(row.right for row in self.rows)
@@ -236,7 +221,7 @@ class CorpusReport(Result):
                     name=f"{row.entry.name}: {role}",
                     rule="dpcore-corpus",
                     outcome="error" if result.verdict is None else answered,
-                    message=result.error or f"{result.words} on {row.broken.claim}",
+                    message=result.error or f"{result.words} on {row.broken.side.claim}",
                     seconds=result.seconds,
                 )
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from audit.outputs.identity import Name, shown
 from audit.outputs.reading import Integers, NumberLine, Place, Reading
 from audit.outputs.rows import spelled, structure_words
+from audit.wording.result import Facts, fact
 from audit.wording.shorten import shortened
 
 
@@ -345,7 +346,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
+class Witness(Facts):
     r"""An event that reveals the dataset, fixed before the runs it was counted on.
 
     ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an
@@ -360,15 +361,17 @@ class Witness:
     output <= -1: 41 of 100 runs on dataset A, 3 of 97 on dataset B (points to A)
     """
 
-    event: str
-    world: Literal["A", "B"]
-    inside_a: int
-    runs_a: int
-    inside_b: int
-    runs_b: int
-    feature: str | None = None
+    event: str = fact("the outputs in it")
+    world: Literal["A", "B"] = fact("the dataset it points to")
+    inside_a: int = fact("runs on A in it")
+    runs_a: int = fact("runs on A")
+    inside_b: int = fact("runs on B in it")
+    runs_b: int = fact("runs on B")
+    feature: str | None = fact("what the event is of, null: the output itself", default=None)
     where: Event | None = field(default=None, compare=False, repr=False)
-    score: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    score: dict[str, Any] | None = fact(
+        "all that computes a learned feature", default=None, compare=False, repr=False
+    )
 
     @property
     def margin(self) -> float:
@@ -389,11 +392,6 @@ class Witness:
             f"{self.event}: {self.inside_a} of {self.runs_a} runs on dataset A, "
             f"{self.inside_b} of {self.runs_b} on dataset B (points to {self.world})"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, but for ``where``."""
-        names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature", "score")
-        return {name: getattr(self, name) for name in names}
 
 
 def _of(feature: str) -> str:

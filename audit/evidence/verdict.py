@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
 from audit.evidence.coverage import Coverage, idle
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import resolution
-from audit.wording.result import json_number
+from audit.wording.result import Facts, fact, members
 from dpcore.numbers.enclosure import round_down
 
 FIXED: Final = LayerRun(
@@ -36,7 +36,7 @@ r"""The sample layer, one test that may be looked at after every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Facts):
     r"""The test of one claimed point (``claim``) on one pair, through one feature.
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the name of the feature that
@@ -49,27 +49,13 @@ class Outcome:
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
     """
 
-    claim: Claim
-    epsilon_lower: float
-    refuted: bool
-    pair: int = 0
-    feature: str | None = None
-    p_value: float | None = None
-    e_value: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; epsilon and delta exact, as text."""
-        stated = self.claim.to_json()
-        return {
-            "pair": self.pair,
-            "feature": self.feature,
-            "epsilon": stated["epsilon"],
-            "delta": stated["delta"],
-            "p_value": self.p_value,
-            "e_value": self.e_value,
-            "epsilon_lower": json_number(self.epsilon_lower),
-            "refuted": self.refuted,
-        }
+    pair: int = fact("its place in the audit's list", default=0)
+    feature: str | None = fact("what outputs were read through", default=None)
+    claim: Claim = fact("as exact text", name="*", write=members("epsilon", "delta"))
+    p_value: float | None = fact("of this test alone", default=None)
+    e_value: float | None = fact("of this test alone", default=None)
+    epsilon_lower: float = fact("a bound at this delta")
+    refuted: bool = fact("whether at the level of the whole audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

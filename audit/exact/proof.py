@@ -51,7 +51,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         target=target.spelling,
         claim=plan.claim,
         pair=plan.pairs[shown.pair],
-        pairs=plan.pairs if plan.others else (),
+        pairs=plan.pairs if len(plan.pairs) > 1 else (),
         verdict=verdict,
         epsilon_lower=shown.needed.lower_float,
         at_delta=shown.point.exact[1],

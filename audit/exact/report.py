@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.result import Result, Told, between, computed, fact, plain
+from audit.wording.result import Result, Told, between, computed, fact, members, plain
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 
@@ -43,15 +43,12 @@ def _law(law: WrittenLaw) -> dict[str, Any]:
     }
 
 
-def _ways(point: Point) -> dict[str, Any]:
-    names = ("worse", "p_against_q", "q_against_p")
-    return {name: plain(getattr(point, name)) for name in names}
+_ways: Final = members("worse", "p_against_q", "q_against_p")
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    stated = decision.claim.to_json()
     return {
-        "claim": {"epsilon": stated["epsilon"], "delta": stated["delta"]},
+        "claim": members("epsilon", "delta")(decision.claim),
         "verdict": decision.verdict,
         "delta": _ways(decision.delta),
         "epsilon": None if decision.epsilon is None else _ways(decision.epsilon),
@@ -112,7 +109,6 @@ class ExactReport(Result):
         r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
         return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
-    @property
     @computed(
         '{"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a refuted '
         "point, where an event is named",
@@ -126,7 +122,6 @@ class ExactReport(Result):
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
-    @property
     @computed(
         'the smallest delta at each: [{"epsilon": exact, as text, ...}]. Each of the three has '
         '"worse", the larger of the two directions, "p_against_q" (as in P(S) <= e^epsilon Q(S) + '
@@ -137,19 +132,16 @@ class ExactReport(Result):
     def delta(self) -> list[dict[str, Any]]:
         return self._of("delta", "epsilon")
 
-    @property
     @computed('the smallest epsilon at each: [{"delta": exact, as text, ...}]', before="claim")
     def epsilon(self) -> list[dict[str, Any]]:
         return self._of("epsilon", "delta")
 
-    @property
     @computed(
         'the Renyi divergence of each: [{"order": exact, as text, or "inf", ...}]', before="claim"
     )
     def renyi(self) -> list[dict[str, Any]]:
         return self._of("renyi", "order")
 
-    @property
     @computed(
         '"not_refuted" of a claimed curve, of which single points were proven; null without a '
         "claim",

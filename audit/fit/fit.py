@@ -30,6 +30,7 @@ from scipy.special import logsumexp, rel_entr
 
 from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper
 from audit.errors import TargetFailed
+from audit.evidence.anytime import log_bar
 from audit.evidence.verdict import versions
 from audit.fit.cells import FitCells, Integers, Seen
 from audit.fit.fixed import SIMULATIONS, WEIGHTS, fit_p_values, joined
@@ -136,7 +137,6 @@ class FitReport(Result):
     warnings: tuple[str, ...] = fact("a list of sentences", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("what the method proves", before="seed")
     def proves(self) -> str:
         return self.method[1]
@@ -302,11 +302,6 @@ def _pieces(runs: int, largest: int, *, sequential: bool) -> Iterator[int]:
             size = min(look, runs, drawn + largest) - drawn
             yield size
             drawn += size
-
-
-def log_bar(alpha: RationalLike) -> float:
-    r"""log(1/alpha), rounded up: a wealth this large refutes."""
-    return -math.log(round_down(rational("alpha", alpha))) * (1 + _ROUNDING)
 
 
 # -- the report ---------------------------------------------------------------------------------

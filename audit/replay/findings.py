@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from audit.wording.formats import Case
-from audit.wording.result import Result, Told, computed, fact
+from audit.wording.result import Facts, Result, Told, computed, fact
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
 
@@ -56,17 +56,19 @@ _DECLARED: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Facts):
     r"""A finding of a replay: an error or note, with the tape and outputs that show it.
 
     Raises :class:`ValueError` for what refutes without being an error.
     """
 
-    kind: str
-    severity: Severity
-    statement: str
-    witness: Mapping[str, Any] = field(default_factory=dict)
-    refutes: bool = False
+    kind: str = fact("a word for what was found")
+    severity: Severity = fact("how grave it is")
+    refutes: bool = fact("whether it is a counterexample to what was declared", default=False)
+    statement: str = fact("a sentence")
+    witness: Mapping[str, Any] = fact(
+        "what shows it", write=lambda shown: plain(dict(shown)), default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if self.refutes and self.severity != "error":
@@ -91,15 +93,6 @@ class Finding:
     def shown_witness(self) -> list[str]:
         r"""The witness as lines, each value cut."""
         return [f"{key}: {_shown(each)}" for key, each in plain(dict(self.witness)).items()]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "refutes": self.refutes,
-            "statement": self.statement,
-            "witness": plain(dict(self.witness)),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +130,6 @@ class ReplayReport(Result):
         ranked = sorted(self.findings, key=lambda f: (not f.refutes, _RANK[f.severity]))
         object.__setattr__(self, "findings", tuple(ranked))
 
-    @property
     @computed(
         '{"sensitivity": exact, as text, or null; "norm": "l1", "l2", "linf"; "strict"}',
         before="findings",
@@ -145,12 +137,10 @@ class ReplayReport(Result):
     def declared(self) -> dict[str, Any]:
         return {"sensitivity": self.sensitivity, "norm": self.norm, "strict": self.strict}
 
-    @property
     @computed("what every finding rests on")
     def assumes(self) -> str:
         return ASSUMES
 
-    @property
     @computed(
         '"found": an error that refutes nothing by itself; "nothing_measured": nothing is drawn, '
         "and both datasets give the same",

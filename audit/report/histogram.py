@@ -56,7 +56,6 @@ class Bin:
     def is_open(self) -> bool:
         return (self.low is None) != (self.high is None)
 
-    @property
     @computed("how much of what fell in the bin lies in the event of the witness")
     def in_witness(self) -> Literal["all", "part", "none"]:
         inside = self.inside_a + self.inside_b

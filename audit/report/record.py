@@ -208,13 +208,11 @@ class AuditRecord(Result):
     warnings: tuple[str, ...] = fact("a list of sentences", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("runs drawn, both datasets and all pairs together", before="runs_by_world")
     def runs(self) -> int:
         r"""Runs tested, both datasets together."""
         return sum(self.runs_by_world)
 
-    @property
     @computed("why there is no resolution although something was measured", before="features")
     def unresolved(self) -> str | None:
         return unresolved(self.coverage)
@@ -224,7 +222,6 @@ class AuditRecord(Result):
         r"""Whether the claim is refuted."""
         return self.verdict == "refuted"
 
-    @property
     @computed(
         '"values", or what alone refutes: "floating-point", "time", "errors"; null',
         before="epsilon_lower",

@@ -24,9 +24,9 @@ from audit.errors import TargetFailed
 from audit.features.feature import Feature, beside_time
 from audit.outputs.form import Outputs, concatenate, draw_worlds, same
 from audit.outputs.guard import Watchdog, reading
+from audit.spec import AuditSpec
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
@@ -52,36 +52,24 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    r"""What an audit tests, and how many runs it draws.
+class Plan(AuditSpec):
+    r"""A spec whose claim, pairs, features, runs and seed are found: what the layers run.
 
-    ``runs`` over both worlds and all pairs together: all of them, or with ``sequential`` at most so
-    many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs
-    themselves where empty, and their floating-point representation unless ``floats`` is "ignore").
-    ``jobs`` processes draw, -1: one for each core; what is drawn does not depend on it.
-    ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing of runs.
-    ``allow_constant`` accepts that every output is the same, in both worlds.
-
-    Numbers are those of a validated :class:`audit.spec.AuditSpec`. Raises :class:`InvalidParameter`
-    for fewer runs than pairs, and a feature that is given twice.
+    ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both worlds and all
+    pairs together. Fields are not read again. Raises :class:`InvalidParameter` for fewer runs than
+    pairs, and a feature that is given twice.
     """
 
     claim: Claim | CurveClaim
     pair: tuple[Any, Any]
-    others: tuple[tuple[Any, Any], ...] = ()
+    pairs: tuple[tuple[Any, Any], ...] = ()
     features: tuple[Feature, ...] = ()
-    floats: str = "test"
     runs: int = 100_000
-    sequential: bool = False
-    alpha: RationalLike = "0.001"
     seed: int = 0
-    jobs: int = 1
-    timeout: float | None = 60.0
-    deadline: float | None = None
-    allow_constant: bool = False
 
     def __post_init__(self) -> None:
-        if self.others and self.runs < len(self.pairs):
+        object.__setattr__(self, "pairs", self.pairs or (self.pair,))
+        if len(self.pairs) > 1 and self.runs < len(self.pairs):
             reason = f"must be at least one for each of the {len(self.pairs)} pairs"
             raise InvalidParameter("runs", self.runs, reason)
         object.__setattr__(self, "features", beside_time(self.features))
@@ -94,10 +82,6 @@ class Plan:
     def timed(self) -> bool:
         r"""Whether it is measured how long each call takes, for the feature ``time``."""
         return any(feature.of_time for feature in self.features)
-
-    @property
-    def pairs(self) -> tuple[tuple[Any, Any], ...]:
-        return (self.pair, *self.others)
 
     def blocks(self) -> Iterator[Planned]:
         r"""The blocks, each pair's first one for training; they depend on nothing drawn.

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,14 @@ from audit.features.learner import learned_scores
 from audit.outputs.form import Form, Outputs, concatenate, draw_worlds
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import Integers, read
-from audit.runs.block import Task
+from audit.runs.block import Plan, Task
 from audit.sandbox.jobs import Drawer, drawer, revealing
 from audit.search.space import DatasetPair, Space, different, key
 from audit.targets.target import Target
+from audit.wording.result import Facts
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
-
-if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
-    from audit.features.feature import Feature
 
 SHARE: Final = 4
 r"""One run in so many is for training."""
@@ -65,7 +62,7 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(Facts):
     r"""A candidate, the training runs it got, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
@@ -79,10 +76,6 @@ class Tried:
     runs: int
     score: float
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return {"pair": list(self.pair), "runs": self.runs, "score": self.score}
-
     @classmethod
     def of_json(cls, held: Any) -> Tried:
         r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
@@ -93,7 +86,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Facts):
     r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
     ``tried`` has each candidate once, the one that was chosen first, then those that came far
@@ -104,15 +97,6 @@ class Found:
     pair: DatasetPair
     runs: int
     tried: tuple[Tried, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
-        return {
-            "space": self.space,
-            "pair": list(self.pair),
-            "runs": self.runs,
-            "tried": [tried.to_json() for tried in self.tried],
-        }
 
     @classmethod
     def of_json(cls, held: Any) -> Found:
@@ -137,40 +121,23 @@ def training_runs(runs: int) -> int:
     return runs // SHARE
 
 
-def search(  # noqa: PLR0913  # each is one option of the command
-    target: Target,
-    claim: Claim | CurveClaim,
-    space: Space,
-    *,
-    runs: int,
-    seed: int,
-    timeout: float | None = 60.0,
-    features: Sequence[Feature] = (),
-    jobs: int = 1,
-    progress: Callable[[int], None] | None = None,
+def search(
+    target: Target, plan: Plan, space: Space, *, progress: Callable[[int], None] | None = None
 ) -> Found:
-    r"""Spend at most ``training_runs(runs)`` runs on the choice of a pair; ``runs`` less
-    ``Found.runs`` are left to test it.
+    r"""Spend at most ``training_runs(plan.runs)`` runs on the choice of a pair for its claim;
+    ``plan.runs`` less ``Found.runs`` are left to test it.
 
     The same arguments and a target that keeps to the randomness it is given find the same pair,
-    whatever ``jobs`` is. ``features`` are what outputs are read through, as in the test; where
-    there are none, what the test looks at by default. ``progress`` is told the runs drawn so far.
+    whatever ``plan.jobs`` is. Outputs are read as in the test, through ``plan.features`` or the
+    default ones. ``progress`` is told the runs drawn so far.
 
     Raises :class:`TargetFailed` with the dataset on which the target failed, and
     :class:`InvalidParameter` for a dataset that it does not take.
     """
-    budget = training_runs(runs)
-    integer("seed", seed, at_least=0)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, 0)))
-    with stdout_to_stderr(), drawer(target, jobs, timeout, progress) as draws:
-        trainer = _Trainer(
-            target=target,
-            claim=claim,
-            features=tuple(features),
-            seed=seed,
-            timeout=timeout,
-            draws=draws,
-        )
+    budget = training_runs(plan.runs)
+    rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(STREAM, 0)))
+    with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as draws:
+        trainer = _Trainer(target=target, plan=plan, draws=draws)
         shares = [int(budget * share) for share in _BRACKETS]
         best = trainer.bracket(_first(space, _width(shares[0]), rng), shares[0])
         for share in shares[1:]:
@@ -210,10 +177,7 @@ def _changed(
 class _Trainer:
     # Draws and scores; ``tried`` holds the last word on each candidate, in the order they came.
     target: Target
-    claim: Claim | CurveClaim
-    features: tuple[Feature, ...]
-    seed: int
-    timeout: float | None
+    plan: Plan
     draws: Drawer
     drawn: int = 0
     tasks: int = 0
@@ -252,8 +216,9 @@ class _Trainer:
         self.tasks += len(candidates)
 
     def _task(self, pair: DatasetPair, runs: int, place: int) -> Task:
+        number = self.tasks + place
         coins, seed_a, seed_b, mixing = (
-            np.random.SeedSequence(self.seed, spawn_key=(STREAM, 1, self.tasks + place, purpose))
+            np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 1, number, purpose))
             for purpose in range(4)
         )
         return Task(
@@ -262,7 +227,7 @@ class _Trainer:
             seeds=(seed_a, seed_b),
             mixing=mixing,
             drawn=self.drawn + place * runs,
-            timeout=self.timeout,
+            timeout=self.plan.timeout,
         )
 
     def _score(self, candidate: _Runs) -> Tried:
@@ -279,7 +244,7 @@ class _Trainer:
         # A learned score is of the second half of the runs, by what the first half taught.
         half = len(worlds) // 2
         found: dict[str, Any] | None = None
-        if not self.features:
+        if not self.plan.features:
             yield values
         for name, learner, seen in self._looked_at(values):
             if learner is None:
@@ -290,8 +255,8 @@ class _Trainer:
             yield found[learner][half:]
 
     def _looked_at(self, values: Outputs) -> Iterator[tuple[str, str | None, Outputs]]:
-        if self.features:
-            for feature in self.features:
+        if self.plan.features:
+            for feature in self.plan.features:
                 yield feature.name, feature.learner, feature.shown(values)
             return
         for each in default_family(values[:TRAINING]):
@@ -301,8 +266,8 @@ class _Trainer:
 
     def _of_view(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> float:
         counts = Tally.empty().add(read(outputs), worlds).cells().counts
-        coins = np.random.SeedSequence(self.seed, spawn_key=(STREAM, 2))
-        return _advantage(counts, self.claim.points, np.random.default_rng(coins))
+        coins = np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 2))
+        return _advantage(counts, self.plan.claim.points, np.random.default_rng(coins))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

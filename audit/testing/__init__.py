@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.search.neighbours import read_pairs
+    from audit.targets.neighbours import read_pairs
     from audit.targets.spelling import Auditable
     from audit.testing.assertions import (
         NothingMeasured,
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> Any:
     place = {
         "Auditable": "audit.targets.spelling",
         "assert_fits": "audit.testing.fits",
-        "read_pairs": "audit.search.neighbours",
+        "read_pairs": "audit.targets.neighbours",
     }.get(name, "audit.testing.assertions")
     return getattr(import_module(place), name)

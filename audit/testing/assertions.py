@@ -32,8 +32,8 @@ from audit.evidence.event import Witness
 from audit.outputs.copies import copies
 from audit.report.report import AuditReport
 from audit.report.sentences import leak, values_alone
-from audit.search.neighbours import read_pairs
 from audit.spec import AuditSpec
+from audit.targets.neighbours import read_pairs
 from audit.targets.spelling import Auditable
 from audit.targets.target import KnownLaw
 from audit.wording.shorten import cut

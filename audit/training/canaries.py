@@ -143,12 +143,10 @@ class CanaryReport(Result):
     seed: int = fact("of the order among equal scores")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("counts", before="guesses")
     def canaries(self) -> dict[str, int]:
         return {"included": self.included, "excluded": self.excluded}
 
-    @property
     @computed("a list of sentences: what no test of the scores can see", before="needed")
     def assumptions(self) -> tuple[str, ...]:
         return ASSUMED
@@ -163,12 +161,10 @@ class CanaryReport(Result):
         r"""0 not refuted, 1 refuted, 4 nothing measured."""
         return VERDICTS[self.verdict].exit_code
 
-    @property
     @computed("the theorem that the verdict rests on", before="assumptions")
     def method(self) -> str:
         return PURE if isinstance(self.claim, Claim) and not self.at_delta else CURVE
 
-    @property
     @computed("a list of sentences", before="versions")
     def warnings(self) -> tuple[str, ...]:
         found = []

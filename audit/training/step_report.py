@@ -89,12 +89,10 @@ class StepReport(Result):
     seed: int = fact("repeats the audit")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @property
     @computed("a list of sentences", before="seed")
     def assumptions(self) -> tuple[str, ...]:
         return ASSUMED
 
-    @property
     @computed(
         "of all checks", kind="Literal['refuted', 'not_refuted', 'nothing_measured']",
         before="alpha",

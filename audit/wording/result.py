@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from audit.wording.formats import Case, formatted, outcome_of
 from dpcore.numbers.enclosure import Enclosure
@@ -61,7 +61,7 @@ _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
 _MOST_GROUP: Final = 10**15  # from here on by its power
 
-_Getter = TypeVar("_Getter", bound=Callable[[Any], Any])
+_Value_co = TypeVar("_Value_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +82,31 @@ def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **def
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
 
+class _Property(Protocol[_Value_co]):
+    def __get__(self, owner: Any, kind: Any = None, /) -> _Value_co: ...
+
+
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
-) -> Callable[[_Getter], _Getter]:
-    r"""Mark the getter of a property as a key of the document, which stands ``before`` another."""
+) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
+    r"""A property that is a key of the document, which stands ``before`` another."""
 
-    def marked(getter: _Getter) -> _Getter:
-        getter.fact = _read(about, name, kind, write, before)  # type: ignore[attr-defined]  # read by _facts
-        return getter
+    def marked(getter: Any) -> Any:
+        getter.fact = _read(about, name, kind, write, before)
+        return property(getter)
 
     return marked
+
+
+def members(*names: str) -> Callable[[Any], dict[str, Any]]:
+    r"""A ``write`` that gives these attributes by name.
+
+    With the name "*" they are keys of the document itself.
+
+    >>> members("numerator", "denominator")(Fraction(1, 3))
+    {'numerator': 1, 'denominator': 3}
+    """
+    return lambda value: {name: plain(getattr(value, name)) for name in names}
 
 
 def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
@@ -146,11 +161,24 @@ def plain(value: Any) -> Any:
 
 def _document(value: Any) -> dict[str, Any]:
     kind: Any = type(value)
-    facts = _facts(kind)
-    return {own.name or name: own.write(getattr(value, name)) for name, own, _ in facts}
+    document: dict[str, Any] = {}
+    for name, own, _ in _facts(kind):
+        written = own.write(getattr(value, name))
+        document |= written if own.name == "*" else {own.name or name: written}
+    return document
 
 
-class Result(ABC):
+class Facts:
+    r"""A frozen dataclass with a JSON document: of the facts it declares, else of every field."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The facts as plain values, by name."""
+        return _document(self)
+
+
+class Result(Facts, ABC):
     r"""A frozen dataclass of facts with a verdict.
 
     ``print`` shows its sentences, :meth:`to_text` is its JSON document, a notebook shows its card.

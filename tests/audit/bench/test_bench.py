@@ -269,7 +269,7 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert found["twins"] == {"sampled": 2, "refuted": 0, "chance": 1.0, "least_chance": 0.001}
     for row in found["rows"]:
         assert list(row) == [
-            "number", "name", "claim", "layer", "true_epsilon", "caught", "broken", "twin",
+            "number", "name", "layer", "true_epsilon", "claim", "caught", "broken", "twin",
         ]  # fmt: skip
     assert found["rows"][1]["true_epsilon"] == ["inf", "inf"]
     repeated = shell("half-scale", "--jobs", 1, "--json").json

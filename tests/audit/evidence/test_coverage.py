@@ -30,7 +30,7 @@ from audit.outputs.reading import read
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.search.neighbours import require_neighbours
+from audit.targets.neighbours import require_neighbours
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter

@@ -24,7 +24,7 @@ GAUSSIAN = "discrete-gaussian:sigma_squared="
 def decided(spelling: str, claim: str, *pairs: Any) -> AuditReport:
     target = read_target(spelling)
     assert isinstance(target, NoiseAdded)
-    plan = Plan(claim=read_claim(claim), pair=pairs[0], others=pairs[1:])
+    plan = Plan(claim=read_claim(claim), pair=pairs[0], pairs=pairs)
     return prove(target, plan)
 
 

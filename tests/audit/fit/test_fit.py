@@ -16,10 +16,11 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from audit.claims.verdicts import LOOKS
+from audit.evidence.anytime import log_bar
 from audit.fit import fixed as fit_fixed
 from audit.fit import sequential as fit_sequential
 from audit.fit.cells import FitCells, Seen
-from audit.fit.fit import fit, log_bar
+from audit.fit.fit import fit
 from audit.fit.fixed import WEIGHTS, fit_p_values, joined
 from audit.fit.sequential import log_wealth
 from dpcore.laws.binomial import Binomial

@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "noise": ("discrete-laplace:scale=1", {}),
     "program": ("exec:awk -F '[:,}]' '{ for (i = 0; i < $4; i++) print $2 }'", {"runs": 150}),
     "sequential": ("half-scale", {"sequential": True}),
-    "pairs": ("discrete-laplace:scale=1", {"others": ((4, 5),)}),
+    "pairs": ("discrete-laplace:scale=1", {"pairs": ((0, 1), (4, 5))}),
     "features": ("targets.py:laplace", {"features": (read_feature("sign"),)}),
     "worker": ("targets.py:laplace", {"jobs": 2}),
 }
@@ -101,7 +101,7 @@ def _end_of_header(data: bytes) -> int:
         ({"claim": Claim(epsilon=2)}, "another claim: epsilon=1 .* there, epsilon=2 .* here"),
         ({"claim": Claim(epsilon=1, relation="add-remove")}, "another claim"),
         ({"pair": (0, 2)}, "another pairs"),
-        ({"others": ((3, 4),)}, "another pairs"),
+        ({"pairs": ((0, 1), (3, 4))}, "another pairs"),
         ({"features": (read_feature("sign"),)}, "another features"),
         ({"runs": 3000}, "another number of runs: 2000 there, 3000 here"),
         ({"sequential": True}, "another kind of test"),

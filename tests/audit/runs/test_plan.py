@@ -32,7 +32,7 @@ PAIRS = ((0, 1), (1, 0), (5, 6))
 @pytest.mark.parametrize("pairs", [1, 2, 3])
 @pytest.mark.parametrize("runs", [3, 31, 32, 33, 100, 1000, 123_457])
 def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bool) -> None:
-    planned = plan(runs=runs, sequential=sequential, others=PAIRS[1:pairs])
+    planned = plan(runs=runs, sequential=sequential, pairs=PAIRS[:pairs])
     blocks = list(planned.blocks())
     assert [block.index for block in blocks] == list(range(len(blocks)))
     ends = list(itertools.accumulate(block.runs for block in blocks))
@@ -50,7 +50,7 @@ def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bo
 
 
 def test_pairs_take_turns() -> None:
-    turns = [block.pair for block in plan(runs=1000, others=PAIRS[1:]).blocks()]
+    turns = [block.pair for block in plan(runs=1000, pairs=PAIRS).blocks()]
     assert turns[:9] == [0, 1, 2] * 3
 
 
@@ -64,7 +64,7 @@ def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"runs": 2, "others": PAIRS[1:]}, "runs"),
+        ({"runs": 2, "pairs": PAIRS}, "runs"),
         ({"features": (read_feature("sign"), read_feature("sign"))}, "features"),
     ],
 )
@@ -129,7 +129,7 @@ FIVE = Vectorised(spelling="shows_five", function=shows_five)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
     alpha = purse.buy(f"a pair among several, sequential={sequential}", "1e-9")
-    planned = plan(runs=3000, others=PAIRS[1:], sequential=sequential, alpha=alpha)
+    planned = plan(runs=3000, pairs=PAIRS, sequential=sequential, alpha=alpha)
     report = sample(FIVE, planned)
     assert report.verdict == "refuted"
     assert report.pair == (5, 6)

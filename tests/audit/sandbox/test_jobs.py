@@ -68,7 +68,7 @@ def test_two_jobs_fail_as_one_does() -> None:
 
 def test_several_pairs_are_drawn_by_several_jobs() -> None:
     target = read_target("discrete-laplace:scale=1")
-    reports = [sample(target, plan(others=((3, 2), (7, 9)), jobs=jobs)) for jobs in (1, 2)]
+    reports = [sample(target, plan(pairs=((0, 1), (3, 2), (7, 9)), jobs=jobs)) for jobs in (1, 2)]
     assert reports[0].to_text() == reports[1].to_text()
     assert reports[0].pair == (7, 9)
 

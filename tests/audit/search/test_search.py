@@ -15,10 +15,10 @@ from audit.errors import TargetFailed
 from audit.evidence.fixed import gather
 from audit.features.feature import read_feature
 from audit.outputs.form import Outputs, draw_worlds, interleave
-from audit.runs.block import Stream
+from audit.runs.block import Plan, Stream
 from audit.search import search as module
-from audit.search.search import SHARE, STREAM, Found, search, training_runs
-from audit.search.space import key
+from audit.search.search import SHARE, STREAM, Found, training_runs
+from audit.search.space import Space, key
 from audit.search.spelling import read_space
 from audit.targets.spelling import as_target, read_target, target_of
 from audit.targets.target import Block, Target
@@ -42,6 +42,11 @@ ENTRIES = {
 }
 
 
+def search(target: Target, space: Space, progress: Any = None, **more: Any) -> Found:
+    plan = Plan(claim=ONE, pair=(None, None), **{"seed": 7, **more})
+    return module.search(target, plan, space, progress=progress)
+
+
 def p_value(name: str, found: Found, runs: int, seed: int) -> float:
     r"""Of the claim on the pair found, from ``runs`` fresh ones."""
     entry = find(name)
@@ -58,7 +63,7 @@ def p_value(name: str, found: Found, runs: int, seed: int) -> float:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_finds_a_pair_that_refutes(name: str) -> None:
     space = read_space(ENTRIES[name])
-    found = search(read_target(name), ONE, space, runs=RUNS // 2, seed=7)
+    found = search(read_target(name), space, runs=RUNS // 2)
     assert found.runs <= RUNS // 2 // SHARE
     assert space.neighbours(*found.pair)
     assert p_value(name, found, RUNS // 2 - found.runs, 7) <= 0.05
@@ -70,7 +75,7 @@ def test_finds_one_with_nearly_every_seed(name: str) -> None:
     space, target = read_space(ENTRIES[name]), read_target(name)
     refuted = 0
     for seed in range(100, 120):
-        found = search(target, ONE, space, runs=RUNS, seed=seed)
+        found = search(target, space, runs=RUNS, seed=seed)
         refuted += p_value(name, found, RUNS - found.runs, seed) <= 0.05
     assert refuted >= 19
 
@@ -80,7 +85,7 @@ def test_a_correct_twin_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"search: the pair found for {name}", "1e-9")
     target = read_target(name)
     space = read_space("vector:dimension=4,low=-1,high=1")
-    found = search(target, ONE, space, runs=20_000, seed=7)
+    found = search(target, space, runs=20_000)
     rng = np.random.default_rng(7)
     worlds = draw_worlds(15_000, rng)
     in_b = int(worlds.sum())
@@ -96,7 +101,7 @@ def sharper_near_37(dataset: int, n: int, rng: np.random.Generator) -> Any:
 
 def test_small_steps_find_what_no_pattern_has() -> None:
     space = read_space("integer:low=0,high=100")
-    found = search(as_target("sharp", sharper_near_37), ONE, space, runs=RUNS, seed=7)
+    found = search(as_target("sharp", sharper_near_37), space, runs=RUNS)
     nearest = min(abs(x - 37) for pair in space.patterns() for x in pair)
     assert max(abs(x - 37) for x in found.pair) <= 5 < nearest
     assert found.tried[0].score > max(tried.score for tried in found.tried[1:])
@@ -104,7 +109,7 @@ def test_small_steps_find_what_no_pattern_has() -> None:
 
 def test_repeats_with_its_seed_and_differs_with_another() -> None:
     target, space = read_target("noisy-max-value"), read_space("vector:dimension=4,low=0,high=3")
-    one, again, other = (search(target, ONE, space, runs=4000, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (search(target, space, runs=4000, seed=seed) for seed in (1, 1, 2))
     assert one == again
     assert one != other
 
@@ -122,7 +127,7 @@ class Recorder(Target):
 
 def test_every_draw_has_randomness_that_no_other_draw_and_no_audit_has() -> None:
     recorder = Recorder(spelling="recorder")
-    search(recorder, ONE, read_space("integer:low=0,high=9"), runs=8000, seed=7)
+    search(recorder, read_space("integer:low=0,high=9"), runs=8000)
     keys = [seed.spawn_key for block in recorder.blocks for seed in block.seeds]
     assert len(set(keys)) == len(keys) > 10
     assert {first for first, *_ in keys} == {STREAM}
@@ -135,7 +140,7 @@ def test_spends_its_share_and_counts_what_it_spent() -> None:
     recorder = Recorder(spelling="recorder")
     heard: list[int] = []
     space = read_space("vector:dimension=3,low=0,high=1")
-    found = search(recorder, ONE, space, runs=8000, seed=7, progress=heard.append)
+    found = search(recorder, space, runs=8000, progress=heard.append)
     drawn = sum(len(block.worlds) for block in recorder.blocks)
     assert found.runs == drawn == heard[-1] <= training_runs(8000)
     assert found.runs > 0.9 * training_runs(8000)
@@ -147,16 +152,12 @@ def test_spends_its_share_and_counts_what_it_spent() -> None:
 
 
 def test_one_pair_alone() -> None:
-    found = search(
-        Recorder(spelling="recorder"), ONE, read_space("integer:low=0,high=1"), runs=1000, seed=7
-    )
+    found = search(Recorder(spelling="recorder"), read_space("integer:low=0,high=1"), runs=1000)
     assert found.pair == (0, 1)
 
 
 def test_the_report() -> None:
-    found = search(
-        Recorder(spelling="recorder"), ONE, read_space("integer:low=0,high=2"), runs=1000, seed=7
-    )
+    found = search(Recorder(spelling="recorder"), read_space("integer:low=0,high=2"), runs=1000)
     told = found.to_json()
     assert list(told) == ["space", "pair", "runs", "tried"]
     assert told["space"] == "integer:low=0,high=2"
@@ -174,7 +175,7 @@ def test_a_failing_target_names_the_dataset() -> None:
     target = as_target("two.py:f", fails_at_two)
     space = read_space("vector:dimension=2,low=0,high=1")
     with pytest.raises(TargetFailed) as caught:
-        search(target, ONE, space, runs=1000, seed=7)
+        search(target, space, runs=1000)
     shown = str(caught.value)
     assert "in the search, on the dataset [1, 1]: raised KeyError: 'two'" in shown
     assert caught.value.dataset == "B"
@@ -183,7 +184,7 @@ def test_a_failing_target_names_the_dataset() -> None:
 def test_a_dataset_that_the_target_does_not_take_is_refused() -> None:
     target = read_target("discrete-laplace:scale=1")
     with pytest.raises(InvalidParameter, match=r"dataset A .* must be an integer"):
-        search(target, ONE, read_space("vector:dimension=2,low=0,high=1"), runs=1000, seed=7)
+        search(target, read_space("vector:dimension=2,low=0,high=1"), runs=1000)
 
 
 def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
@@ -195,7 +196,7 @@ def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
 def test_outputs_are_read_through_features() -> None:
     target, space = as_target("f", hides_in_the_sum), read_space("integer:low=0,high=6")
     features = (read_feature("sum"),)
-    found = search(target, ONE, space, runs=8000, seed=7, features=features)
+    found = search(target, space, runs=8000, features=features)
     assert 3 in found.pair
 
 
@@ -232,10 +233,10 @@ def few_of_three(data: Sequence[int], n: int, rng: np.random.Generator) -> Outpu
 @pytest.mark.nightly
 def test_vectors_are_searched_by_what_the_audit_looks_at() -> None:
     space = read_space("vector:dimension=3,low=0,high=2,norm=l1", ONE.relation)
-    found = search(target_of(few_of_three), ONE, space, runs=8000, seed=7)
+    found = search(target_of(few_of_three), space, runs=8000)
     a, b = found.pair
     assert a[2] != b[2]
-    assert found == search(target_of(few_of_three), ONE, space, runs=8000, seed=7, jobs=1)
+    assert found == search(target_of(few_of_three), space, runs=8000)
     learned = (read_feature("learned"),)
-    by_name = search(target_of(few_of_three), ONE, space, runs=8000, seed=7, features=learned)
+    by_name = search(target_of(few_of_three), space, runs=8000, features=learned)
     assert by_name.pair[0][2] != by_name.pair[1][2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit.exact.law_file import read_law
-from audit.search.neighbours import read_pairs_file
+from audit.targets.neighbours import read_pairs_file
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
 
