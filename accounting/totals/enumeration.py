@@ -129,6 +129,8 @@ def _without(listing: Listing, least: float, up: bool) -> Listing:  # noqa: FBT0
 
 def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats]:
     # Losses that differ by roundings are one, at the end of their side.
+    if not losses.size:  # every loss is infinite
+        return losses, masses
     order = np.argsort(losses, kind="stable")
     losses, masses = losses[order], masses[order]
     apart = np.diff(losses) > _SAME * (1 + np.abs(losses[1:]))

@@ -103,7 +103,7 @@ MUTANTS: Final = [
     (laws, "_of_reals", "below[0], above[1]", "below[0], below[1]", "reals", COARSE),
     (
         laws._Gaussian,
-        "_mixed",
+        "_power",
         "- self.fixed.one * move",
         "- 2 * self.fixed.one * move",
         "reals",
