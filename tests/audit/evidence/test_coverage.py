@@ -144,6 +144,7 @@ def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     plan = replace(
         PLAN,
         pair=twin.pair,
+        pairs=(),
         claim=Claim(epsilon=twin.epsilon, delta=twin.delta),
         features=tuple(map(read_feature, twin.features)),
         alpha="0.05",
