@@ -268,7 +268,8 @@ def _next(
     *,
     trusted: bool,
 ) -> float:
-    # The proposal where it lies between what is known, else the middle; beyond it by strides.
+    # The proposal if it lies between the two known heights, else their middle. While only one
+    # height is known, the next one lies at most a stride away.
     place = root + _ASIDE * step
     if low is not None and high is not None:
         return place if trusted and low < place < high else (low + high) / 2

@@ -130,7 +130,7 @@ def _correlated(run: Mapping[str, Any], unit: str) -> str:
 
 
 def claim_in_words(claim: Mapping[str, Any]) -> str:
-    r"""What a claim says, as it is written.
+    r"""The text of a claim.
 
     >>> claim_in_words({"quantity": "epsilon", "delta": "1/10", "lower": "0.1", "upper": "0.2"})
     'epsilon in [0.1, 0.2] at delta 1/10'

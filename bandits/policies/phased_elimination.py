@@ -194,7 +194,7 @@ class ExactWidth(LinearWidth):
     def _tail(
         proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: float
     ) -> Floats:
-        # P(error > w) <= exp(-w^2/2 proxy), or what is left of that with tails of Laplace noise.
+        # P(error > w) <= exp(-w^2/2 proxy); the bound for the tails of Laplace noise is weaker.
         least = math.log(1 / chance)
         squares = _squares(proxy, rivals, points)
         if heavy.any():
