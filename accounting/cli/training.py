@@ -209,7 +209,8 @@ def _least_noise(
 def _of_noise(least: Edge | None) -> list[Fact]:
     if least is None:
         return []
-    facts = [("multiplier", f"the least noise multiplier is {exactly(least.value)}")]
+    size = "the least noise multiplier is" if least.proven else "this noise multiplier suffices:"
+    facts = [("multiplier", f"{size} {exactly(least.value)}")]
     if least.beyond is not None and least.found_beyond is not None:
         said = "fails" if least.proven else "is not shown to keep it"
         less = f"{exactly(least.beyond)} {said}: delta is {between(least.found_beyond)}"

@@ -50,7 +50,6 @@ _BITS: Final = 256
 _CURVE_BITS: Final = 96  # of the size of delta; a chord between two dots is off by far more
 _PLACED: Final = 128
 _UNIT: Final = 320
-_FARTHEST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,19 +318,18 @@ def _left(mirrored: Callable[[Fraction], Enclosure], epsilon: Fraction) -> Dot:
 
 
 def _places(pair: Pair, unseen: Fraction, most: int) -> Iterator[Fraction]:
-    # Losses >= 0 at which the curve of the pair bends; any are sound.
+    # Losses >= 0 at which the curve of the pair bends; any are sound. Only sums of coordinates on a
+    # lattice have no table, and their events are rays.
     yield Fraction(0)
-    if isinstance(pair, RayPair):
-        with precision(_CURVE_BITS):
-            first = pair.bottom()
-            last = least(lambda m: m >= first and _ends(pair, m, unseen), first)
-            losses = [pair.loss(m) for m in range(first, last + 1, 1 + (last - first) // most)]
-            for loss in map(as_ball, losses):
-                if loss.is_finite() and loss > 0:
-                    yield Fraction(Enclosure.of(loss).upper)
-        return
-    end = _farthest(pair, unseen)
-    yield from (end * i / most for i in range(1, most + 1))
+    if not isinstance(pair, RayPair):
+        raise NotDerived(f"a pair above {pair!r}", "give it coordinates, or events that are rays")
+    with precision(_CURVE_BITS):
+        first = pair.bottom()
+        last = least(lambda m: m >= first and _ends(pair, m, unseen), first)
+        losses = [pair.loss(m) for m in range(first, last + 1, 1 + (last - first) // most)]
+        for loss in map(as_ball, losses):
+            if loss.is_finite() and loss > 0:
+                yield Fraction(Enclosure.of(loss).upper)
 
 
 def _ends(pair: RayPair, m: int, unseen: Fraction) -> bool:
@@ -339,14 +337,6 @@ def _ends(pair: RayPair, m: int, unseen: Fraction) -> bool:
         return True
     gap, rest = pair.tails(m)
     return bool(gap + rest <= ball(unseen))
-
-
-def _farthest(pair: Pair, unseen: Fraction) -> Fraction:
-    largest, end = pair.largest_loss().upper, Fraction(1)
-    curve = _curve(pair)
-    while curve(end).upper > unseen and end < min(largest, _FARTHEST):
-        end *= 2
-    return min(end, largest) if isinstance(largest, Fraction) else end
 
 
 @lru_cache(maxsize=32)

@@ -304,6 +304,9 @@ def test_the_noise_for_an_epsilon(command: Command) -> None:
     assert 1.999 < again["epsilon"]["lower"] < again["epsilon"]["upper"] <= 2
     text = command("dpsgd", "--epsilon", 2, *words).out
     assert f"the least noise multiplier is {float(Fraction(size['value']))}" in text
+    fixed = command("dpsgd", "--epsilon", 2, *words, "--sampling", "shuffled").out
+    assert "least" not in fixed.splitlines()[0]
+    assert "is not shown to keep it" in fixed
     for wrong in (["--noise-multiplier", 1, "--epsilon", 2], [], ["--epsilon", 2, "--truncate", 9]):
         assert command("dpsgd", *wrong, *words).code == 2
 
