@@ -23,7 +23,7 @@ from dpcore.numbers.parameter import write_rational
 if TYPE_CHECKING:
     from accounting.claims.claim import Assumed, Word
     from accounting.ledger import Ledger
-    from accounting.ledger.request import Costly
+    from accounting.totals.compose import Source
 
 
 _SCHEMA: Final = "dpcore-ledger/1"
@@ -313,7 +313,7 @@ def _cost(
     claim: str | None,
     reason: str | None,
     relation: Relation,
-) -> Costly:
+) -> Source:
     from accounting.claims.claim import Assumed, read_claim
     from accounting.release.curve import PrivacyCurve
 

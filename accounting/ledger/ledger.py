@@ -21,9 +21,10 @@ from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import Asked, Costly, Request, cost
+from accounting.ledger.request import Asked, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
+from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
 
@@ -62,7 +63,7 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[tuple[Costly, int | None], _Cost] | None = None
+        self._last: tuple[tuple[Source, int | None], _Cost] | None = None
         # A server brings the charges of several processes to the disk together by itself.
         queue = Queue(store, book, self._charged)
         self._turns = Turns(queue.take if store.is_file else self._charged)
@@ -140,7 +141,7 @@ class Ledger:
     def charge(
         self,
         users: Iterable[str],
-        guarantee: Costly,
+        guarantee: Source,
         /,
         *,
         batch: str,
@@ -151,7 +152,7 @@ class Ledger:
     @overload
     def charge(
         self,
-        guarantee: Costly,
+        guarantee: Source,
         /,
         *,
         users: Iterable[str],
@@ -162,8 +163,8 @@ class Ledger:
     ) -> Receipt: ...
     def charge(
         self,
-        first: Iterable[str] | Costly | Release,
-        second: Costly | None = None,
+        first: Iterable[str] | Source | Release,
+        second: Source | None = None,
         /,
         *,
         users: Iterable[str] | None = None,
@@ -246,7 +247,7 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Costly, rows_per_user: int | None) -> _Cost:
+    def _cost(self, guarantee: Source, rows_per_user: int | None) -> _Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
@@ -278,7 +279,7 @@ class Ledger:
         return dict(zip(self.filter.counters, left, strict=True))
 
     def exhausted(
-        self, users: Iterable[str], guarantee: Costly, *, rows_per_user: int | None = None
+        self, users: Iterable[str], guarantee: Source, *, rows_per_user: int | None = None
     ) -> tuple[str, ...]:
         r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
 

@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of
-from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
@@ -25,16 +24,13 @@ from accounting.release.curve import OneRelease, PrivacyCurve, described
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
-from accounting.totals.compose import Composition, compose
+from accounting.totals.compose import Composition, Source, compose
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
 
 _BITS: Final = 192
-
-Costly: TypeAlias = Guarantee | Description | Mechanism
-"""A charge may be of a guarantee, or of a description or mechanism whose guarantee is derived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +43,7 @@ class Request:
     """
 
     users: Iterable[str]
-    guarantee: Costly
+    guarantee: Source
     batch: str
     rows_per_user: int | None = None
     skip_exhausted: bool = False
