@@ -11,6 +11,7 @@ from dpcore.late import late_names
 if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
     from accounting.budget.returning import per_user, routes
+    from accounting.budget.training import TrainingRun, dpsgd
     from accounting.certificates.certificate import Certificate, certify
     from accounting.certificates.clock import deadline
     from accounting.certificates.reading import Malformed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from accounting.errors import NotDerived
     from accounting.ledger import Ledger
     from accounting.mechanism.description import Description
+    from accounting.mechanism.real_noise import Gaussian, Laplace
     from accounting.protocols.box import BinomialBox
     from accounting.protocols.choose import Plan, choose, protocol_guarantee
     from accounting.release.curve import PrivacyCurve
@@ -61,7 +63,9 @@ __all__ = [
     "Filter",
     "Finding",
     "FixedSizeSampled",
+    "Gaussian",
     "Guarantee",
+    "Laplace",
     "Ledger",
     "Malformed",
     "NotDerived",
@@ -75,6 +79,7 @@ __all__ = [
     "RdpFilter",
     "StatedGuarantee",
     "Status",
+    "TrainingRun",
     "Verdict",
     "ZCdp",
     "ZCdpFilter",
@@ -89,6 +94,7 @@ __all__ = [
     "claim_from_json",
     "compose",
     "deadline",
+    "dpsgd",
     "filter_for",
     "guarantee",
     "guarantee_from_json",
@@ -114,7 +120,9 @@ __getattr__ = late_names(
         "Filter": "theorems.filter",
         "Finding": "certificates.verdict",
         "FixedSizeSampled": "release.subsampling",
+        "Gaussian": "mechanism.real_noise",
         "Guarantee": "claims.guarantee",
+        "Laplace": "mechanism.real_noise",
         "Ledger": "ledger",
         "Malformed": "certificates.reading",
         "NotDerived": "errors",
@@ -128,6 +136,7 @@ __getattr__ = late_names(
         "RdpFilter": "theorems.filter",
         "StatedGuarantee": "claims.claim",
         "Status": "certificates.verdict",
+        "TrainingRun": "budget.training",
         "Verdict": "certificates.verdict",
         "ZCdp": "claims.claim",
         "ZCdpFilter": "theorems.filter",
@@ -142,6 +151,7 @@ __getattr__ = late_names(
         "claim_from_json": "claims.claim",
         "compose": "totals.compose",
         "deadline": "certificates.clock",
+        "dpsgd": "budget.training",
         "filter_for": "theorems.filter",
         "guarantee": "release.guarantee",
         "guarantee_from_json": "totals.from_json",

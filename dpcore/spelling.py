@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar, overload
@@ -27,7 +28,7 @@ from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.parameter import text as plain_text
-from dpcore.numbers.rounding import exactly
+from dpcore.numbers.rounding import exactly, shortest
 from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
@@ -113,10 +114,13 @@ class _Law(Protocol):
 def write_noise(noise: _Law) -> str:
     r"""Write a noise as text that :func:`read_noise` reads back.
 
-    >>> write_noise(DiscreteGaussian(sigma_squared="0.25"))
-    'discrete-gaussian:sigma_squared=1/4'
+    Numbers are exact, in decimals unless the fraction is shorter.
+
+    >>> write_noise(DiscreteGaussian(sigma_squared="12.25"))
+    'discrete-gaussian:sigma_squared=12.25'
     """
-    parameters = ",".join(f"{key}={value}" for key, value in noise.parameters.items())
+    exact = {key: Fraction(str(value)) for key, value in noise.parameters.items()}
+    parameters = ",".join(f"{key}={shortest(value)}" for key, value in exact.items())
     return f"{noise.name}:{parameters}"
 
 

@@ -17,14 +17,15 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from accounting.budget.search import Edge, Unknown, decide, log, log_mu, search
-from accounting.budget.training import Sampling, TrainingRun
+from accounting.budget.training import TrainingRun
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.mechanism.description import EVERYONE, Description, Poisson
-from accounting.mechanism.real_noise import REAL_LAWS, RealNoise
+from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
+from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
@@ -133,6 +134,7 @@ class Calibration:
     honest_fraction: Fraction = Fraction(1)
     rate: Fraction = Fraction(1)
     relation: Relation | None = None
+    group: int = 1
 
     @property
     def noise(self) -> Noise | RealNoise:
@@ -162,7 +164,8 @@ class Calibration:
     def total(self) -> Composition:
         r"""The rounds, with the noise that honest users alone add."""
         noise = _honest_part(self.noise, self.honest_fraction)
-        return compose((_one_round(noise, self.sensitivity, self.rate, self.relation), self.rounds))
+        one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
+        return compose((one, self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
         r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
@@ -195,6 +198,7 @@ class Calibration:
             "least": self.least,
             **({} if self.rate == 1 else {"rate": str(self.rate)}),
             **({} if self.relation is None else {"relation": self.relation.value}),
+            **({} if self.group == 1 else {"group": self.group}),
             "assumptions": list(self.total().assumptions),
         }
 
@@ -209,6 +213,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     honest_fraction: RationalLike = 1,
     rate: RationalLike = 1,
     relation: Relation | None = None,
+    group: int = 1,
     watch: Callable[[int], None] | None = None,
 ) -> Calibration:
     r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
@@ -220,8 +225,8 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 
     ``rate`` < 1 is that of Poisson sampling. Neighbours are by ``relation``: if it is None, by a
     unit added or removed in samples, else by one replaced; of a sample the sensitivity is that of a
-    unit added. With a rate, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the step
-    is one millionth.
+    unit added. ``group`` is how many units one person has. With a rate, and for ``"gaussian"``
+    and ``"laplace"`` noise on the reals, the step is one millionth.
 
     ``watch`` is told how many sizes of the noise were tried, after each.
 
@@ -238,7 +243,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
     share = rational_in("rate", rate, "(0, 1]", "it is a probability")
     law, moves = read_free_law(noise), Sensitivity.of(sensitivity)
-    times = integer("rounds", rounds, at_least=1)
+    times, members = integer("rounds", rounds, at_least=1), integer("group", group, at_least=1)
     neighbours = None if relation is None else Scope(relation=relation).relation
     # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
     fine = law.law in REAL_LAWS or share != 1
@@ -248,7 +253,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     def bound(value: Fraction) -> Bound:
         planned = law.at(value)
         try:
-            one = _one_round(_honest_part(planned, honest), moves, share, neighbours)
+            one = _one_round(_honest_part(planned, honest), moves, share, neighbours, members)
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
             raise NotDerived(
@@ -256,10 +261,11 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
                 f"the search came to {write_noise(planned)}, and {error.instead}",
             ) from error
 
-    pure = law.law == "discrete-laplace" and limit == 0 and honest == share == 1
+    pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
     edge = _exactly(unknown, bound, at) if pure else None
     if edge is None:
         squared = sum(step**2 * n for step, n in heaviest(moves)) * times * share**2
+        squared *= members**2
         start = _guess(law, unknown.power, squared, times, at, limit, honest)
         edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
     return Calibration(
@@ -272,6 +278,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
         edge=edge,
         rate=share,
         relation=neighbours,
+        group=members,
     )
 
 
@@ -320,7 +327,6 @@ def largest_rate(
 
 def noise_multiplier(
     run: TrainingRun,
-    sampling: Sampling,
     *,
     epsilon: RationalLike,
     delta: RationalLike,
@@ -328,28 +334,48 @@ def noise_multiplier(
 ) -> Edge:
     r"""The least noise multiplier at which a training run keeps (epsilon, delta).
 
-    The multiplier of ``run`` is where the search starts. The step is 1/10,000.
+    The noise multiplier of ``run`` is where the search starts. The step is 1/10,000.
 
     >>> run = TrainingRun(
-    ...     multiplier=Fraction(1), batch=100, examples=100, rounds=1, epochs=Fraction(1)
+    ...     noise_multiplier=1, batch_size=100, examples=100, epochs=1, sampling="shuffled"
     ... )
-    >>> noise_multiplier(run, Sampling.SHUFFLED, epsilon=1, delta="1e-5").value
+    >>> noise_multiplier(run, epsilon=1, delta="1e-5").value
     Fraction(149229, 20000)
 
     Raises :class:`NotDerived` where no multiplier within reach keeps the promise.
     """
     at, limit = _targets(epsilon, delta)
-    (least, most), step = _REACH, Fraction(1, 10**4)
-    size = Unknown(name="noise multipliers", power=2, least=least, most=most, step=step, digits=6)
 
     def bound(value: Fraction) -> Bound:
-        total = compose(replace(run, multiplier=value).part(sampling))
-        found = decide(total, at, limit, _FEW)
-        # A shuffle that nobody sees may hide more: what is composed is an upper bound.
-        return replace(found, lower=None) if sampling is Sampling.SHUFFLED else found
+        total = replace(run, noise_multiplier=value).composition()
+        return run.bounded(decide(total, at, limit, _FEW))
 
-    start = log(run.multiplier)
+    size, start = _deviations("noise multipliers"), log(run.noise_multiplier)
     return search(size, bound, epsilon=at, delta=limit, start=start, watch=watch)
+
+
+def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
+    r"""The least sigma of Gaussian noise at which a matrix mechanism keeps (epsilon, delta).
+
+    The noise of ``mechanism`` is not read. The step is 1/10,000.
+
+    Raises :class:`NotDerived` where no sigma within reach keeps the promise.
+    """
+    at, limit = _targets(epsilon, delta)
+
+    def bound(value: Fraction) -> Bound:
+        total = compose(guarantee(replace(mechanism, noise=Gaussian(sigma=value))))
+        return decide(total, at, limit, _FEW)
+
+    moved = replace(mechanism, noise=Gaussian(sigma=1)).variances[1]
+    start = log(moved) / 2 - log_mu(float(at), log(limit))
+    return search(_deviations("sigmas"), bound, epsilon=at, delta=limit, start=start)
+
+
+def _deviations(name: str) -> Unknown:
+    least, most = _REACH
+    step = Fraction(1, 10**4)
+    return Unknown(name=name, power=2, least=least, most=most, step=step, digits=6)
 
 
 def _targets(
@@ -366,9 +392,12 @@ def _one_round(
     sensitivity: Sensitivity | int,
     rate: Fraction,
     relation: Relation | None = None,
+    group: int = 1,
 ) -> OneRelease:
     scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
-    asked = Description(noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation)
+    asked = Description(
+        noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation, group=group
+    )
     return cast("OneRelease", guarantee(asked))
 
 

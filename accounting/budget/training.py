@@ -1,19 +1,21 @@
-r"""A training run with Gaussian noise: its rounds, its rate, and what a round releases."""
+r"""A training run with DP-SGD: its description, what a round releases, and what the run spends."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import Choice, Exact, RationalLike, Whole, check_fields
 
 if TYPE_CHECKING:
-    from accounting.claims.guarantee import Guarantee
+    from accounting.claims.bound import Bound
     from accounting.mechanism.description import Description
+    from accounting.totals.compose import Composition
 
 
 class Sampling(StrEnum):
@@ -27,27 +29,79 @@ class Sampling(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    r"""A run of training; neighbours differ by ``group`` examples, replaced or added or removed."""
+    r"""A run of DP-SGD, described by the numbers that a training script has.
 
-    multiplier: Fraction
-    batch: int
-    examples: int
-    rounds: int
-    epochs: Fraction
+    Neighbours differ by ``group`` examples: replaced, or added or removed.
+
+    Parameters
+    ----------
+    noise_multiplier : rational > 0
+        The standard deviation of the noise, divided by the clipping norm.
+    batch_size, examples : int
+        The (expected) size of a batch and of the training data.
+    epochs, rounds : rational > 0, int
+        One of the two: passes over the data, or the number of batches. A last batch that is not
+        whole is dropped.
+    sampling : Sampling or str
+        ``"poisson"`` (a coin for each example), ``"fixed"`` (a random subset of fixed size),
+        ``"shuffled"`` (each example once an epoch) or ``"allocated"`` (each example in one random
+        batch of an epoch).
+    relation : Relation, optional
+        By default add-remove for Poisson samples and allocation, otherwise replace.
+    group : int
+        How many examples one person has.
+
+    Raises
+    ------
+    InvalidParameter
+        For a number outside of its range, and for both or neither of epochs and rounds.
+
+    Examples
+    --------
+    >>> TrainingRun(noise_multiplier="1.1", batch_size=256, examples=60000, epochs=60).rounds
+    14062
+    """
+
+    noise_multiplier: Exact = Exact(zero="0 adds no noise")
+    batch_size: Whole = Whole()
+    examples: Whole = Whole()
+    epochs: Exact = Exact(0, within="[0, oo)")
+    rounds: Whole = Whole(0, at_least=0)
+    sampling: Choice[Sampling] = Choice(Sampling, Sampling.POISSON)
     relation: Relation | None = None
-    group: int = 1
+    group: Whole = Whole(1)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.relation is not None:
+            object.__setattr__(self, "relation", Relation(self.relation))
+        if self.batch_size > self.examples:
+            must = f"must be at most examples = {self.examples}"
+            raise InvalidParameter("batch_size", self.batch_size, must)
+        if not self.epochs:
+            if not self.rounds:
+                raise InvalidParameter("epochs", 0, "must be > 0, unless rounds is given")
+            object.__setattr__(self, "epochs", self.rounds * self.rate)
+        whole = math.floor(self.epochs / self.rate)
+        if whole < 1:
+            size, data = self.batch_size, self.examples
+            least = f"must be at least {size}/{data}: shorter is less than one batch"
+            raise InvalidParameter("epochs", str(self.epochs), least)
+        if self.rounds not in (0, whole):
+            raise InvalidParameter("epochs", str(self.epochs), "give either epochs or rounds")
+        object.__setattr__(self, "rounds", whole)
 
     @property
     def rate(self) -> Fraction:
         r"""The share of the examples in a batch."""
-        return Fraction(self.batch, self.examples)
+        return Fraction(self.batch_size, self.examples)
 
     @property
     def batches(self) -> int:
         r"""How many batches an epoch has."""
-        return self.examples // self.batch
+        return self.examples // self.batch_size
 
-    def release(self, sampling: Sampling) -> tuple[Description, int]:
+    def release(self) -> tuple[Description, int]:
         r"""What one round (or epoch) releases, and how many there are.
 
         A replaced example moves the sum of a batch by up to twice the clipping norm.
@@ -59,21 +113,20 @@ class TrainingRun:
 
         count, moves = self.rounds, 1
         scheme: the.Scheme = the.EVERYONE
-        match sampling:
+        match self.sampling:
             case Sampling.POISSON:
                 scheme = the.Poisson(rate=self.rate)
             case Sampling.ALLOCATED:
                 scheme, count = the.Allocation(rounds=self.batches), math.ceil(self.epochs)
             case Sampling.FIXED:
-                scheme, moves = the.FixedSize(sample=self.batch, population=self.examples), 2
+                scheme, moves = the.FixedSize(sample=self.batch_size, population=self.examples), 2
             case Sampling.SHUFFLED:
                 moves, count = 2, math.ceil(self.epochs)
-        if sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
+        if self.sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
             must = "must be replace: shuffled batches keep their size"
             raise InvalidParameter("relation", self.relation.value, must)
-        noise = Gaussian(sigma=self.multiplier)
         asked = the.Description(
-            noise=noise,
+            noise=Gaussian(sigma=self.noise_multiplier),
             sensitivity=moves,
             scheme=scheme,
             relation=self.relation,
@@ -81,14 +134,77 @@ class TrainingRun:
         )
         return asked, count
 
-    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
-        r"""The guarantee of :meth:`release`, and how many there are."""
+    def composition(self) -> Composition:
+        r"""All rounds together."""
         from accounting.release.guarantee import guarantee
+        from accounting.totals.compose import compose
 
-        asked, count = self.release(sampling)
-        return guarantee(asked), count
+        asked, count = self.release()
+        return compose((guarantee(asked), count))
 
-    def command(self, sampling: Sampling, delta: str) -> str:
-        r"""The same asked of ``dpcore budget epsilon``."""
-        asked, count = self.release(sampling)
+    def bounded(self, found: Bound) -> Bound:
+        r"""What a bound of the composition says of the run.
+
+        A shuffle that nobody sees may hide more than is composed, so the lower end is dropped.
+        """
+        return replace(found, lower=None) if self.sampling is Sampling.SHUFFLED else found
+
+    def command(self, delta: str) -> str:
+        r"""The same question to ``dpcore budget epsilon``."""
+        asked, count = self.release()
         return f"dpcore budget epsilon --noise {asked.text} --rounds {count} --delta {delta}"
+
+
+def dpsgd(  # noqa: PLR0913  # the numbers of a training script
+    *,
+    noise_multiplier: RationalLike,
+    batch_size: int,
+    examples: int,
+    delta: RationalLike,
+    epochs: RationalLike = 0,
+    rounds: int = 0,
+    sampling: Sampling | str = Sampling.POISSON,
+    relation: Relation | str | None = None,
+    group: int = 1,
+    relative: RationalLike = "1e-6",
+) -> Bound:
+    r"""Compute the epsilon that a DP-SGD training run spends at a delta.
+
+    Parameters
+    ----------
+    delta : rational in (0, 1)
+        The delta of the guarantee.
+    relative : rational > 0
+        The asked width of the answer, relative to epsilon.
+    noise_multiplier, batch_size, examples, epochs, rounds, sampling, relation, group
+        As in :class:`TrainingRun`; give ``epochs`` or ``rounds``.
+
+    Returns
+    -------
+    Bound
+        A proven lower and a proven upper bound on epsilon, for noise that follows the normal law
+        exactly. The lower one is None for shuffled batches.
+
+    Raises
+    ------
+    InvalidParameter
+        For a number outside of its range.
+    NotDerived
+        Where no theorem gives a finite answer.
+
+    Examples
+    --------
+    >>> dpsgd(noise_multiplier=1.1, batch_size=256, examples=60000, epochs=60, delta=1e-5)
+    Bound([2.381..., 2.381...], ...)
+    """
+    run = TrainingRun(
+        noise_multiplier=noise_multiplier,
+        batch_size=batch_size,
+        examples=examples,
+        epochs=epochs,
+        rounds=rounds,
+        sampling=sampling,  # type: ignore[arg-type]  # read by the field
+        relation=relation,  # type: ignore[arg-type]  # read by __post_init__
+        group=group,
+    )
+    return run.bounded(run.composition().epsilon(delta, relative))

@@ -2,13 +2,15 @@ r"""``dpcore budget calibrate``: the least noise, the most rounds or the largest
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from accounting.budget.training import TrainingRun
 from accounting.cli.releases import (
     SCHEMA,
     Delta,
     Fact,
+    Group,
     Neighbours,
     Releases,
     assumed,
@@ -23,7 +25,7 @@ from dpcore.command.options import AsJson, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
@@ -70,6 +72,39 @@ class Wanted:
         default="100%",
     )
     relation: Neighbours = None
+    group: Group = "1"
+    batch_size: str | None = option(
+        "B", "The expected size of a Poisson batch, with --examples: in place of --poisson."
+    )
+    examples: str | None = option("N", "The size of the training data, with --batch-size.")
+    epochs: str | None = option("E", "How many epochs, with --batch-size: in place of --rounds.")
+
+
+def _of_training(wanted: Wanted) -> Wanted:
+    # --batch-size, --examples and --epochs as --poisson and --rounds.
+    given = {"--batch-size": wanted.batch_size, "--examples": wanted.examples}
+    if wanted.epochs is None and not any(given.values()):
+        return wanted
+    for name, value in given.items():
+        if value is None:
+            raise InvalidParameter(name, ABSENT, "give --batch-size and --examples together")
+    for name, value, default in (
+        ("--poisson", wanted.poisson, "100%"),
+        ("--rounds", wanted.rounds, "1" if wanted.epochs else wanted.rounds),
+    ):
+        if value != default:
+            raise InvalidParameter(name, value, "follows from --batch-size, --examples, --epochs")
+    names = {name.removeprefix("--").replace("-", "_"): name for name in (*given, "--epochs")}
+    with named(**names):
+        run = TrainingRun(
+            noise_multiplier=1,
+            batch_size=whole("--batch-size", str(wanted.batch_size), 1),
+            examples=whole("--examples", str(wanted.examples), 1),
+            epochs=wanted.epochs or 0,
+            rounds=0 if wanted.epochs else 1,
+        )
+    count = str(run.rounds) if wanted.epochs else wanted.rounds
+    return replace(wanted, poisson=str(run.rate), rounds=count)
 
 
 @patiently
@@ -78,7 +113,10 @@ def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
     r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
+
+    --rounds most finds the largest number of rounds, --poisson most the largest sampling rate.
     """
+    wanted = _of_training(wanted)
     document, facts = (_most if _MOST in (wanted.rounds, wanted.poisson) else _noise)(wanted)
     show({"schema": SCHEMA, **document} if as_json else lines(facts))
 
@@ -87,11 +125,11 @@ def _noise(wanted: Wanted) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
 
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    promised = {name: f"--{name}" for name in ("epsilon", "delta", "relation")}
+    promised = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
     count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
     with (
         progress_bar("sizes of the noise tried", None) as advance,
-        named(honest_fraction="--honest", **promised, **laws),
+        named(honest_fraction="--honest", members="--group", **promised, **laws),
     ):
         found = least_noise(
             noise=wanted.noise,
@@ -102,6 +140,7 @@ def _noise(wanted: Wanted) -> _Answer:
             honest_fraction=share("--honest", wanted.honest),
             rate=rate_of(wanted.poisson),
             relation=wanted.relation,
+            group=whole("--group", wanted.group, 1),
             watch=advance,
         )
     quantity, plural = f"delta({wanted.epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
@@ -130,11 +169,14 @@ def _most(wanted: Wanted) -> _Answer:
     if wanted.poisson == _MOST and wanted.relation is Relation.REPLACE:
         reason = "must be add-remove where the largest rate is looked for"
         raise InvalidParameter("--relation", wanted.relation.value, reason)
+    if wanted.poisson == _MOST and wanted.group != "1":
+        raise InvalidParameter("--group", wanted.group, "must be 1 where the rate is looked for")
     one = Releases(
         noise=[wanted.noise],
         sensitivity=[wanted.sensitivity],
         poisson=rate,
         relation=wanted.relation,
+        group=wanted.group,
     )
     ((asked, _),), total = one.described(), one.composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from accounting.cli.releases import (
     document,
     exact,
     lines,
+    of_least,
     write_certificate,
 )
 from dpcore.command.input_file import read_text
@@ -27,7 +29,7 @@ from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
 from dpcore.command.terminal import show
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import rational, whole_number
@@ -135,11 +137,13 @@ def matrix(
         default=...,
     ),
     rounds: str = option("T", "How many rounds.", default=...),
-    noise: str = option(
+    noise: str | None = option(
         "NOISE",
         "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... under a strategy "
-        "of integers, e.g. square-root:grid=64.",
-        default=...,
+        "of integers, e.g. square-root:grid=64; or give --epsilon.",
+    ),
+    epsilon: str | None = option(
+        "EPSILON", "Find the least sigma of Gaussian noise that keeps this epsilon."
     ),
     delta: str = option("DELTA", "The delta, e.g. 1e-6.", default=...),
     participations: str = option(
@@ -161,9 +165,13 @@ def matrix(
 
     Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 \
     --participations 6 --apart 342 --noise gaussian:sigma=4 --delta 1e-6
+
+    With --epsilon 3 in place of --noise it finds the least noise that keeps epsilon = 3.
     """
+    from accounting.budget.calibrate import least_sigma
     from accounting.matrix.patterns import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
+    from accounting.mechanism.real_noise import Gaussian
     from accounting.release.guarantee import guarantee
     from accounting.release.matrix import MatrixMechanism
     from accounting.totals.compose import compose
@@ -174,15 +182,21 @@ def matrix(
         apart=whole_number("--apart", apart, at_least=1),
     )
     at = rational("--delta", delta)
-    options = {name: f"--{name}" for name in ("noise", "strategy", "sensitivity", "delta")}
+    if (noise is None) == (epsilon is None):
+        raise InvalidParameter("--noise", noise or ABSENT, "give either --noise or --epsilon")
+    names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
+    options = {name: f"--{name}" for name in names}
     with named(**options):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),
             participation=participation,
-            noise=_noise(noise),
+            noise=_noise(noise or "gaussian:sigma=1"),
             sensitivity=read_sensitivity("--sensitivity", sensitivity),
             scope=Scope(relation=relation),
         )
+        least = None if epsilon is None else least_sigma(mechanism, epsilon=epsilon, delta=at)
+        if least is not None:
+            mechanism = replace(mechanism, noise=Gaussian(sigma=least.value))
         total = compose(guarantee(mechanism))
         found = total.epsilon(at)
     write_certificate(certificate, total, at)
@@ -198,10 +212,13 @@ def matrix(
             "l2_sensitivity": {"lower": size.lower_float, "upper": size.upper_float},
             "exact": moved.exact,
         }
+        if least is not None:
+            answer["sigma"] = least.to_json(beyond="one_step_less", proven="least")
         show(document(answer, total, found))
         return
     both = f"between {down(size.lower, _DIGITS)} and {up(size.upper, _DIGITS)}"
     facts = [
+        *of_least("sigma", least),
         ("epsilon", f"{between(found)} at delta = {delta}"),
         ("sensitivity", f"{both} in l2, times {sensitivity}: {moved.how}"),
         ("strategy", f"{mechanism.strategy.written} over {count} rounds"),

@@ -80,26 +80,25 @@ class Training:
     others: dict[str, tuple[tuple[float, float], ...]]
 
 
-def over_epochs(run: TrainingRun, sampling: Sampling, delta: Fraction) -> Training:
+def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
     from accounting.interop.distributions import accountants_of_dp_accounting
-    from accounting.totals.compose import compose
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
     points = []
     with progress_bar("epochs", len(counts)) as advance:
         for count in counts:
-            spent = Fraction(count) * run.rate
-            shorter = replace(run, rounds=count, epochs=spent)
-            points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _WIDEST)))
+            shorter = replace(run, rounds=count, epochs=count * run.rate)
+            found = run.bounded(shorter.composition().epsilon(delta, _WIDEST))
+            points.append((float(shorter.epochs), found))
             advance(len(points))
     others: dict[str, tuple[tuple[float, float], ...]] = {}
-    plain = sampling is Sampling.POISSON and run.group == 1 and run.relation is not Relation.REPLACE
-    if plain and find_spec("dp_accounting"):
-        told = accountants_of_dp_accounting(run.multiplier, run.rate, counts, delta)
+    sampled = run.sampling is Sampling.POISSON and run.relation is not Relation.REPLACE
+    if sampled and run.group == 1 and find_spec("dp_accounting"):
+        told = accountants_of_dp_accounting(run.noise_multiplier, run.rate, counts, delta)
         epochs = [x for x, _ in points]
         others = {tool: tuple(zip(epochs, found, strict=True)) for tool, found in told.items()}
-    label = f"noise multiplier {exactly(run.multiplier)}"
+    label = f"noise multiplier {exactly(run.noise_multiplier)}"
     return Training(label=label, points=tuple(points), others=others)
 
 

@@ -21,6 +21,7 @@ from dpcore.numbers.rounding import down, exactly, up
 from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
+    from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
     from accounting.mechanism.description import Description, Scheme
@@ -208,6 +209,19 @@ def rate_of(text: str) -> Fraction:
     if not rate:
         raise InvalidParameter("--poisson", text, "must be above 0%: nobody is ever sampled")
     return rate
+
+
+def of_least(what: str, least: Edge | None) -> list[Fact]:
+    r"""The least noise that a search found, if there was one, and what a step less would cost."""
+    if least is None:
+        return []
+    said = f"the least {what} is" if least.proven else f"this {what} suffices:"
+    facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
+    if least.beyond is not None and least.found_beyond is not None:
+        fails = "fails" if least.proven else "is not shown to keep it"
+        less = f"{exactly(least.beyond)} {fails}: delta is {between(least.found_beyond)}"
+        facts.append(("less", less))
+    return facts
 
 
 def format_part(source: Guarantee, rounds: int) -> str:

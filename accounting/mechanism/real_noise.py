@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from dpcore.numbers.parameter import Exact, make_positive, write_rational
-from dpcore.spelling import write_noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +32,9 @@ class RealNoise(ABC):
     @property
     def assumption(self) -> str:
         r"""What is believed of code that adds this noise in floats."""
+        law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
-            f"noise added in floats is taken to follow {write_noise(self)} exactly; "
+            f"noise added in floats is taken to follow {self.name}:{law} exactly; "
             f"{self.released_by} can be drawn and released without that assumption"
         )
 
@@ -76,8 +76,8 @@ class Gaussian(RealNoise):
 class Laplace(RealNoise):
     r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. For accounting only.
 
-    >>> write_noise(Laplace(scale=2))
-    'laplace:scale=2'
+    >>> Laplace(scale=2).variance
+    Fraction(8, 1)
 
     Raises :class:`InvalidParameter` for a scale that is not > 0.
     """

@@ -38,6 +38,20 @@ class _TargetOrCommand(TyperGroup):
 
 
 class _Nameless(TyperCommand):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        # The other audits follow as a box, like the commands of a group.
+        from rich import print as show_box
+        from rich.panel import Panel
+        from rich.table import Table
+
+        super().format_help(ctx, formatter)
+        rows = Table.grid(padding=(0, 2))
+        for name, command in ctx.parent.command.commands.items():
+            if not command.hidden:
+                rows.add_row(f"[bold cyan]{name}[/]", command.get_short_help_str(200))
+        title = "Commands: dpcore audit COMMAND --help"
+        show_box(Panel(rows, title=title, title_align="left", border_style="dim"))
+
     def get_usage(self, ctx: Any) -> Any:
         # Its name is the empty word between the two blanks.
         return super().get_usage(ctx).replace("  ", " ")
@@ -62,10 +76,6 @@ commands.command(
     _DEFAULT,
     cls=_Nameless,
     hidden=True,
-    epilog="More audits: dpcore audit exact (two known laws), fit (a sampler and its law), replay "
-    "(the same random draws on both datasets), canaries (one training run), dpsgd (one training "
-    "step), catalogue and bench (mechanisms broken on purpose), corpus (real failures of published "
-    "packages). Each has its own --help.",
 )(run)
 
 

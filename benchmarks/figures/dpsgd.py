@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.budget.training import Sampling, TrainingRun
+from accounting.budget.training import TrainingRun
 from accounting.cli.plot import draw_epochs, over_epochs
 
 __all__ = ["NAME", "draw_dpsgd"]
@@ -29,17 +29,11 @@ def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
 
     Raises :class:`InvalidParameter` where it cannot be written.
     """
-    rounds = epochs * _EXAMPLES // _BATCH
     lines = [
         over_epochs(
             TrainingRun(
-                multiplier=Fraction(multiplier),
-                batch=_BATCH,
-                examples=_EXAMPLES,
-                rounds=rounds,
-                epochs=Fraction(epochs),
+                noise_multiplier=multiplier, batch_size=_BATCH, examples=_EXAMPLES, epochs=epochs
             ),
-            Sampling.POISSON,
             Fraction(_DELTA),
         )
         for multiplier in _MULTIPLIERS

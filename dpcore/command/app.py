@@ -85,11 +85,22 @@ def _load(point: EntryPoint) -> Any:
 
 
 def _reflowed(command: Any) -> Any:
-    # The window wraps the paragraphs of a help, not the source.
+    # The window wraps the paragraphs of a help, not the source. Flags and arguments show no type:
+    # theirs would be <bool> and <str>.
     command.help = _LINE_END.sub(" ", command.help or "")
+    help_option = command.get_help_option
+    command.get_help_option = lambda context: _without_type(help_option(context))
+    for each in command.params:
+        _without_type(each)
     for each in getattr(command, "commands", {}).values():
         _reflowed(each)
     return command
+
+
+def _without_type(parameter: Any) -> Any:
+    if getattr(parameter, "is_flag", True):  # an argument has no such attribute
+        parameter.display_type_rich = lambda ctx: None  # noqa: ARG005  # called by this name
+    return parameter
 
 
 app = command_group(

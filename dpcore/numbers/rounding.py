@@ -45,6 +45,15 @@ def exactly(value: Fraction) -> str:
     return text if Fraction(text) == value else str(value)
 
 
+def shortest(value: Fraction) -> str:
+    r"""``value`` exactly, in decimals or as a fraction: what is shorter, decimals on a tie.
+
+    >>> shortest(Fraction(11, 10)), shortest(Fraction(1, 1024))
+    ('1.1', '1/1024')
+    """
+    return min(exactly(value), str(value), key=len)
+
+
 def _rounded(value: End, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):

@@ -246,8 +246,8 @@ def test_the_ends_of_a_range() -> None:
 @by_day(2)
 @pytest.mark.parametrize("sampling", [Sampling.POISSON, Sampling.FIXED, Sampling.SHUFFLED])
 def test_the_noise_of_a_training_run(sampling: Sampling) -> None:
-    run = TrainingRun(multiplier=Fraction(1), batch=60, examples=600, rounds=40, epochs=Fraction(4))
-    found = noise_multiplier(run, sampling, epsilon=2, delta="1e-5")
+    run = TrainingRun(noise_multiplier=1, batch_size=60, examples=600, epochs=4, sampling=sampling)
+    found = noise_multiplier(run, epsilon=2, delta="1e-5")
     assert found.proven is (sampling is Sampling.POISSON)
     assert found.beyond == found.value * Fraction(9999, 10000)
     if sampling is not Sampling.POISSON:

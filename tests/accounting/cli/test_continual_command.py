@@ -3,9 +3,11 @@ r"""``dpcore budget continual`` and ``matrix`` as a user types them."""
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from scipy.special import ndtr
 
 from accounting import guarantee, verify
 from accounting.budget.continual import MECHANISMS
@@ -81,3 +83,21 @@ def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> Non
     words = ["--strategy", f"file:{file}", "--rounds", 2, "--noise", "gaussian:sigma=4"]
     answer = command("matrix", *words, "--delta", "1e-6")
     assert (answer.code, "--strategy" in answer.err) == (2, True)
+
+
+def test_the_least_sigma_of_correlated_noise(command: Command) -> None:
+    r"""Beside the closed form of a Gaussian of the sensitivity of the tree of four rounds."""
+    words = ["--strategy", "tree", "--rounds", 4, "--delta", "1e-6"]
+    found = command("matrix", *words, "--epsilon", 3, "--json").json
+    moved, kept = math.sqrt(3), Fraction(found["sigma"]["value"])  # a leaf and the nodes above it
+    less = Fraction(found["sigma"]["one_step_less"]["value"])
+    assert 0 < 1 - less / kept <= Fraction(1, 10**4)
+
+    def delta(sigma: Fraction) -> float:
+        mu = moved / float(sigma)
+        return float(ndtr(mu / 2 - 3 / mu) - math.exp(3) * ndtr(-mu / 2 - 3 / mu))
+
+    assert delta(kept) <= 1e-6 < delta(less)
+    for wrong in ([], ["--epsilon", 3, "--noise", "gaussian:sigma=1"], ["--epsilon", 0]):
+        answer = command("matrix", *words, *wrong)
+        assert (answer.code, answer.err.count("\n")) == (2, 1)

@@ -134,13 +134,7 @@ def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 FIGURE = Path(__file__).parents[3] / "docs" / "figures" / "dpsgd.svg"
-RUN = TrainingRun(
-    multiplier=Fraction(2),
-    batch=20,
-    examples=1000,
-    rounds=500,
-    epochs=Fraction(10),
-)
+RUN = TrainingRun(noise_multiplier=2, batch_size=20, examples=1000, epochs=10)
 
 
 def drawn(path: Path, lines: list[Training]) -> str:
@@ -169,7 +163,7 @@ def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
 def test_what_is_drawn_of_a_run() -> None:
     r"""RDP is above our upper end at every epoch, PLD too, by its grid; epsilon rises."""
     pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-    line = over_epochs(RUN, Sampling.POISSON, Fraction("1e-5"))
+    line = over_epochs(RUN, Fraction("1e-5"))
     epochs = [x for x, _ in line.points]
     assert epochs == [float(i) for i in range(1, 11)]
     uppers = [b.upper_float for _, b in line.points]
@@ -184,8 +178,10 @@ def test_what_is_drawn_of_a_run() -> None:
 
 def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    short = TrainingRun(multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1))
-    line = over_epochs(short, Sampling.SHUFFLED, Fraction("1e-5"))
+    short = TrainingRun(
+        noise_multiplier=4, batch_size=1, examples=2, epochs=1, sampling=Sampling.SHUFFLED
+    )
+    line = over_epochs(short, Fraction("1e-5"))
     assert (line.others, len(line.points)) == ({}, 2)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import accounting
 from accounting import verify
 from accounting.interop.written import event_from_json, event_to_json
+from dpcore.errors import InvalidParameter
 from tests.support.typed import Command
 
 RUN = ["--noise-multiplier", "1.1", "--batch-size", 256, "--examples", 60000, "--delta", "1e-5"]
@@ -144,6 +146,8 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     moved = ["--noise", "gaussian:sigma=4", "--sensitivity", "l2-squared=8"]
     once = command("epsilon", *moved, "--delta", "1e-5", "--json").json["epsilon"]
     assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=2e-6)
+    text = command("dpsgd", *words, "--epochs", 2, "--sampling", "shuffled").out
+    assert f"if poisson   between {poisson['epsilon']['lower']:.6f}" in text
 
 
 def _event(path: Path, document: Any) -> Path:
@@ -256,6 +260,54 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.json"
     words += ["--rounds", 4, "--sampling", "fixed", "--certificate", fixed]
     assert (command("dpsgd", *words).code, fixed.exists()) == (2, False)
+
+
+def test_the_numbers_of_a_training_script(command: Command) -> None:
+    r"""Batch size, examples and epochs are a rate and rounds; a pair of examples moves twice."""
+    promise = ["--epsilon", 4, "--delta", "1e-5", "--json"]
+    sampled = ["--noise", "discrete-laplace", *promise]
+    target = ["--noise", "gaussian", *promise]
+    script = ["--batch-size", 10, "--examples", 100]
+    found, plain = (
+        command("calibrate", *sampled, *words).json["noise"]["scale"]
+        for words in ([*script, "--epochs", "1/2"], ["--poisson", "10%", "--rounds", 5])
+    )
+    assert found == plain
+    one, two = (
+        Fraction(command("calibrate", *target, "--group", size).json["noise"]["sigma"])
+        for size in (1, 2)
+    )
+    assert abs(two / one - 2) < Fraction(4, 10**6)
+    wrong = (
+        ["--epochs", 1],
+        ["--batch-size", 10],
+        [*script, "--epochs", "1/1000"],
+        [*script, "--poisson", "10%"],
+        [*script, "--epochs", 1, "--rounds", 7],
+        ["--batch-size", 11, "--examples", 10],
+    )
+    for words in wrong:
+        answer = command("calibrate", *target, *words)
+        assert (answer.code, answer.err.count("\n")) == (2, 1), words
+
+
+def test_one_call_in_python(command: Command) -> None:
+    script = {"noise_multiplier": "1.1", "batch_size": 10, "examples": 1000, "epochs": 2}
+    words = [
+        word for key, value in script.items() for word in (f"--{key.replace('_', '-')}", value)
+    ]
+    for sampling in ("poisson", "shuffled"):
+        found = accounting.dpsgd(**script, delta=1e-5, sampling=sampling)  # type: ignore[arg-type]
+        asked = command("dpsgd", *words, "--delta", "1e-5", "--sampling", sampling, "--json").json
+        assert found.to_json() == asked["epsilon"]
+    for name, value in (
+        ("epochs", 0),
+        ("noise_multiplier", 0),
+        ("batch_size", 1001),
+        ("rounds", 7),
+    ):
+        with pytest.raises(InvalidParameter, match="epochs" if name == "rounds" else name):
+            accounting.dpsgd(**{**script, name: value}, delta=1e-5)  # type: ignore[arg-type]
 
 
 def test_calibrate_sampled_gaussian_noise(command: Command) -> None:
