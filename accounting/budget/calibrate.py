@@ -27,11 +27,13 @@ from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import Composition, compose
+from dpcore.command.table import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+from dpcore.numbers.rounding import exactly
 from dpcore.spec import pairs_of, read_keys, split_name
 from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names, write_noise
 
@@ -177,6 +179,16 @@ class Calibration:
             return self.found
         found = self.total().epsilon(self.delta, _KEPT)
         return replace(found, upper=min(found.upper, self.epsilon))
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("noise", write_noise(self.noise)),
+            ("epsilon", exactly(self.epsilon)),
+            ("delta", exactly(self.delta)),
+            ("rounds", self.rounds),
+            ("delta at epsilon" if self.delta else "epsilon at 0", self.found),
+        ]
+        return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
 
     def to_json(self) -> dict[str, Any]:
         r"""Exact parameters as text, bounds as two ends."""

@@ -32,6 +32,7 @@ from accounting.mechanism.description import Description, Everyone, Poisson
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
+from dpcore.command.table import html_table
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Sensitivity
@@ -101,6 +102,13 @@ class Certificate:
         if self.evidence is not None:
             document["evidence"] = dict(self.evidence)
         return {**document, "digest": digest_of(document)}
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (claim["quantity"], ", ".join(f"{k} {v}" for k, v in claim.items() if k != "quantity"))
+            for claim in self.claims
+        ]
+        return html_table("Certificate", [*rows, *(("assumes", a) for a in self.assumptions)])
 
     def text(self) -> str:
         r"""The document as a file would hold it."""

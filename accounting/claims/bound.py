@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any, Final, Literal
 
+from dpcore.command.table import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, round_down, round_up
 from dpcore.numbers.ordered import Ordered
@@ -103,6 +104,16 @@ class Bound(Ordered):
             return f"Bound(at most {up(self.upper, _DIGITS)}, {self.method!r})"
         ends = f"{down(self.lower, _DIGITS)}, {up(self.upper, _DIGITS)}"
         return f"Bound([{ends}], {self.method!r})"
+
+    def _repr_html_(self) -> str:
+        ends = {
+            "lower": None if self.lower is None else down(self.lower, _DIGITS),
+            "upper": up(self.upper, _DIGITS),
+        }
+        rows = [(name, end) for name, end in ends.items() if end is not None]
+        rows += [("method", self.method), ("theorem", self.theorem)]
+        rows += [("assumes", assumed) for assumed in self.assumptions]
+        return html_table("Bound", rows)
 
     def to_json(self) -> dict[str, Any]:
         r"""``{"lower": ..., "upper": ...}`` as floats rounded outwards; infinity as text.

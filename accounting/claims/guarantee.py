@@ -20,6 +20,8 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from dpcore.mechanism import Scope
 
 
@@ -90,6 +92,20 @@ class Guarantee(ABC):
         at = probability("alpha", alpha)
         found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
         return Bound(lower=found, upper=1 - at, method="lines", theorem=_LINES, safe="lower")
+
+    def plot(
+        self, ax: Axes | None = None, *, least_delta: RationalLike = "1e-12", points: int = 24
+    ) -> Axes:
+        r"""Draw epsilon for ``points`` deltas from 1/2 down to ``least_delta``: both proven ends.
+
+        ``ax`` are the axes of matplotlib to draw on, by default those of a new figure; they are
+        returned.
+
+        Raises :class:`InvalidParameter` where matplotlib is missing, or no epsilon is finite.
+        """
+        from accounting.claims.plot import plot
+
+        return plot(self.epsilon, ax, rational("least_delta", least_delta), points)
 
 
 _NONE: Final = "no theorem gives one; ask for epsilon(delta) or delta(epsilon)"

@@ -51,7 +51,6 @@ _TOO_SMALL: Final = (
     "outputs that only one of the two datasets can give are likelier than delta: name a larger "
     "delta, or take noise without an end, e.g. discrete-gaussian"
 )
-_POINTS: Final = 61
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
 
@@ -132,7 +131,7 @@ def curve(
     least: str = option(
         "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
     ),
-    points: str = option("N", "How many points of the curve to compute.", default=str(_POINTS)),
+    points: str = option("N", "How many points of the curve to compute.", default="61"),
     relative: Relative = "1e-6",
     plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
@@ -141,6 +140,7 @@ def curve(
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """
+    from accounting.claims.plot import deltas_down_to
     from accounting.cli.plot import draw
 
     lowest = rational("--least-delta", least)
@@ -149,7 +149,8 @@ def curve(
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
     total = releases.composed()
-    deltas = _deltas(lowest, whole("--points", points, 2))
+    with named(least_delta="--least-delta"):
+        deltas = deltas_down_to(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
     options = named(relative="--relative", count="--rounds")
     with progress_bar("points", len(deltas)) as advance, options:
@@ -232,19 +233,6 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
         if route.reason
     }
     return [*shown, *([""] if reasons else []), *reasons]
-
-
-def _deltas(least: Fraction, count: int) -> list[Fraction]:
-    if not 0 < least < Fraction(1, 2):
-        raise InvalidParameter("--least-delta", exactly(least), "must lie in (0, 1/2)")
-    # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
-    span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
-    found = [Fraction(1, 2)]
-    for i in range(1, count - 1):
-        place = span * i / (count - 1) - math.log10(2)
-        digits = Fraction(f"{10 ** (place - math.floor(place)):.3f}")
-        found.append(digits * Fraction(10) ** math.floor(place))
-    return [*found, least]
 
 
 budget.command("calibrate")(calibrate)

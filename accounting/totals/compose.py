@@ -36,6 +36,7 @@ from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
+from dpcore.command.table import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End
@@ -131,6 +132,11 @@ class Composition(Guarantee):
     def to_json(self) -> list[dict[str, Any]]:
         r"""The parts and their rounds, as text."""
         return [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{rounds} x", source) for source, rounds in self.parts]
+        assumed = [("assumes", each) for each in self.assumptions]
+        return html_table(f"Composition of {self.rounds} releases", [*rows, *assumed])
 
     @property
     def _alone(self) -> OneRelease | None:

@@ -1,8 +1,9 @@
-r"""Tables and facts as lines of plain text: the columns of every command are aligned here."""
+r"""Tables and facts as lines of plain text, or as HTML for a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Final
 
 _GAP: Final = "  "
@@ -32,3 +33,18 @@ def fact(name: str, value: str, *, margin: int) -> str:
     'rounds   1000'
     """
     return f"{name.ljust(margin)}{value}"
+
+
+def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
+    r"""A table under a title, for a notebook: what ``_repr_html_`` of a result returns.
+
+    >>> html_table("Bound", [("upper", "<1")])
+    '<table><caption>Bound</caption><tr><th>upper</th><td>&lt;1</td></tr></table>'
+    """
+    lines = [
+        f"<tr><th>{escape(str(name))}</th>"
+        + "".join(f"<td>{escape(str(value))}</td>" for value in values)
+        + "</tr>"
+        for name, *values in rows
+    ]
+    return f"<table><caption>{escape(title)}</caption>{''.join(lines)}</table>"

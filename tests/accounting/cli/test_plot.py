@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import accounting.claims.plot as curves
 import accounting.cli.plot as module
 from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
@@ -72,7 +73,7 @@ def test_the_legend_says_what_is_proven(tmp_path: Path) -> None:
 
 def test_a_wide_gap_is_never_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "proven lower bound" in words(tmp_path, WIDE)
-    monkeypatch.setattr(module, "_is_one_line", mutated(module._is_one_line, "<=", ">="))
+    monkeypatch.setattr(curves, "_is_one_line", mutated(curves._is_one_line, "<=", ">="))
     assert "proven lower bound" not in words(tmp_path, WIDE)
 
 

@@ -1,0 +1,97 @@
+r"""The privacy curve of a guarantee as a picture: proven points, joined by lines.
+
+Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from accounting.claims.bound import Bound
+from dpcore.command.picture import require_matplotlib
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import exactly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SEEN: Final = 1 / 1000
+"""Two lines that are closer than this part of the picture's width are one line to the eye."""
+
+
+def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
+    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale.
+
+    >>> [str(delta) for delta in deltas_down_to(Fraction("1e-4"), 3)]
+    ['1/2', '707/100000', '1/10000']
+
+    Raises :class:`InvalidParameter` for a least delta that is not in (0, 1/2).
+    """
+    if not 0 < least < Fraction(1, 2):
+        raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
+    # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
+    span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
+    found = [Fraction(1, 2)]
+    for i in range(1, count - 1):
+        place = span * i / (count - 1) - math.log10(2)
+        digits = Fraction(f"{10 ** (place - math.floor(place)):.3f}")
+        found.append(digits * Fraction(10) ** math.floor(place))
+    return [*found, least]
+
+
+def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
+    r"""Draw ``points``: (delta, bound of epsilon). The points are proven, lines join them.
+
+    Raises :class:`InvalidParameter` when no epsilon is finite.
+    """
+    above = [(bound.upper_float, delta) for delta, bound in points]
+    above = [(upper, delta) for upper, delta in above if upper < math.inf]
+    if not above:
+        raise InvalidParameter("epsilon", "infinity", "every epsilon is infinite: nothing to draw")
+    below = [
+        (bound.lower_float, delta)
+        for delta, bound in points
+        if bound.lower_float is not None and bound.lower_float < math.inf
+    ]
+    marked: dict[str, Any] = {"marker": "o", "markersize": 2.5, "linewidth": 1.0}
+    if _is_one_line(points):
+        label = "proven: both bounds lie within this line"
+        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
+    else:
+        label = "proven upper bound: the promise"
+        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
+        if below:
+            label = "proven lower bound: nobody can promise less"
+            axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
+
+
+def plot(
+    epsilon: Callable[[Fraction], Bound], axes: Axes | None, least: Fraction, count: int
+) -> Axes:
+    r"""The curve of ``epsilon`` by delta on ``axes``, or on a new figure."""
+    require_matplotlib("ax", str(axes))
+    if axes is None:
+        from matplotlib.pyplot import subplots
+
+        _, axes = subplots(layout="constrained")
+    deltas = deltas_down_to(least, count)
+    draw_curve(axes, [(float(delta), epsilon(delta)) for delta in deltas])
+    axes.set_yscale("log")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("delta")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(title="dots are proven, lines join them")
+    return axes
+
+
+def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:
+    ends = [(bound.lower_float, bound.upper_float) for _, bound in points]
+    widest = max((upper for _, upper in ends if upper < math.inf), default=0.0)
+    return all(
+        lower is not None and (lower == upper or upper - lower <= _SEEN * widest)
+        for lower, upper in ends
+    )
