@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,6 +17,7 @@ from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
+from dpcore.command.table import fact
 from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -31,11 +33,22 @@ _DECIDED: Final = {
     "estimate": "checked in part by an estimate, which proves nothing",
 }
 _TENTHS: Final = 10
+_MARGIN: Final = 26
 
 Deadline = Annotated[
     str,
     option("SECONDS", "The most time for checking all claims.", default=...),
 ]
+
+
+class Form(StrEnum):
+    r"""What ``dpcore verify`` prints of a certificate."""
+
+    TEXT = "text"
+    JSON = "json"
+    NIST = "nist"
+    REGISTRY = "registry"
+
 
 certify = command_group("certify")
 verify = command_group("verify")
@@ -104,6 +117,13 @@ def verify_command(
     certificate: str = argument("FILE", "The certificate; - reads standard input."),
     *,
     deadline: Deadline = "60",
+    form: Form = option(
+        "FORMAT",
+        "Print text, json, nist (the parts of a guarantee that NIST SP 800-226 asks about) or "
+        "registry (a draft entry for the deployments registry of OpenDP, as YAML).",
+        "--format",
+        default=Form.TEXT,
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Check a certificate: prove every claim, or compare it with an estimate; print what fails.
@@ -124,12 +144,28 @@ def verify_command(
         if (reason := why_not_a_certificate(text)) is not None:
             raise InvalidParameter("FILE", certificate, reason)
         verdict = verdict_of(text)
-    if as_json:
+    if form in (Form.NIST, Form.REGISTRY):
+        show(_exported(certificate, text, verdict, form))
+    elif as_json or form is Form.JSON:
         show(verdict.to_json())
     else:
         show([*map(str, verdict.findings), _DECIDED[verdict.proof], _word(verdict)])
     if not verdict.holds:
         raise typer.Exit(FAILED)
+
+
+def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]:
+    from accounting.certificates.certificate import Certificate
+    from accounting.certificates.export import nist_lines, registry_entry, yaml_lines
+
+    try:
+        document = Certificate.from_text(text).to_json()
+    except InvalidParameter as error:
+        what = f"has no form that --format {form.value} can show: {error}"
+        raise InvalidParameter("FILE", name, what) from None
+    if form is Form.REGISTRY:
+        return list(yaml_lines(registry_entry(document, verdict)))
+    return [fact(key, value, margin=_MARGIN) for key, value in nist_lines(document, verdict)]
 
 
 @contextmanager

@@ -1,0 +1,77 @@
+r"""A certificate in the words of NIST SP 800-226 and of the deployments registry."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from accounting.certificates.certificate import Certificate
+from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
+from accounting.certificates.form import digest_of
+from accounting.certificates.verdict import Verdict, verify
+from tests.support.typed import typed
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "certificates"
+NAMES = ("one_gaussian", "thousand_laplaces", "returning_users")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_is_yaml_and_says_what_is_proven(name: str) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    document = json.loads((VECTORS / f"{name}.json").read_text())
+    entry = registry_entry(document, Verdict(findings=()))
+    assert yaml.safe_load("\n".join(yaml_lines(entry))) == entry
+    found = entry["deployment"]
+    claims = {claim["quantity"]: claim for claim in document["claims"]}
+    parameters = found["privacy_loss"]["privacy_parameters"]
+    if "pure" in claims:
+        assert found["dp_variant"]["variant_name"] == "Pure DP"
+        assert Fraction(str(parameters["epsilon"])) >= Fraction(claims["pure"]["epsilon"])
+    else:
+        assert Fraction(str(parameters["epsilon"])) >= Fraction(claims["epsilon"]["upper"])
+        assert Fraction(str(parameters["delta"])) >= Fraction(claims["epsilon"]["delta"])
+    # The keys and words of the registry's schema, of August 2026.
+    assert set(found) <= {
+        "basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation",
+        "administrative",
+    }  # fmt: skip
+    assert set(found["basic"]) == {
+        "name", "data_curators", "description", "intended_use", "data_product_type",
+        "data_product_region", "publication_date",
+    }  # fmt: skip
+    assert found["deployment_model"]["release_type"] in ("One release", "Many releases")
+
+
+def test_a_changed_certificate_is_called_so() -> None:
+    document = json.loads((VECTORS / "one_gaussian.json").read_text())
+    good = verify(json.dumps(document))
+    document["claims"][0]["upper"] = "0.18920733"
+    bad = Certificate.from_text(json.dumps({**document, "digest": _digest(document)}))
+    verdict = verify(bad)
+    assert (good.holds, verdict.holds) == (True, False)
+    rows = dict(nist_lines(bad.to_json(), verdict))
+    assert "NOT verified" in rows["verification"]
+    assert "NOT" not in dict(nist_lines(document, good))["verification"]
+    assert rows["trust model"] == OPEN
+
+
+def _digest(document: dict[str, object]) -> str:
+    return digest_of({key: value for key, value in document.items() if key != "digest"})
+
+
+def test_the_formats_of_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = VECTORS / "one_gaussian.json"
+    text = typed(capsys, "verify", path, "--format", "nist")
+    assert text.code == 0
+    assert "unit of privacy" in text.out
+    assert "epsilon = 0.18920734" in text.out
+    assert typed(capsys, "verify", path, "--format", "registry").out.startswith("url_slug:")
+    forms = (["--format", "json"], ["--json"])
+    found, same = (typed(capsys, "verify", path, *form) for form in forms)
+    assert found.json == same.json
+    other = tmp_path / "c.json"
+    other.write_text('{"schema": "dpcore-budget/1"}')
+    assert typed(capsys, "verify", other, "--format", "nist").code == 2
