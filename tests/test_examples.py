@@ -223,5 +223,7 @@ def test_every_example_is_run_somewhere() -> None:
     run_here |= {"release_a_count.py", "sum_with_dropouts.py", "bandit_over_masks.py"}
     run_elsewhere = {"demo.py", "test_our_query.py", "test_opendp.py", "test_diffprivlib.py"}
     run_elsewhere |= {"published_bandits.py", "telling_time.py", "noisy_counts.py", "halving.py"}
+    run_elsewhere |= {"opacus_accountant.py", "opendp_ledger.py"}  # tests/test_integrations.py
+    run_elsewhere |= {"jax_privacy_plan.py", "flower_ledger.py"}
     found = {path.name for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".awk"}}
     assert found - run_elsewhere == run_here
