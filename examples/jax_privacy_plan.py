@@ -2,7 +2,7 @@ r"""Check the epsilon of a JAX Privacy execution plan: the bounds that dpcore pr
 
 pip install 'dpcore[bench,interop]'
 
->>> plan = BandMFExecutionPlanConfig.default(num_bands=1, iterations=1000, ...).plan()
+>>> plan = BandMFExecutionPlanConfig.default(num_bands=1, iterations=1000, ...).plan
 >>> check(plan, delta=1e-5, epsilon=3)  # raises AssertionError where it is too small
 
 A plan carries an event of dp-accounting, which says what is released and how batches are drawn;

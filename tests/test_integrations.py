@@ -163,7 +163,12 @@ def test_a_plan_of_jax_privacy_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     module = example(monkeypatch, "jax_privacy_plan")
     config = plans.BandMFExecutionPlanConfig.default(
-        num_bands=1, iterations=100, noise_multiplier=1.1, delta=1e-5, sampling_prob=0.01
+        num_bands=1,
+        iterations=100,
+        epsilon=None,
+        delta=None,
+        noise_multiplier=1.1,
+        sampling_prob=0.01,
     )
-    found = module.bounds(config.plan(), 1e-5)
+    found = module.bounds(config.plan, 1e-5)
     assert module.bounds(event_of_plan(), 1e-5).upper == found.upper
