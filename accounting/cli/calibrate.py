@@ -20,9 +20,9 @@ from accounting.cli.releases import (
     whole,
 )
 from dpcore.command.options import AsJson, named, option, share, with_fields
-from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
@@ -72,7 +72,7 @@ class Wanted:
     relation: Neighbours = None
 
 
-@patiently
+@with_time_limit
 @with_fields
 def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
     r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
