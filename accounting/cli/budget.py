@@ -32,8 +32,7 @@ from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, option, with_fields
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import aligned
-from dpcore.command.terminal import show
+from dpcore.command.terminal import aligned, show
 from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational

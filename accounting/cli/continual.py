@@ -24,8 +24,7 @@ from accounting.cli.releases import (
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import aligned
-from dpcore.command.terminal import show
+from dpcore.command.terminal import aligned, show
 from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope

@@ -24,8 +24,7 @@ from dpcore.analysis import theta
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, Covered, batch_of
+from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats

@@ -226,7 +226,7 @@ def test_what_the_page_says_of_them_is_so() -> None:
     assert shown in PAGE
     times = [row["seconds"] / row["bare_seconds"] for row in FOUND["speed"]["rows"]]
     assert max(times) < 3
-    assert f"{round(min(times))} to {round(max(times))} times the bare" in PAGE.replace("\n", " ")
+    assert "less than 3 times the bare" in PAGE
 
 
 def test_a_slope_is_that_of_its_law_within_its_error() -> None:
