@@ -6,7 +6,7 @@ not need the others are loaded when they are first asked for.
 
 from typing import TYPE_CHECKING
 
-from dpcore.late import late_names
+from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
@@ -104,63 +104,7 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        "Allowance": "certificates.verdict",
-        "Approx": "claims.claim",
-        "ApproxFilter": "theorems.filter",
-        "Assumed": "claims.claim",
-        "BinomialBox": "protocols.box",
-        "Bound": "claims.bound",
-        "Calibration": "budget.calibrate",
-        "Certificate": "certificates.certificate",
-        "Composition": "totals.compose",
-        "Description": "mechanism.description",
-        "Filter": "theorems.filter",
-        "Finding": "certificates.verdict",
-        "FixedSizeSampled": "release.subsampling",
-        "Gaussian": "mechanism.real_noise",
-        "Guarantee": "claims.guarantee",
-        "Laplace": "mechanism.real_noise",
-        "Ledger": "ledger",
-        "Malformed": "certificates.reading",
-        "NotDerived": "errors",
-        "Odometer": "theorems.odometer",
-        "Plan": "protocols.choose",
-        "PoissonSampled": "release.subsampling",
-        "PrivacyCurve": "release.curve",
-        "Pure": "claims.claim",
-        "PureFilter": "theorems.filter",
-        "Rdp": "claims.claim",
-        "RdpFilter": "theorems.filter",
-        "StatedGuarantee": "claims.claim",
-        "Status": "certificates.verdict",
-        "TrainingRun": "budget.training",
-        "Verdict": "certificates.verdict",
-        "ZCdp": "claims.claim",
-        "ZCdpFilter": "theorems.filter",
-        "as_approx": "theorems.convert",
-        "as_approx_at": "theorems.convert",
-        "as_pure": "theorems.convert",
-        "as_rdp": "theorems.convert",
-        "as_zcdp": "theorems.convert",
-        "calibrate": "budget.calibrate",
-        "certify": "certificates.certificate",
-        "choose": "protocols.choose",
-        "claim_from_json": "claims.claim",
-        "compose": "totals.compose",
-        "deadline": "certificates.clock",
-        "dpsgd": "budget.training",
-        "filter_for": "theorems.filter",
-        "guarantee": "release.guarantee",
-        "guarantee_from_json": "totals.from_json",
-        "per_user": "budget.returning",
-        "protocol_guarantee": "protocols.choose",
-        "routes": "budget.returning",
-        "verify": "certificates.verdict",
-    },
-)
+__getattr__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:

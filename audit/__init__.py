@@ -93,7 +93,7 @@ _PLACES = {
 }
 
 
-# As dpcore.late does it; but dpcore is too much to load for a test run that asks for no audit.
+# Not dpcore.lazy_import: a test run without an audit should not pay for importing dpcore.
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'audit' has no attribute {name!r}")

@@ -14,7 +14,7 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment, cz_instance
-from dpcore.late import late_names
+from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from bandits.audited.target import audit_view
@@ -46,15 +46,4 @@ __all__ = [
     "run_guarantee",
 ]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        "Experiment": "experiments.experiment",
-        "Setting": "policies.setting",
-        "audit_view": "audited.target",
-        "certificate_of": "certificates.certificate",
-        "read_algorithm": "policies.registry",
-        "recheck": "certificates.recheck",
-        "run_cells": "experiments.playing",
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.floating import Floats
+from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import (
     Exact,
     Of,

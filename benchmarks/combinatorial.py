@@ -76,7 +76,8 @@ def speed(horizon: int, runs: int) -> dict[str, Any]:
     r"""Processor seconds of all runs together, and of drawing alone what they draw."""
     rows = []
     # What is imported and compiled once is no part of a round.
-    regrets(experiment("cucb", "tree", horizon=1 << 14, runs=20))
+    for name, release in _KINDS:
+        regrets(experiment(name, release, horizon=1 << 14, runs=20))
     for name, release in _KINDS:
         wanted = experiment(name, release, horizon=horizon, runs=runs)
         worlds = wanted.worlds().environments

@@ -24,7 +24,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.neighbourhood import Neighbourhood
+from dpcore.masked.round import Neighbourhood
 from dpcore.masked.sizing import size_neighbourhood
 
 _COORDINATES = 1000

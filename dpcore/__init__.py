@@ -13,7 +13,6 @@ from dpcore.errors import (
     Undecided,
     Unrepresentable,
 )
-from dpcore.late import late_names
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -23,6 +22,7 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
+from dpcore.lazy_import import lazy_names
 from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.enclosure import Enclosure
@@ -82,12 +82,4 @@ __all__ = [
     "write_noise",
 ]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        "IdealAggregation": "protocols.aggregation",
-        "MaskedAggregation": "masked.aggregation",
-        "Shuffler": "protocols.aggregation",
-        "run": "protocols.run",
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -3,7 +3,7 @@ r"""Noise: a law on the integers with exact rational parameters.
 A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
 float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
 holds what every law shares; one law lives in each file next to it. To add one, subclass
-:class:`Noise` (or ``symmetric.SymmetricNoise``) and fill in the abstract methods; CONTRIBUTING.md
+:class:`Noise` (or :class:`SymmetricNoise`) and fill in the abstract methods; CONTRIBUTING.md
 lists the places it is entered in.
 """
 
@@ -420,3 +420,35 @@ def _check(rng: Rng) -> Rng:
 
 def _bits(bits: int) -> int:
     return integer("bits", bits, at_least=8, at_most=_FINEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SymmetricNoise(Noise):
+    r"""A law with P(X = k) = P(X = -k): one tail gives everything."""
+
+    symmetric: ClassVar[bool] = True
+
+    @abstractmethod
+    def _upper(self, k: Integers) -> Floats:
+        r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
+
+    @property
+    def mean(self) -> Fraction:
+        r"""0, by symmetry."""
+        return Fraction(0)
+
+    def cdf_ball(self, k: int) -> arb:
+        r"""P(X <= k) = P(X > -k-1)."""
+        return self.sf_ball(-k - 1)
+
+    def tail_ball(self, t: int) -> arb:
+        r"""P(|X| > t) = 2 P(X > t) for t >= 0."""
+        return 2 * self.sf_ball(t)
+
+    def _sf(self, k: Integers) -> Floats:
+        # ~k = -k-1 without overflow at either end of int64.
+        tail = self._upper(np.where(k >= 0, k, ~k))
+        return np.where(k >= 0, tail, 1 - tail)
+
+    def _cdf(self, k: Integers) -> Floats:
+        return self._sf(~k)

@@ -27,7 +27,7 @@ from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.totals.compose import Composition, compose
-from dpcore.command.table import html_table
+from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Scope, Sensitivity

@@ -32,7 +32,7 @@ from accounting.mechanism.description import Description, Everyone, Poisson
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
-from dpcore.command.table import html_table
+from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Sensitivity

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any, Final, Literal
 
-from dpcore.command.table import html_table
+from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, round_down, round_up
 from dpcore.numbers.ordered import Ordered

@@ -30,11 +30,10 @@ from accounting.cli.releases import (
 )
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, option, with_fields
-from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import aligned
-from dpcore.command.terminal import show
+from dpcore.command.terminal import aligned, show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
@@ -73,7 +72,7 @@ Relative = Annotated[
 
 
 @budget.command()
-@patiently
+@with_time_limit
 @with_fields
 def epsilon(
     releases: Releases,
@@ -100,7 +99,7 @@ def epsilon(
 
 
 @budget.command("delta")
-@patiently
+@with_time_limit
 @with_fields
 def delta_command(
     releases: Releases,
@@ -123,7 +122,7 @@ def delta_command(
 
 
 @budget.command()
-@patiently
+@with_time_limit
 @with_fields
 def curve(
     releases: Releases,
@@ -171,7 +170,7 @@ def curve(
 
 
 @budget.command()
-@patiently
+@with_time_limit
 @with_fields
 def returning(
     releases: Releases,

@@ -22,9 +22,9 @@ from accounting.cli.releases import (
     whole,
 )
 from dpcore.command.options import AsJson, named, option, share, with_fields
-from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
@@ -107,7 +107,7 @@ def _of_training(wanted: Wanted) -> Wanted:
     return replace(wanted, poisson=str(run.rate), rounds=count)
 
 
-@patiently
+@with_time_limit
 @with_fields
 def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
     r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.

@@ -17,8 +17,7 @@ from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import fact
-from dpcore.command.terminal import show
+from dpcore.command.terminal import fact, show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 

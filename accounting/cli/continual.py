@@ -25,10 +25,9 @@ from accounting.cli.releases import (
 )
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option, read_law
-from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import aligned
-from dpcore.command.terminal import show
+from dpcore.command.terminal import aligned, show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
@@ -54,7 +53,7 @@ _SAID: Final = {
 }
 
 
-@patiently
+@with_time_limit
 def continual(
     *,
     horizon: str = option("T", "How many items the stream has at most, up to 16384.", default=...),
@@ -127,7 +126,7 @@ def _root(squared: End) -> str:
     return up(math.nextafter(math.sqrt(math.nextafter(float(squared), math.inf)), math.inf))
 
 
-@patiently
+@with_time_limit
 def matrix(
     *,
     strategy: str = option(

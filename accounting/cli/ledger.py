@@ -14,8 +14,7 @@ import typer
 from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities, whole
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option
-from dpcore.command.table import fact
-from dpcore.command.terminal import show
+from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from accounting.cli.releases import whole
 from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
-from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class PlanOptions:
 
 
 @protocol.command()
-@patiently
+@with_time_limit
 @with_fields
 def plan(options: PlanOptions, *, as_json: AsJson = False) -> None:
     r"""Choose the parameters of a protocol for an epsilon and delta, and print what they guarantee.
@@ -113,7 +113,7 @@ def plan(options: PlanOptions, *, as_json: AsJson = False) -> None:
 
 
 @protocol.command()
-@patiently
+@with_time_limit
 @with_fields
 def simulate(
     options: PlanOptions,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.table import fact
-from dpcore.command.terminal import show
+from dpcore.command.terminal import fact, show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import whole_number

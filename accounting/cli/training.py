@@ -32,10 +32,10 @@ from accounting.cli.releases import (
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option
-from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
+from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
@@ -80,7 +80,7 @@ _CHANCE: Final = {
 }
 
 
-@patiently
+@with_time_limit
 def dpsgd(
     *,
     noise_multiplier: str | None = option(
@@ -290,7 +290,7 @@ def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: st
     return narrower(found, compose((random, cut.total.rounds)).epsilon(delta, relative))
 
 
-@patiently
+@with_time_limit
 def check(
     *,
     event: Path = option(

@@ -31,8 +31,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceil_sqrt
-from dpcore.numbers.integer_search import least
+from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle

@@ -21,8 +21,8 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
 WIDTH_BITS: Final = 64

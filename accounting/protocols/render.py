@@ -10,7 +10,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol
 from accounting.protocols.simulation import Simulation
-from dpcore.command.table import fact
+from dpcore.command.terminal import fact
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import write_rational

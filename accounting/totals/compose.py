@@ -36,7 +36,7 @@ from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
-from dpcore.command.table import html_table
+from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End

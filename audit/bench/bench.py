@@ -40,7 +40,7 @@ from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, members, out_of
-from dpcore.command.table import aligned
+from dpcore.command.terminal import aligned
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer

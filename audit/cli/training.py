@@ -9,11 +9,11 @@ from pathlib import Path
 from audit.cli.written import leave
 from audit.wording.formats import format_of
 from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.command.patience import endlessly, patiently
 from dpcore.command.terminal import page, say
+from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 
 
-@patiently
+@with_time_limit
 def canaries_command(
     scores: str = argument(
         "SCORES",
@@ -94,7 +94,7 @@ def canaries_command(
     leave(report.to_format(printed, text=page(report.told().lines())), report.exit_code)
 
 
-@endlessly
+@with_optional_time_limit
 def dpsgd_command(
     step: str = argument(
         "STEP",

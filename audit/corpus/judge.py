@@ -28,7 +28,7 @@ from audit.evidence.verdict import versions
 from audit.wording.formats import Case, Outcome
 from audit.wording.result import Result, Told, computed, fact, json_text, members, plain
 from audit.wording.result import aligned as named_rows
-from dpcore.command.table import aligned
+from dpcore.command.terminal import aligned
 from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike, integer, rational

@@ -17,7 +17,7 @@ from typing import Any
 
 from audit.errors import TargetFailed
 from audit.outputs.guard import RAISED, failure
-from dpcore.command.siblings import clash_of, names, ours_first
+from dpcore.command.packages import clash_of, package_names, prefer_own_packages
 from dpcore.errors import InvalidParameter
 
 
@@ -33,7 +33,7 @@ def load(spelling: str) -> Any:
     path, _, attribute = spelling.rpartition(":")
     if not attribute or not path:
         raise InvalidParameter("target", spelling, "must be written module:callable")
-    ours_first()
+    prefer_own_packages()
     module = _from_file(spelling, path) if path.endswith(".py") else _by_name(spelling, path)
     return _attribute(spelling, module, attribute)
 
@@ -99,7 +99,7 @@ def _clashes(spelling: str, folder: Path, clash: str) -> InvalidParameter:
 
 
 def _must_not_clash(spelling: str, module: str, folder: Path) -> None:
-    if module.partition(".")[0] in names() and (clash := clash_of(folder)):
+    if module.partition(".")[0] in package_names() and (clash := clash_of(folder)):
         raise _clashes(spelling, folder, clash)
 
 

@@ -1,6 +1,6 @@
 r"""Store the state of an audit, so that one that was ended, even by ``kill -9``, goes on.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`audit.resume.records`. The first one is JSON and
+Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.records`. The first one is JSON and
 says everything that determines the audit; the others are the finished blocks in order. A block is
 flushed to the disk before the audit goes on: at any moment at most the last record is torn. It is
 dropped, and drawn again as the same block.
@@ -23,10 +23,10 @@ from audit.errors import TargetFailed
 from audit.outputs.form import Outputs
 from audit.outputs.stored import Unstorable, pack, unpack
 from audit.resume.header import BEGINNING, SCHEMA, compare, header, hostile, parsed, refused
-from audit.resume.records import MOST, Damaged, is_torn, next_record, read_records, started
 from audit.runs.block import Plan
 from audit.targets.target import Target
 from dpcore.command.input_file import require_plain
+from dpcore.command.records import MOST, Damaged, is_torn, next_record, read_records, started
 from dpcore.command.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 

@@ -29,7 +29,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from bandits.batch import chance_of
-from bandits.certificates.form import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
+from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter

@@ -7,13 +7,42 @@ Proofs: docs/proofs/bandits.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, cast
 
-from accounting.certificates.reading import Malformed, parsed
+from accounting.certificates.form import ascii_text, digest_of
+from accounting.certificates.reading import (
+    Malformed,
+    exactly,
+    items,
+    mapping,
+    parsed,
+    part_of,
+    rational,
+    scope_of,
+    text_of,
+    whole,
+)
 from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, judged
-from accounting.certificates.worst import check_certificates, stated_parts, worst_of
-from bandits.certificates.form import SEEDED, UNKNOWN, knows, read
+from accounting.certificates.worst import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.claims.claim import Assumed, Pure
+from accounting.totals.compose import compose
+from bandits.combinatorial.cucb import FAMILY
+from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
+from bandits.policies.elimination import NAMES
+from bandits.policies.registry import LINEAR
+from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.privatizer import NEW, POOLED
+from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SOME_HONEST
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.mechanism import Scope
+from dpcore.protocols.pure_shuffle import PureShuffle
 
 _MOST_TEXT: Final = 1 << 22
 _MOST_VALUES: Final = 1 << 22
@@ -57,3 +86,347 @@ def _findings(text: str | bytes) -> Iterator[Finding]:
     for where, reason in form.complaints:
         yield Finding(where=where, status=Status.FAILS, reason=reason)
     yield from worst_of(form.claims, form.parts, Allowance(_MOST_VALUES))
+
+
+SCHEMA: Final = "dpcore-bandit-certificate/1"
+SYSTEM: Final = "the run drew its noise from the operating system"
+SEEDED: Final = (
+    "noise comes from the operating system; in the simulated run of this certificate it came from "
+    "a seed, and protects nobody"
+)
+UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
+
+_SHUFFLE: Final = "pure-shuffle"
+_MOST_PARTS: Final = 1024
+_FIELDS: Final = frozenset(
+    {"schema", "algorithm", "arms", "horizon", "claims", "parts", "released", "assumptions"}
+)
+_DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
+_ALWAYS: Final = (
+    "noise: every draw is fresh, independent and exactly of the law stated",
+    "the server is semi-honest: it sees what the protocol shows it and follows the protocol",
+    "rewards lie in [0, 1], and nobody's reward decides who takes part or when",
+)
+_OF_AVERAGES: Final = (
+    *_ALWAYS[:2],
+    "clients clip their averages, and nobody's reward decides who takes part or when",
+)
+_CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
+_RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
+_PLANNED: Final = re.compile(
+    f"{SOME_HONEST}([0-9]+(/[0-9]+)?) vanish, and ([0-9]+(/[0-9]+)?) break the protocol or tell "
+    "their noise"
+)
+_LOCAL: Final = "each user adds the noise of the part alone"
+_UNPROTECTED: Final = NAMES["none"]
+_TRUST: Final[Mapping[str, str]] = {
+    **{
+        f"{algorithm}{how}": trust
+        for trust, algorithm in NAMES.items()
+        if trust != "none"
+        for how in ("", "-in-parts")
+    },
+    "dp-se": "central",
+    "sdp-ae": "binary-shuffle",
+    "vb-sdp-ae": "binary-shuffle",
+}
+_AVERAGES: Final = {name: trust for name, (_, trust, _) in LINEAR.items() if trust != "none"}
+_STREAMS: Final[Mapping[str, StreamTrust]] = {
+    name: trust for name, (trust, _) in FAMILY.items() if trust != "none"
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
+
+    claims: Mapping[str, Fraction]
+    parts: tuple[WorstPart, ...]
+    algorithm: str
+    simulated: bool
+    complaints: tuple[tuple[str, str], ...]
+
+
+def read(document: object) -> Form:
+    r"""Read and check every field of a certificate.
+
+    Raises :class:`Malformed`, naming the first field that is not as the schema says.
+    """
+    top = mapping("certificate", document)
+    if top.get("schema") != SCHEMA:
+        raise Malformed("schema", f"must be {SCHEMA}")
+    exactly("certificate", top, _FIELDS | {"digest"})
+    algorithm = _algorithm(top["algorithm"])
+    arms = whole("arms", top["arms"], 1, 10**9)
+    horizon = whole("horizon", top["horizon"], arms, 10**19)
+    claims = _claims("claims", top["claims"])
+    listed = items("parts", top["parts"], most=_MOST_PARTS)
+    parts = tuple(_part(f"parts[{i}]", part, claims) for i, part in enumerate(listed))
+    if len({"rounds_of" in part["is"] for part in listed}) > 1:
+        raise Malformed("parts", "must all be releases, or all be rounds of releases")
+    if len({(part.scope["unit"], part.scope["relation"]) for part in parts}) > 1:
+        raise Malformed("parts", "must have one scope: scopes never compose")
+    if len({_text_of_subject(part) for part in parts}) < len(parts):
+        raise Malformed("parts", "must not repeat a part")
+    _check_released(top["released"], parts, horizon)
+    assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
+    if len(set(assumptions)) < len(assumptions):
+        raise Malformed("assumptions", "must not repeat an assumption")
+    return Form(
+        claims=claims,
+        parts=parts,
+        algorithm=algorithm,
+        simulated=SEEDED in assumptions,
+        complaints=tuple(_complaints(top, assumptions)),
+    )
+
+
+# -- assumptions ------------------------------------------------------------------------------
+
+
+def knows(algorithm: str) -> bool:
+    r"""Whether the reader can tell who sees what in a run of the algorithm.
+
+    >>> knows("dist-dp-se"), knows("Dist-dp-se")
+    (True, False)
+    """
+    return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
+
+
+def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
+    r"""What must be among the assumptions of a certificate, beside where its noise came from.
+
+    Two of them say what no reader of the text can know: that the parts are all there are, and that
+    the releases are those of the run.
+    """
+    parts, name = document["parts"], document["algorithm"]
+    run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"
+    returning = all("rounds_of" in part["is"] for part in parts)
+    reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
+    shuffled = any(part["is"].get("claim") == _SHUFFLE for part in parts)
+    times = sum(each["times"] for each in document["released"])
+    # Who plans for users who vanish assumes less of them.
+    planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
+    found = (
+        *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
+        f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
+        f"released: {times} in all, as the run recorded them; so says whoever wrote this",
+        *_of_algorithm(name),
+        *((BITS_ONLY,) if shuffled else ()),
+        *reasons,
+        *((POOLED, _RETURNING) if returning else (NEW,)),
+    )
+    return tuple(each for each in dict.fromkeys(found) if not (planned and each == ALL_HONEST))
+
+
+def _of_algorithm(name: str) -> tuple[str, ...]:
+    # What the trust model of a known algorithm assumes, but for a reason that has numbers in it.
+    if name in _AVERAGES:
+        privatizer = AveragePrivatizer(trust=_AVERAGES[name])
+        return (*privatizer.assumed(Averages(users=1, coordinates=1)), _CALIBRATED)
+    if name in _STREAMS:
+        return StreamPrivatizer(trust=_STREAMS[name], sent=1, horizon=1).assumed()
+    trust = _TRUST.get(name)
+    if trust is None:
+        return (UNKNOWN,)
+    if trust == "binary-shuffle":
+        return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
+    if trust == "local":
+        return (_LOCAL,)
+    if trust == "pure-shuffle":  # and its shuffler, or the paper's aggregation: as its parts say
+        return (ALL_HONEST,)
+    return SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
+
+
+def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str, str]]:
+    required = required_assumptions(top)
+    found = [f"missing: {needed}" for needed in required if needed not in stated]
+    found += [
+        f"does not fit the parts: {users}"
+        for users in (NEW, _RETURNING)
+        if users in stated and users not in required
+    ]
+    if (SYSTEM in stated) == (SEEDED in stated):
+        found.append(f"must hold one of: {SYSTEM}; {SEEDED}")
+    yield from (("assumptions", reason) for reason in found)
+    if text_of("digest", top["digest"]) != digest_of(top):
+        yield "digest", "is not that of the text: something was changed"
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+
+def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPart:
+    item = mapping(where, value)
+    exactly(where, item, {"is", "claims", "certificate", "unchecked"})
+    own, unchecked = item["certificate"], item["unchecked"]
+    if (own is None) == (unchecked is None):
+        raise Malformed(where, "must have a certificate, or say why it is unchecked")
+    stated = _claims(f"{where}.claims", item["claims"])
+    if [*stated] != [*claims]:
+        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in their order")
+    return WorstPart(
+        **_subject(f"{where}.is", item["is"]),
+        claims=stated,
+        certificate=None if own is None else mapping(f"{where}.certificate", own),
+        unchecked="" if unchecked is None else _line(f"{where}.unchecked", unchecked),
+    )
+
+
+def _subject(where: str, value: object) -> dict[str, Any]:
+    # What a part is of: one release, rounds of releases, or a claim that is assumed.
+    item = mapping(where, value)
+    if "rounds_of" in item:
+        return _rounds(where, item)
+    if item.get("claim") == "assumed":
+        return _assumed(where, item)
+    if item.get("claim") == _SHUFFLE:
+        return _shuffled(where, item)
+    scope, inner = _curve(where, item, 1)
+    return {"scope": scope, "inner": (inner,)}
+
+
+def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping[str, str], Any]:
+    exactly(where, item, {"claim", "noise", "sensitivity", "scope"})
+    if item["claim"] != "curve":
+        raise Malformed(f"{where}.claim", f"must be curve, {_SHUFFLE} or assumed")
+    law = {"noise": item["noise"], "sensitivity": item["sensitivity"]}
+    inner = {**law, "honest": "1", "rounds": rounds}
+    _check_law(where, inner)
+    return scope_of(f"{where}.scope", item["scope"]), inner
+
+
+def _rounds(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    exactly(where, item, {"rounds_of", "unit"})
+    found, relations = [], []
+    for i, each in enumerate(items(f"{where}.rounds_of", item["rounds_of"])):
+        place = f"{where}.rounds_of[{i}]"
+        exactly(place, mapping(place, each), {"part", "rounds"})
+        curve = mapping(f"{place}.part", each["part"])
+        scope, inner = _curve(f"{place}.part", curve, each["rounds"])
+        if scope["unit"] != "contribution":
+            raise Malformed(f"{place}.part.scope.unit", "must be contribution")
+        relations.append(scope["relation"])
+        found.append(inner)
+    if item["unit"] != "user":
+        raise Malformed(f"{where}.unit", "must be user: a contribution is in one round only")
+    whole_scope = {"unit": item["unit"], "relation": relations[0]}
+    scope_of(where, whole_scope)
+    if len(set(relations)) > 1:
+        raise Malformed(f"{where}.rounds_of", "must have one relation: scopes never compose")
+    if len({_law(each) for each in found}) < len(found):
+        raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
+    return {"scope": whole_scope, "inner": tuple(found)}
+
+
+def _assumed(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    exactly(where, item, {"claim", "guarantee", "reason"})
+    claim = mapping(f"{where}.guarantee", item["guarantee"])
+    exactly(f"{where}.guarantee", claim, {"claim", "epsilon", "scope"})
+    if claim["claim"] != "pure":
+        raise Malformed(f"{where}.guarantee.claim", "must be pure")
+    inner = {"claim": "pure", "epsilon": claim["epsilon"], "rounds": 1}
+    part_of(f"{where}.guarantee", inner)
+    scope = scope_of(f"{where}.guarantee.scope", claim["scope"])
+    reason = _line(f"{where}.reason", item["reason"])
+    if not reason.strip():
+        raise Malformed(f"{where}.reason", "must say why the claim is believed")
+    believed = Scope(unit=scope["unit"], relation=scope["relation"])
+    total = compose(Assumed(Pure(claim["epsilon"], scope=believed), reason=reason))
+    sentence = ascii_text(total.assumptions[0])
+    return {"scope": scope, "inner": (inner,), "reason": reason, "assumption": sentence}
+
+
+def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    counts, ratios = ("users", "honest", "precision", "reach"), ("cover", "shape", "scale")
+    exactly(where, item, {"claim", "epsilon", "scope", *counts, *ratios})
+    n, h, g, reach = (whole(f"{where}.{key}", item[key], 1, 10**9) for key in counts)
+    cover, shape, scale = (rational(f"{where}.{key}", item[key]) for key in ratios)
+    for key, held in (("cover", cover < 1), ("shape", shape <= 1), ("honest", h <= n)):
+        if not held:
+            raise Malformed(f"{where}.{key}", "is out of range")
+    for key, value in (("cover", cover), ("shape", shape), ("scale", scale)):
+        if value <= 0:
+            raise Malformed(f"{where}.{key}", "must be > 0")
+    inner = {"claim": "pure", "epsilon": item["epsilon"], "rounds": 1}
+    part_of(where, inner)
+    share = PolyaDifference(shape=shape, scale=scale)
+    try:
+        shuffle = PureShuffle(users=n, precision=g, reach=reach, cover=cover, share=share)
+    except InvalidParameter as error:
+        raise Malformed(where, str(error)) from None
+    scope = scope_of(f"{where}.scope", item["scope"])
+    return {"scope": scope, "inner": (inner,), "shuffle": shuffle, "honest": h}
+
+
+def _check_law(where: str, inner: Mapping[str, Any]) -> None:
+    # A release is one number, or several that may all move: its sensitivity has one spelling.
+    part = part_of(where, inner)
+    if part.norm != "absolute" and not (part.norm == "box" and len(part.amounts) > 1):
+        reason = "must be absolute, of one number, or box, of several"
+        raise Malformed(f"{where}.sensitivity.norm", reason)
+
+
+def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -> None:
+    known = {_law(each) for part in parts for each in part.inner if "noise" in each}
+    seen: set[str] = set()
+    times = 0
+    for i, each in enumerate(items("released", value, least=0, most=_MOST_PARTS)):
+        where = f"released[{i}]"
+        exactly(where, mapping(where, each), {"noise", "sensitivity", "times"})
+        times += whole(f"{where}.times", each["times"], 1, horizon)
+        law_of_one = {key: each[key] for key in ("noise", "sensitivity")}
+        _check_law(where, {**law_of_one, "honest": "1", "rounds": 1})
+        law = _law(each)
+        if law not in known:
+            raise Malformed(where, "is of no part")
+        if law in seen:
+            raise Malformed(where, "is listed before")
+        seen.add(law)
+    if times > horizon:
+        raise Malformed("released", "must be one release a round at most: more than the horizon")
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _claims(where: str, value: object) -> dict[str, Fraction]:
+    # Epsilon by delta, in the order that they are listed.
+    found: dict[str, Fraction] = {}
+    for i, each in enumerate(items(where, value)):
+        place = f"{where}[{i}]"
+        exactly(place, mapping(place, each), {"delta", "epsilon"})
+        if not 0 < rational(f"{place}.delta", each["delta"]) < 1:
+            raise Malformed(f"{place}.delta", "must lie in (0, 1)")
+        if each["delta"] in found:
+            raise Malformed(where, "must not repeat a delta")
+        epsilon = text_of(f"{place}.epsilon", each["epsilon"])
+        if not _DECIMAL.fullmatch(epsilon):
+            raise Malformed(f"{place}.epsilon", "must be a decimal >= 0, without spare zeros")
+        found[each["delta"]] = Fraction(epsilon)
+    return found
+
+
+def _algorithm(value: object) -> str:
+    name = _line("algorithm", value)
+    if name != name.strip():
+        raise Malformed("algorithm", "must have no blanks at its ends")
+    if name == _UNPROTECTED:
+        raise Malformed("algorithm", f"{name} protects nobody: it has no certificate")
+    return name
+
+
+def _line(where: str, value: object) -> str:
+    text = text_of(where, value)
+    if not text.isprintable():
+        raise Malformed(where, "must be one line of text")
+    return text
+
+
+def _law(part: Mapping[str, Any]) -> str:
+    return json.dumps([part["noise"], part["sensitivity"]], sort_keys=True)
+
+
+def _text_of_subject(part: WorstPart) -> str:
+    inner = sorted(json.dumps(each, sort_keys=True) for each in part.inner)
+    return json.dumps([part.scope, inner, repr(part.shuffle), part.honest], sort_keys=True)

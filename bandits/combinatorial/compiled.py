@@ -36,6 +36,11 @@ def _inlined(function: F) -> F:
     return _jit(function, inline="always")
 
 
+def _exact_in_any_order(function: F) -> F:
+    # Of integers only, so that the order may be the quickest.
+    return _jit(function, cache=True, fastmath={"reassoc", "contract"})
+
+
 def _jit(function: F, **options: Any) -> F:
     # Without numba the same rounds are interpreted, which nothing but tests asks for.
     if find_spec("numba") is None:
@@ -142,13 +147,19 @@ def _tree(n: int, drawn: int, noise: Any) -> Any:
     return noise[level]
 
 
+@_exact_in_any_order
+def _product(column: Any, items: Any) -> Any:
+    total = column[0] * 0
+    for i in range(len(items)):
+        total += column[i] * items[i]
+    return total
+
+
 @_compiled
-def _factorised(items: Integers, noised: Integers, column: Integers, inverse: Floats) -> float:
+def _factorised(items: Any, noised: Any, column: Any, inverse: Floats) -> float:
     # All arrays end with the newest item or its weight. Four sums: one would wait for itself.
-    moved, size = 0, len(items)
-    for i in range(size):
-        moved += column[i] * items[i]
-    noised[-1] += moved
+    size = len(items)
+    noised[-1] += _product(column, items)
     one = two = three = four = 0.0
     for i in range(size % 4, size, 4):
         one += inverse[i] * noised[i]
@@ -227,10 +238,10 @@ def play_rounds(  # noqa: C901, PLR0912  # a call in the inner loop costs more t
                         continue
                     found = float(exact[cell] + held[cell, _zeros(n)])
                 else:
-                    size = (n - 1) // block + 1
-                    items[cell, size - 1] += outcomes[i, t, j]
-                    if n % block:
+                    if n - counts[cell] < block:
                         continue
+                    size = n // block
+                    items[cell, size - 1], exact[cell] = exact[cell], 0
                     own = held[cell, :size]
                     found = _factorised(items[cell, :size], own, column[-size:], inverse[-size:])
                 value[cell], counts[cell] = found, n

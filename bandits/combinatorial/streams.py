@@ -45,6 +45,7 @@ _MOST_HORIZON: Final = 10**8
 _MOST_ITEMS: Final = 1 << 10
 _LEAST_GRID: Final = 16
 _WORD: Final = 64
+_EXACT_FLOATS: Final = 1 << 53
 _BITS: Final = "users send their outcomes as bits, 0 or 1, and no others"
 _PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
 _ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
@@ -121,8 +122,7 @@ class StreamPrivatizer:
     @property
     def sensitivity(self) -> Sensitivity:
         r"""Of all noised numbers together: outcomes of ``sent`` base arms may all move."""
-        moves = self.moves * self.sent
-        return Sensitivity(1) if moves == (1,) else Sensitivity.box(moves)
+        return _sensitivity(self)
 
     @property
     def noise(self) -> Noise | None:
@@ -161,15 +161,20 @@ class StreamPrivatizer:
 
 
 @lru_cache(maxsize=1 << 8)
+def _sensitivity(privatizer: StreamPrivatizer) -> Sensitivity:
+    moves = privatizer.moves * privatizer.sent
+    return Sensitivity(1) if moves == (1,) else Sensitivity.box(moves)
+
+
+@lru_cache(maxsize=1 << 8)
 def _noise(privatizer: StreamPrivatizer) -> Noise:
-    moved = privatizer.sensitivity
     if privatizer.kind != "factorisation":
         return DiscreteLaplace(scale=len(privatizer.moves) * privatizer.sent / privatizer.epsilon)
     found = calibrate(
         noise="discrete-gaussian",
         epsilon=privatizer.epsilon,
         delta=privatizer.delta,
-        sensitivity=moved,
+        sensitivity=privatizer.sensitivity,
     ).noise
     if not isinstance(found, Noise):
         raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
@@ -298,27 +303,32 @@ class _Doubling(_Separate):
 
 
 class _Factorisation(_Separate):
-    # Items are sums of blocks. y = C x + z in integers, and noise[cell] is y up to the last item,
-    # then z. What is released is a function of y alone, A C^-1 y in floats: errors of floats are
-    # errors of the estimate, not of the promise.
+    # Items are sums of blocks, ``exact`` that of the block not yet closed. y = C x + z in integers,
+    # and noise[cell] is y up to the last item, then z. What is released is a function of y alone,
+    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         held = self.privatizer
         drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
-        self.noise = drawn.reshape(-1, held.items)
-        self.items = np.zeros(self.noise.shape, dtype=np.int64)
+        weights = column(held.items, held.grid)
+        # Floats are exact for integers up to 2^53, and quicker. No partial sum of C x + z exceeds
+        # ``largest``: an item is at most ``block``. Integers hold the rare larger ones.
+        largest = held.block * sum(weights) + int(np.abs(drawn).max())
+        exact = np.float64 if largest <= _EXACT_FLOATS else np.int64
+        self.noise = drawn.reshape(-1, held.items).astype(exact)
+        self.items = np.zeros(self.noise.shape, dtype=exact)
         # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
-        self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
+        self.column = np.array(weights[::-1], dtype=exact)
         self.inverse = inverse(held.items, held.grid)[::-1].copy()
 
     def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        del drawn
+        del outcomes, drawn
         block = self.privatizer.block
-        self.items[cells, (self.taken[cells] - 1) // block] += outcomes
         closed = cells[self.taken[cells] % block == 0]
         estimates = []
         for cell in closed.tolist():
             i = int(self.taken[cell]) // block - 1
+            self.items[cell, i], self.exact[cell] = self.exact[cell], 0
             items, noised = self.items[cell], self.noise[cell]
             noised[i] += self.column[-i - 1 :] @ items[: i + 1]
             estimates.append(_ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1]))

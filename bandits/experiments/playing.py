@@ -1,12 +1,11 @@
 r"""Play the cells of an experiment in processes, each the same at every call; keep them in a file.
 
-A state file (schema ``dpcore-bandit-state/1``) lets an experiment that was ended, even by
-``kill -9``, go on. It has lines of JSON: the first says everything that determines the experiment,
-each of the others is a finished cell, in order. The last field of a line is a SHA-256 over the line
-and the one before it, so a line stands where it was written and in no other file. A cell is on the
-disk before the next is stored: at any moment at most the last line is torn. It is dropped, and its
-cell drawn again, to the same bytes. The first line also names the recipe of a cell and a digest of
-the worlds: cells of other draws or of other worlds are refused, whatever the version says.
+A state file (schema ``dpcore-bandit-state/2``) lets an experiment that was ended, even by
+``kill -9``, go on. It has records of :mod:`dpcore.command.records`, each of them JSON: the first
+says everything that determines the experiment, each of the others is a finished cell, in order. A
+cell is on the disk before the next is stored: at any moment at most the last record is torn. It is
+dropped, and its cell drawn again, to the same bytes. The first record also names the recipe of a
+cell and a digest of the worlds: cells of other draws or worlds are refused, whatever the version.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -33,6 +32,7 @@ from bandits.rounds import Coins, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
+from dpcore.command.records import Damaged, is_torn, next_record, read_records, started
 from dpcore.command.state_file import StateFile, open_state
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
@@ -41,10 +41,10 @@ from dpcore.numbers.threads import one_thread
 from dpcore.sampling.rng import SeededRng
 from dpcore.spelling import write_noise, write_sensitivity
 
-SCHEMA: Final = "dpcore-bandit-state/1"
+SCHEMA: Final = "dpcore-bandit-state/2"
 
-_START: Final = hashlib.sha256(SCHEMA.encode()).hexdigest()
-_CHECKED: Final = re.compile(rb'(\{.*),"sha256":"([0-9a-f]{64})"\}')
+_START: Final = started(SCHEMA)
+_BEGINNING: Final = f'{{"schema":"{SCHEMA}",'.encode()
 _SAME: Final = "preset delta horizon radius schedule seed dpcore numpy calibration alpha confidence"
 _WORDS: Final = {
     **{name: name for name in f"{_SAME} dropouts aggregation".split()},
@@ -189,7 +189,7 @@ class State:
 
     path: Path
     file: StateFile
-    chain: str
+    digest: bytes
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
@@ -197,8 +197,8 @@ class State:
 
         Raises :class:`InvalidParameter` where it cannot be written.
         """
-        line, self.chain = _line(self.chain, cell.to_json())
-        self.file.append(line)
+        record, self.digest = next_record(self.digest, _json(cell.to_json()))
+        self.file.append(record)
         self.cells.append(cell)
 
 
@@ -211,7 +211,14 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
     """
     place = Path(path)
     with open_state("resume", place, owner="experiment") as file:
-        state = _read(place, file, _header(experiment, worlds))
+        try:
+            state = _read(place, file, _header(experiment, worlds))
+        except OSError as error:
+            raise file.refused(error) from None
+        except MemoryError:
+            raise InvalidParameter(
+                "resume", str(place), "holds more than the memory does"
+            ) from None
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
             raise InvalidParameter("resume", str(place), "holds cells in another order")
@@ -230,58 +237,37 @@ def _header(experiment: Experiment, worlds: Worlds) -> dict[str, Any]:
     }
 
 
-def _line(chain: str, content: dict[str, Any]) -> tuple[bytes, str]:
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)[:-1].encode()
-    check = _digest(chain, text)
-    return text + f',"sha256":"{check}"}}\n'.encode(), check
-
-
-def _digest(chain: str, text: bytes) -> str:
-    return hashlib.sha256(chain.encode() + text).hexdigest()
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _read(path: Path, file: StateFile, header: dict[str, Any]) -> State:
-    data = file.contents()
-    first, chain = _line(_START, header)
-    state = State(path=path, file=file, chain=chain)
-    if len(data) <= len(first) and first.startswith(data.rstrip(b"\0")):
-        # Empty, or ended while the header was written: no cell is lost.
+    first, digest = next_record(_START, _json(header))
+    state, end = State(path=path, file=file, digest=digest), 0
+    if file.reader.seek(0, os.SEEK_END) <= len(first) and is_torn(file.reader, first, _BEGINNING):
         file.restart(first)
         return state
-    lines = data.split(b"\n")
-    lines.pop()  # what follows the last line break is torn, or nothing
-    at = 0
-    for number, line in enumerate(lines):
-        content, chain = _content(line, state.chain if number else _START)
-        if content is None and number and number == len(lines) - 1:
-            break
-        if number == 0:
-            _compare(path, content, header)
-        else:
-            state.cells.append(_cell_in(path, number, content))
-        at += len(line) + 1
-        state.chain = chain
-    if not lines:
-        raise InvalidParameter("resume", str(path), "is not the state of a bandit experiment")
-    file.cut(at)
+    try:
+        for record in read_records(file.reader, _START):
+            if end:
+                state.cells.append(_cell_in(path, len(state.cells) + 1, record.payload))
+            else:
+                _compare(path, record.payload, header)
+            end, state.digest = record.end, record.digest
+    except Damaged as error:
+        if end:
+            raise InvalidParameter("resume", str(path), f"is damaged at {error}") from None
+    if not end:
+        raise InvalidParameter("resume", str(path), "is not the state of an experiment")
+    file.cut(end)
     return state
 
 
-def _content(line: bytes, chain: str) -> tuple[Any, str]:
-    # None for a line that is not as it was written.
-    match = _CHECKED.fullmatch(line)
-    if match is None or _digest(chain, match[1]) != match[2].decode():
-        return None, chain
+def _compare(path: Path, payload: bytes, wanted: dict[str, Any]) -> None:
     try:
-        return json.loads(match[1] + b"}"), match[2].decode()
-    except (ValueError, RecursionError):
-        return None, chain
-
-
-def _compare(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
-    if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
-        reason = f"is not of schema {SCHEMA}, or damaged in its first line"
-        raise InvalidParameter("resume", str(path), reason)
+        stored = dict(json.loads(payload))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParameter("resume", str(path), "holds what no experiment wrote") from None
     for key, words in _WORDS.items():
         if stored.get(key) != wanted.get(key):
             was, now = (json.dumps(side) for side in (stored.get(key), wanted.get(key)))
@@ -291,10 +277,9 @@ def _compare(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
             raise InvalidParameter("resume", str(path), reason)
 
 
-def _cell_in(path: Path, number: int, content: Any) -> Cell:
-    if content is None:
-        raise InvalidParameter("resume", str(path), f"is damaged in line {number + 1}")
+def _cell_in(path: Path, number: int, payload: bytes) -> Cell:
     try:
+        content = json.loads(payload)
         rows = {name: tuple(content[name]) for name in ("regret", "pulls", "active")}
         released = tuple((str(n), str(s), int(times)) for n, s, times in content["released"])
         cell = Cell(**{**content, **rows, "released": released})
@@ -303,7 +288,7 @@ def _cell_in(path: Path, number: int, content: Any) -> Cell:
             raise TypeError("a count that is no integer")
         if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):
             raise TypeError("a mean that is no float")
-    except (KeyError, TypeError, ValueError) as wrong:
-        reason = f"holds what no experiment wrote ({wrong}) in line {number + 1}"
+    except (KeyError, TypeError, ValueError, RecursionError) as wrong:
+        reason = f"holds what no experiment wrote ({wrong}) in cell {number}"
         raise InvalidParameter("resume", str(path), reason) from None
     return cell

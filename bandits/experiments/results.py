@@ -272,7 +272,7 @@ def _words(found: object) -> list[str]:
 
 def _certified(folder: Path, record: _Record) -> list[Path]:
     # The certificates in the folder that the record implies.
-    from bandits.certificates.form import SCHEMA as CERTIFICATE
+    from bandits.certificates.recheck import SCHEMA as CERTIFICATE
 
     names = sorted({certificate_name(algorithm, epsilon) for _, algorithm, epsilon in record})
     places = (folder / name for name in names)

@@ -36,8 +36,8 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceil_sqrt, ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.rounding import up
 
 _FAILURE: Final = Fraction(1, 1000)

@@ -28,8 +28,8 @@ from accounting.protocols.shuffled_bits import fewest_bits
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from bandits.papers.tkms import bits_box
-from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.integer_search import ceiling
 from dpcore.numbers.parameter import RationalLike, rational_in
 
 _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")

@@ -19,8 +19,8 @@ from accounting.protocols.box import BinomialBox
 from accounting.protocols.paper_parameters import WIDTH_BITS, BitNoise, tkms_bits, tkms_threshold
 from accounting.protocols.shuffled_bits import fewest_bits
 from bandits.papers.statement import Claim, Found, LaterRow, shown
-from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.integer_search import ceiling
 
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)

@@ -26,8 +26,8 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.integer_search import ceiling
 
 _RARE: Final = Fraction(1, 10**6)
 _TENTH: Final = Fraction(1, 10)

@@ -36,8 +36,8 @@ from bandits.privatizers.protocols import NO_NOISE
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.ceilings import ceiling
 from dpcore.numbers.enclosure import ball
+from dpcore.numbers.integer_search import ceiling
 from dpcore.numbers.parameter import Exact, Of, RationalLike, integer, positive_rational
 
 NAMES: Final[dict[str, str]] = {

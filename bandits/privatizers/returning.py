@@ -44,8 +44,8 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import ball, narrow
+from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol

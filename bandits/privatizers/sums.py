@@ -34,8 +34,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.numbers.ceilings import ceil_sqrt
-from dpcore.numbers.integer_search import least
+from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle

@@ -27,9 +27,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dpcore.command.options import AsJson, argument, command_group, named, option, read_law
-from dpcore.command.patience import endlessly, patiently
-from dpcore.command.siblings import ours_first, require_ours
+from dpcore.command.packages import prefer_own_packages, require_own_packages
 from dpcore.command.terminal import say
+from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
@@ -154,7 +154,7 @@ def _dpcore(
 
 
 @app.command()
-@endlessly
+@with_optional_time_limit
 def sample(
     noise: Spelling,
     size: str = option("N", "How many numbers, e.g. 5 or 1e6.", "-n", "--size", default="1"),
@@ -184,7 +184,7 @@ def sample(
 
 # Unknown options are values: -1 needs no -- before it.
 @app.command(context_settings={"ignore_unknown_options": True})
-@patiently
+@with_time_limit
 def pmf(
     noise: Spelling,
     values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
@@ -232,8 +232,8 @@ def run(arguments: Sequence[str]) -> int:
         arguments = [*arguments[1:], "--help"]
     try:
         _ignore_wrong_variables()
-        ours_first()
-        require_ours()
+        prefer_own_packages()
+        require_own_packages()
         left = _whole().main(
             args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
         )

@@ -30,20 +30,6 @@ class StateFile:
     handle: int
     reader: BinaryIO
 
-    def contents(self) -> bytes:
-        r"""All that it holds.
-
-        Raises :class:`InvalidParameter` where it cannot be read, and where the memory has no room.
-        """
-        try:
-            self.reader.seek(0)
-            return self.reader.read()
-        except OSError as error:
-            raise self.refused(error) from None
-        except MemoryError:
-            reason = "holds more than the memory does"
-            raise InvalidParameter(self.argument, str(self.path), reason) from None
-
     def append(self, data: bytes) -> None:
         r"""Write at the end; returns when it is on the disk.
 

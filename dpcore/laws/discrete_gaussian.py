@@ -19,8 +19,7 @@ from flint import arb
 from dpcore.analysis import theta
 from dpcore.analysis.law_floats import normal_guess
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Covered
+from dpcore.noise import Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square

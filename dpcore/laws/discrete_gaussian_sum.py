@@ -24,12 +24,12 @@ from dpcore.analysis import theta
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, Covered, batch_of
+from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
+from dpcore.sampling.gaussian_sum_batch import GaussianSumBatch, deviation_from_gaussian
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -38,7 +38,6 @@ from dpcore.sampling.inversion import (
     fixed_point,
     invert,
 )
-from dpcore.sampling.ripple import Rippled, ripple
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
@@ -128,18 +127,18 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""One table where few masses give it; else a discrete Gaussian with a ripple.
+        r"""One table where few masses give it; else rejection from a discrete Gaussian.
 
-        Where the ripple is large and the draws too many (``sigma_squared`` below about 1.4), a
-        table of all masses, and lazy inversion beyond that.
+        Where the deviation from that is large and the draws too many (``sigma_squared`` below
+        about 1.4), a table of all masses, and lazy inversion beyond that.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:
             return _table(self)
-        most = Enclosure.of(ripple(self._law)).upper
+        most = Enclosure.of(deviation_from_gaussian(self._law)).upper
         if most <= _MOST_RIPPLE:
             proposal = batch_of(DiscreteGaussian(sigma_squared=self._whole))
-            return Rippled(self._law, proposal, Fraction(most))
+            return GaussianSumBatch(self._law, proposal, Fraction(most))
         return _table(self) if small else Inverted(self.cdf_ball, 0)
 
     @property

@@ -15,8 +15,7 @@ import numpy as np
 from flint import arb
 
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Covered, Noise
+from dpcore.noise import Covered, Noise, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product

@@ -18,8 +18,7 @@ from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.law_floats import by_runs, closer, pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.polya import COVERED, Polya, is_near, one_minus_beta
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, Covered, batch_of
+from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats

@@ -19,8 +19,7 @@ from flint import acb, arb
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.laws.poisson import Poisson
-from dpcore.laws.symmetric import SymmetricNoise
-from dpcore.noise import Additive, Covered
+from dpcore.noise import Additive, Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats

@@ -21,8 +21,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.device import Desk, Device
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.masked.round import Round, check_identity
+from dpcore.masked.round import Neighbourhood, Round, check_identity
 from dpcore.masked.server import Total
 from dpcore.masked.sizing import neighbourhood_risk
 from dpcore.numbers.arrays import IntegersLike

@@ -48,8 +48,7 @@ from dpcore.masked.messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.masked.neighbourhood import neighbours_of
-from dpcore.masked.round import SERVER, Round, check_identity
+from dpcore.masked.round import SERVER, Round, check_identity, neighbours_of
 from dpcore.masked.shamir import interpolate, weights
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SYSTEM, Rng

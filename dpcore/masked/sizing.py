@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.neighbourhood import MOST_NEIGHBOURS, Neighbourhood
+from dpcore.masked.round import MOST_NEIGHBOURS, Neighbourhood
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 MOST_EXPOSURE: Final = Fraction(1, 1 << 40)

@@ -21,8 +21,7 @@ from dpcore.masked.server import Total
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
-from dpcore.sampling.permutation import permutation
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.sampling.rng import SYSTEM, Rng, permutation
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 

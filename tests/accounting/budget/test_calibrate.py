@@ -22,7 +22,7 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Sensitivity
-from dpcore.command.patience import ended_after
+from dpcore.command.time_limit import time_limit
 from dpcore.noise import Noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
@@ -112,7 +112,7 @@ def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
         "rate": Fraction(256, 60000),
     }
     seen: list[int] = []
-    with ended_after(30):
+    with time_limit(30):
         found = calibrate(noise="discrete-gaussian", **asked, watch=seen.append)
     assert found.least
     assert seen == list(range(1, len(seen) + 1))

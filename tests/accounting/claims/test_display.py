@@ -10,7 +10,7 @@ import pytest
 import accounting
 from accounting.claims.bound import Bound
 from dpcore import DiscreteLaplace, Mechanism
-from dpcore.command.table import html_table
+from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
 
 

@@ -22,8 +22,7 @@ from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.form import SCHEMA
-from bandits.certificates.recheck import recheck
+from bandits.certificates.recheck import SCHEMA, recheck
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear

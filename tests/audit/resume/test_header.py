@@ -13,10 +13,10 @@ from audit.claims.claim import Claim
 from audit.features.feature import Feature, read_feature
 from audit.resume.checkpoint import resume, stored_search
 from audit.resume.header import SCHEMA, header
-from audit.resume.records import next_record, started
 from audit.runs.block import Plan
 from audit.search.search import Found, Tried
 from audit.targets.spelling import read_target
+from dpcore.command.records import next_record, started
 from dpcore.errors import InvalidParameter
 
 TARGET = read_target("count")

@@ -19,11 +19,11 @@ from audit.evidence.verdict import versions
 from audit.outputs.stored import pack
 from audit.resume.checkpoint import State, resume, stored_search, stored_seed
 from audit.resume.header import SCHEMA, header
-from audit.resume.records import next_record, started
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
+from dpcore.command.records import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import ROOT, Shell, at
 

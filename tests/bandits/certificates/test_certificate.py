@@ -17,8 +17,7 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
 from bandits.certificates.certificate import _worst, certificate_of
-from bandits.certificates.form import SEEDED, SYSTEM
-from bandits.certificates.recheck import recheck
+from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy

@@ -23,8 +23,7 @@ from accounting.cli.readers import verdict_of
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.form import SEEDED, SYSTEM, UNKNOWN, required_assumptions
-from bandits.certificates.recheck import recheck
+from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope
 from tests.bandits.certificates.test_certificate import (

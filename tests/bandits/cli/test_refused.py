@@ -48,7 +48,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --algorithms se --output here": "--output = here: is not a folder",
     "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
     "cz/easy --algorithms se --resume .": "--resume = .: is not a plain file",
-    "cz/easy --algorithms se --resume here": "--resume = here: is not of schema dpcore-bandit-",
+    "cz/easy --algorithms se --resume here": "--resume = here: is not the state",
     "cz/easy --algorithms se,dist-dp-se --epsilon=1e20": "--epsilon = 1e20: must lie in",
     "cz/easy --algorithms se,dist-dp-se --epsilon=1e400": "--epsilon = 1e400: must lie in",
     "cz/easy --algorithms se --epsilon=1e-400": "--epsilon = 1e-400: must lie in [1e-6, 1000]",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.release.guarantee import guarantee
+from bandits.combinatorial import streams
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, Totals, totals_of
 from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
@@ -70,12 +71,17 @@ def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> No
     assert (sums.count[[0, 0, 1], [0, 1, 1]] == 0).all()  # the other cells stay as they were
 
 
-def test_a_factorised_table_is_the_square_root_stream_of_blocks() -> None:
+@pytest.mark.parametrize("limit", [1 << 53, 0], ids=["floats", "integers"])
+def test_a_factorised_table_is_the_square_root_stream_of_blocks(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exactly A C^-1 (C x + z) = A x + A C^-1 z, by fractions."""
+    monkeypatch.setattr(streams, "_EXACT_FLOATS", limit)
     setting = central("factorisation", horizon=4096)
     assert (setting.block, setting.items) == (4, 1024)
     sums = totals_of(setting, 1, [SeededRng(1)])
-    drawn = sums.noise.copy()[0]
+    assert (sums.noise.dtype == np.int64) is (limit == 0)
+    drawn = sums.noise[0].astype(np.int64)
     outcomes = np.random.default_rng(2).integers(0, 2, 40)
     found = tabled(sums, outcomes, np.zeros(40, dtype=np.int64))
     stream = SquareRootSum(horizon=1024, grid=setting.grid, noise=DiscreteLaplace(scale=1), high=4)

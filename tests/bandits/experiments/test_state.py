@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import _START, SCHEMA, _header, _line, _read, resume, run_cells
+from bandits.experiments.playing import _START, SCHEMA, _json, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
-from dpcore.command.state_file import open_state
+from dpcore.command.records import next_record, read_records
 from dpcore.errors import InvalidParameter
-from tests.support.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,6 +44,20 @@ def kept(path: Path, experiment: Experiment | None = None) -> list[Cell]:
         return run_cells(wanted, worlds, done=tuple(state.cells), store=state.append)
 
 
+def records(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        return [record.payload for record in read_records(file, _START)]
+
+
+def write(path: Path, *payloads: bytes) -> None:
+    """Records with the digests that fit."""
+    written, digest = [], _START
+    for payload in payloads:
+        record, digest = next_record(digest, payload)
+        written.append(record)
+    path.write_bytes(b"".join(written))
+
+
 @pytest.fixture(name="whole")
 def stored(tmp_path: Path) -> tuple[Path, bytes, list[Cell]]:
     path = tmp_path / "state.jsonl"
@@ -55,10 +68,9 @@ def stored(tmp_path: Path) -> tuple[Path, bytes, list[Cell]]:
 def test_a_file_holds_the_experiment_and_its_cells(whole: tuple[Path, bytes, list[Cell]]) -> None:
     path, data, cells = whole
     assert cells == run_cells(small(), small().worlds())
-    lines = [json.loads(line) for line in data.splitlines()]
-    assert lines[0]["schema"] == SCHEMA
-    assert lines[0]["horizon"] == 500
-    assert [line["instance"] for line in lines[1:]] == [0, 1, 2] * 2
+    first, *others = (json.loads(record) for record in records(path))
+    assert (first["schema"], first["horizon"]) == (SCHEMA, 500)
+    assert [each["instance"] for each in others] == [0, 1, 2] * 2
     assert kept(path) == cells
     assert path.read_bytes() == data
 
@@ -68,7 +80,8 @@ def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
 ) -> None:
     path, data, cells = whole
     rng = random.Random(3)
-    ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
+    with path.open("rb") as file:
+        ends = [record.end for record in read_records(file, _START)]
     for cut in (0, 1, *ends, *(end - 1 for end in ends), *rng.sample(range(len(data)), 12)):
         path.write_bytes(data[:cut])
         assert kept(path) == cells
@@ -79,8 +92,9 @@ def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
     path, data, cells = whole
-    for cut in (0, data.index(b"\n") + 1, len(data) - 40):
-        path.write_bytes(data[:cut] + bytes(200))
+    header = len(next_record(_START, records(path)[0])[0])
+    for cut in (0, header, len(data) - 40):
+        path.write_bytes(data[:cut] + bytes(min(200, len(data) - cut)))
         assert kept(path) == cells
         assert path.read_bytes() == data
 
@@ -169,83 +183,27 @@ def test_zeros_that_are_no_torn_header_are_kept(tmp_path: Path) -> None:
             assert path.read_bytes() == bytes(size)
 
 
-@pytest.mark.nightly
-def test_a_full_disk_names_the_state_and_loses_no_cell(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, timeout=90,
-        check=True,
-    )  # fmt: skip
-    assert ran.stdout == "resume = state: File too large\n"
-    assert ran.stderr == ""
-    # What was whole is kept, and what is torn is played again, to the same bytes.
-    assert kept(tmp_path / "state") == kept(tmp_path / "other")
-    assert (tmp_path / "state").read_bytes() == (tmp_path / "other").read_bytes()
-
-
-FULL = f"""
-import resource, signal, sys
-sys.path.insert(0, {str(ROOT)!r})
-from tests.bandits.experiments.test_state import kept, Path
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1700, 1700))
-try:
-    kept(Path("state"))
-except Exception as error:
-    print(error)
-"""
-
-
-def test_a_damaged_line_is_refused_by_its_number(
+def test_a_record_that_was_changed_moved_or_left_out_is_refused(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
     path, data, cells = whole
-    lines = data.splitlines(keepends=True)
-    broken = lines[2].replace(b'"instance":1', b'"instance":2')
-    cases = {
-        "damaged in line 3": [*lines[:2], broken, *lines[3:]],
-        "damaged in line 2": [lines[0], *lines[2:]],
-        "damaged in line 4": [*lines[:3], lines[2], *lines[3:]],
-        "damaged in its first line": [b"{}\n", *lines[1:]],
-    }
-    for words, content in cases.items():
+    with path.open("rb") as file:
+        ends = [0, *(record.end for record in read_records(file, _START))]
+    parts = [data[a:b] for a, b in pairwise(ends)]
+    changed = parts[2].replace(b'"instance":1', b'"instance":2')
+    for content in (
+        [*parts[:2], changed, *parts[3:]],
+        [parts[0], *parts[2:]],
+        [*parts[:3], parts[2], *parts[3:]],
+    ):
         path.write_bytes(b"".join(content))
-        with pytest.raises(InvalidParameter, match=words):
+        with pytest.raises(InvalidParameter, match="is damaged at byte"):
             kept(path)
         assert path.read_bytes() == b"".join(content)
-    # The last line may be torn inside, and is played again.
-    path.write_bytes(b"".join([*lines[:-1], lines[-1].replace(b'"instance"', b'"instante"')]))
+    # The last one may be torn inside, and is played again.
+    path.write_bytes(b"".join([*parts[:-1], parts[-1].replace(b'"instance"', b'"instante"')]))
     assert kept(path) == cells
     assert path.read_bytes() == data
-
-
-def test_a_reader_that_trusts_its_lines_is_caught(
-    whole: tuple[Path, bytes, list[Cell]],
-) -> None:
-    path, data, _ = whole
-    path.write_bytes(data.replace(b'"instance":1', b'"instance":2', 1))
-
-    def trusting(line: bytes, chain: str) -> tuple[Any, str]:
-        found = json.loads(line)
-        return found, found.pop("sha256")
-
-    broken = mutated(_read, "def _read", "def _read", _content=trusting)
-    header = json.loads(data.splitlines()[0])
-    header.pop("sha256")
-    with open_state("resume", path, owner="experiment") as file:
-        state = broken(path, file, header)
-    assert state.cells[1].instance == 2
-    with pytest.raises(InvalidParameter, match="damaged in line 3"):
-        kept(path)
-
-
-def test_a_file_in_use_is_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
-    path, _, _ = whole
-    with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(InvalidParameter, match="is in use by another experiment"):
-            kept(path)
-    with pytest.raises(InvalidParameter, match="No such file"):
-        kept(path / "below" / "x" if path.is_dir() else path.parent / "none" / "x")
 
 
 # -- kill -9 ----------------------------------------------------------------------------------
@@ -312,10 +270,10 @@ WORLDS: Worlds = small().worlds()
 CELLS = run_cells(small(), WORLDS)
 
 
-def begun(path: Path) -> bytes:
+def begun(path: Path) -> Path:
     with resume(path, small(), WORLDS):
         pass
-    return path.read_bytes()
+    return path
 
 
 def refused(path: Path, words: str) -> None:
@@ -333,7 +291,7 @@ def test_a_cell_is_on_the_disk_before_the_next_is_stored(
     synced: list[tuple[int, int]] = []
 
     def fsync(handle: int) -> None:
-        synced.append((os.fstat(handle).st_ino, path.read_bytes().count(b"\n")))
+        synced.append((os.fstat(handle).st_ino, len(records(path))))
 
     monkeypatch.setattr("dpcore.command.state_file.os.fsync", fsync)
     with resume(path, small(), WORLDS) as state:
@@ -357,15 +315,8 @@ def test_another_version_is_refused(
     refused(tmp_path / "state.jsonl", f"was begun with another {name}")
 
 
-def test_another_schema_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "state.jsonl"
-    line, _ = _line(_START, {**_header(small(), WORLDS), "schema": "dpcore-bandit-state/2"})
-    path.write_bytes(line)
-    refused(path, "is not of schema")
-
-
 def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "state.jsonl"
+    path = tmp_path / "state"
     with resume(path, small(), WORLDS) as state:
         state.append(CELLS[1])
     refused(path, "holds cells in another order")
@@ -383,16 +334,18 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_line_that_fits_but_holds_no_cell_is_refused(
-    tmp_path: Path, change: dict[str, Any]
-) -> None:
-    path = tmp_path / "state.jsonl"
-    with resume(path, small(), WORLDS) as state:
-        line, _ = _line(state.chain, {**CELLS[0].to_json(), **change})
-    path.write_bytes(path.read_bytes() + line)
-    refused(path, "holds what no experiment wrote .* in line 2")
+def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = begun(tmp_path / "state")
+    write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
+    refused(path, "holds what no experiment wrote .* in cell 1")
+
+
+@pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
+    write(tmp_path / "state", header, _json(CELLS[0].to_json()))
+    refused(tmp_path / "state", "holds what no experiment wrote")
 
 
 def test_what_json_does_not_know_is_never_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        _line(_START, {"mean_bits_per_user": float("nan")})
+        _json({"mean_bits_per_user": float("nan")})

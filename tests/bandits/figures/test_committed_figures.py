@@ -224,10 +224,9 @@ def test_what_the_page_says_of_them_is_so() -> None:
     seconds = [row["seconds"] for row in FOUND["speed"]["rows"]]
     shown = f"{round(min(seconds))} to {round(max(seconds))} seconds"
     assert shown in PAGE
-    missed = [row["release"] for row in FOUND["speed"]["rows"] if not row["holds"]]
-    assert set(missed) <= {"factorisation"}  # 3.3 times
     times = [row["seconds"] / row["bare_seconds"] for row in FOUND["speed"]["rows"]]
-    assert f"{round(min(times))} to {round(max(times))} times the bare" in PAGE.replace("\n", " ")
+    assert max(times) < 3
+    assert "less than 3 times the bare" in PAGE
 
 
 def test_a_slope_is_that_of_its_law_within_its_error() -> None:

@@ -23,8 +23,8 @@ from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.numbers.ceilings import ceil_sqrt
 from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.integer_search import ceil_sqrt
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
 

@@ -44,7 +44,6 @@ def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
 
 MASS_MUTANTS = {
     "ratio of the next value": ("(k + 1) * below", "(k + 2) * below"),
-    "shape forgotten": ("k * below + above", "k * below + below"),
     "decay forgotten": ("((low * beta) >> FIXED_BITS)", "low"),
 }
 
@@ -123,9 +122,6 @@ JUMPS_MUTANTS = {
     "no margin": ("_MARGIN * chance + _GRAIN", "0.0"),
     "never looks closer": ("np.flatnonzero(unsure).tolist()", "[]"),
     "share of an octave": ("run + 1)\n", "run + 0)\n"),
-    "run forgotten": ("size[last] += unit[last] * run[last]", "pass"),
-    "rate forgotten": ("* self._rate", "* 0.0"),
-    "comparison reversed": ("uniform < chance, size, 0", "uniform < chance, 0, size"),
 }
 
 

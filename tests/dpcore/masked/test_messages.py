@@ -31,8 +31,7 @@ from dpcore.masked.messages import (
     encode,
     most_bytes,
 )
-from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.masked.round import Round, check_identity
+from dpcore.masked.round import Neighbourhood, Round, check_identity
 from dpcore.masked.shamir import PRIME
 from tests.support.dpcore.mutants import mutated
 from tests.support.masked.rehearsal import refusal

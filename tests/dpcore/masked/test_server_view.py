@@ -18,7 +18,7 @@ from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import agreements, mask_key, self_mask_key
 from dpcore.masked.masks import mask, subtract
 from dpcore.masked.messages import MaskedInput
-from dpcore.masked.neighbourhood import Neighbourhood
+from dpcore.masked.round import Neighbourhood
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
 from tests.purse import purse

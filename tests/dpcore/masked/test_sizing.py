@@ -20,7 +20,7 @@ from scipy.stats import binomtest, hypergeom
 from dpcore.errors import InvalidParameter
 from dpcore.masked import sizing
 from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.masked.neighbourhood import Neighbourhood, neighbours_of
+from dpcore.masked.round import Neighbourhood, neighbours_of
 from dpcore.masked.sizing import MOST_EXPOSURE, neighbourhood_risk, size_neighbourhood
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day

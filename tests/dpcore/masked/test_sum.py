@@ -20,7 +20,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused, UnmaskReply
-from dpcore.masked.neighbourhood import Neighbourhood
+from dpcore.masked.round import Neighbourhood
 from dpcore.masked.shamir import PRIME
 from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.mutants import mutated

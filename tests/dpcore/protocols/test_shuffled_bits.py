@@ -23,8 +23,7 @@ from dpcore.protocols.shuffled_bits import (
     VectorShuffle,
 )
 from dpcore.protocols.sums import AggregatedSum
-from dpcore.sampling.permutation import permutation
-from dpcore.sampling.rng import Rng, Words
+from dpcore.sampling.rng import Rng, Words, permutation
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from dpcore.laws.symmetric import SymmetricNoise
+from dpcore.noise import SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.floating import Floats

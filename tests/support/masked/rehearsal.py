@@ -13,8 +13,7 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.keys import KeyPair
 from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.masked.round import Round
+from dpcore.masked.round import Neighbourhood, Round
 from dpcore.masked.server import Total
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng, SeededRng

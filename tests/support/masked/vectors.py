@@ -15,7 +15,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import Channel, KeyPair
 from dpcore.masked.messages import TYPES, KeyAdvertisement, MaskedInput, PublicKeys, UnmaskRequest
-from dpcore.masked.neighbourhood import Neighbourhood
+from dpcore.masked.round import Neighbourhood
 from dpcore.sampling.rng import SeededRng
 from tests.support.masked.rehearsal import GRAPHS, Rehearsal, refusal, rehearse
 

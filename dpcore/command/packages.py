@@ -37,10 +37,10 @@ class Shadowed(DpcoreError):
 
 
 @cache
-def names() -> frozenset[str]:
+def package_names() -> frozenset[str]:
     r"""dpcore, and the packages that came with it.
 
-    >>> "dpcore" in names()
+    >>> "dpcore" in package_names()
     True
     """
     try:
@@ -52,7 +52,7 @@ def names() -> frozenset[str]:
 
 class _Ours(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, _: Any = None) -> ModuleSpec | None:
-        if path is not None or fullname not in names():
+        if path is not None or fullname not in package_names():
             return None
         _require_whole(fullname)
         return PathFinder.find_spec(fullname, [str(_HOME)])
@@ -61,18 +61,18 @@ class _Ours(MetaPathFinder):
 _FINDER: Final = _Ours()
 
 
-def ours_first() -> None:
+def prefer_own_packages() -> None:
     r"""From here on, an import of one of these names finds ours, whatever else is on the path."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
-def require_ours() -> None:
+def require_own_packages() -> None:
     r"""Refuse to run where another module is found first, here or in a process started from here.
 
     Raises :class:`Shadowed`, which names the file and says what to do.
     """
-    for name in sorted(names()):
+    for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:
             continue  # Python found it another way, or it is not installed: the import will tell
@@ -111,7 +111,7 @@ def clash_of(folder: Path, source: bytes | None = None) -> str | None:
 
     With the ``source`` of a program, only what that imports counts.
     """
-    wanted = names() if source is None else names() & {*_imported(source)}
+    wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
         for name in sorted(wanted):
             if (folder / f"{name}.py").is_file():

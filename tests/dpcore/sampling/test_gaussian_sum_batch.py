@@ -1,4 +1,4 @@
-r"""Large sums of discrete Gaussians: the ripple, and each decision of the rejection, by mpmath.
+r"""Large sums of discrete Gaussians: the deviation, and each decision of the rejection, by mpmath.
 
 The second path convolves; it knows nothing of periods or lattices.
 """
@@ -17,13 +17,13 @@ from dpcore import DiscreteGaussian, DiscreteGaussianSum, SeededRng
 from dpcore.analysis.theta import ThetaSum
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import Enclosure, precision
-from dpcore.sampling.ripple import Rippled, ripple
+from dpcore.sampling.gaussian_sum_batch import GaussianSumBatch, deviation_from_gaussian
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
 
-# Small sigma_squared: the ripple is large enough to be seen.
+# Small sigma_squared: the deviation is large enough to be seen.
 WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
 FAR = 24
 
@@ -51,15 +51,15 @@ def chance(count: int, variance: Fraction, k: int) -> Any:
 
 
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
-def test_the_ripple_bounds_every_chance(count: int, variance: Fraction) -> None:
-    most = Enclosure.of(ripple(ThetaSum(variance=variance, count=count)))
+def test_the_deviation_bounds_every_chance(count: int, variance: Fraction) -> None:
+    most = Enclosure.of(deviation_from_gaussian(ThetaSum(variance=variance, count=count)))
     upper, lower = Fraction(most.upper), Fraction(most.lower)
     with second_path.digits(50):
         found = [chance(count, variance, k) for k in range(-2 * count, 2 * count + 1)]
         low = (1 - second_path.real(upper)) / (1 + second_path.real(upper))
         assert all(low <= value + mp.mpf(10) ** -25 for value in found)
         assert all(value <= 1 + mp.mpf(10) ** -25 for value in found)
-        # Tight enough to mean something: half a ripple would be refuted.
+        # Tight enough to mean something: half of it would be refuted.
         half = second_path.real(lower) / 2
         assert min(found) < (1 - half) / (1 + half)
 
@@ -67,7 +67,7 @@ def test_the_ripple_bounds_every_chance(count: int, variance: Fraction) -> None:
 @by_day(1)
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
 def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None:
-    assert wrong_decisions(count, variance, Rippled.keeps) == []
+    assert wrong_decisions(count, variance, GaussianSumBatch.keeps) == []
 
 
 @by_day(1)
@@ -82,13 +82,15 @@ def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None
 def test_a_mutant_of_the_chance_is_caught(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rippled, "_chance", mutated(Rippled._chance, old, new))
-    assert wrong_decisions(3, Fraction(1, 4), Rippled.keeps), name
+    monkeypatch.setattr(GaussianSumBatch, "_chance", mutated(GaussianSumBatch._chance, old, new))
+    assert wrong_decisions(3, Fraction(1, 4), GaussianSumBatch.keeps), name
 
 
 def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[int, int]]:
     law = ThetaSum(variance=variance, count=count)
-    batch = Rippled(law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5))
+    batch = GaussianSumBatch(
+        law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5)
+    )
     wrong = []
     with second_path.digits(50):
         for k in range(-2 * count, 2 * count + 1):
@@ -109,20 +111,20 @@ def words_near(border: Any) -> list[int]:
 
 def test_words_are_kept_at_once_only_below_every_chance() -> None:
     law = ThetaSum(variance=Fraction(1, 4), count=3)
-    most = Fraction(Enclosure.of(ripple(law)).upper)
-    batch = Rippled(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
+    most = Fraction(Enclosure.of(deviation_from_gaussian(law)).upper)
+    batch = GaussianSumBatch(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
     with second_path.digits(50):
         least = min(chance(3, Fraction(1, 4), k) for k in range(3))
         assert int(batch._sure) < least * 2**64
-        bold = Rippled(law, batch._proposal, most / 4)
-        assert int(bold._sure) > least * 2**64, "a smaller ripple would be seen"
+        bold = GaussianSumBatch(law, batch._proposal, most / 4)
+        assert int(bold._sure) > least * 2**64, "a smaller deviation would be seen"
 
 
-def test_one_draw_has_no_ripple() -> None:
+def test_one_draw_does_not_deviate() -> None:
     with precision(200):
-        assert Enclosure.of(ripple(ThetaSum(variance=Fraction(9), count=1))).upper < Fraction(
-            1, 1 << 70
-        )
+        assert Enclosure.of(
+            deviation_from_gaussian(ThetaSum(variance=Fraction(9), count=1))
+        ).upper < Fraction(1, 1 << 70)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-r"""Large sums of discrete Gaussians in batches: a discrete Gaussian, and a ripple of period n.
+r"""Large sums of discrete Gaussians in batches: rejection from one discrete Gaussian.
 
 With V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period n and is greatest at 0 (Poisson
 summation over the lattice of integer vectors with sum 0). So a discrete Gaussian of parameter V is
-drawn and kept with probability f(k)/f(0), which is at least 1 - 2S for a ripple S that is computed
+drawn and kept with probability f(k)/f(0), which is at least 1 - 2S for an S that is computed
 beforehand and tiny unless v is small. Proofs: docs/proofs/laws.md.
 """
 
@@ -26,12 +26,13 @@ from dpcore.sampling.rng import Rng
 _BITS: Final = 512
 
 
-def ripple(law: theta.ThetaSum) -> arb:
+def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
     r"""S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
 
     1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), Z the sum of e^(-j^2/2v) over all integers j.
 
-    >>> bool(ripple(theta.ThetaSum(variance=Fraction(4), count=16)) < arb(2) ** -60)
+    >>> law = theta.ThetaSum(variance=Fraction(4), count=16)
+    >>> bool(deviation_from_gaussian(law) < arb(2) ** -60)
     True
     """
     v, n = ball(law.variance), law.count
@@ -40,7 +41,7 @@ def ripple(law: theta.ThetaSum) -> arb:
         return contour.mass(law, 0) * arb(n).sqrt() * growth.exp() - 1
 
 
-class Rippled:
+class GaussianSumBatch:
     r"""Exact draws of the sum ``law`` from ``proposal``, the discrete Gaussian of parameter n v.
 
     ``most`` >= S and below 1/2. A word below 2^64 (1 - 2 most) keeps a proposal at once, whatever

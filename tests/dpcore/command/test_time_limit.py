@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from dpcore.command import patience
-from dpcore.command.patience import OutOfTime, ended_after
+from dpcore.command import time_limit as module
+from dpcore.command.time_limit import OutOfTime, time_limit
 from tests.support.typed import typed
 
 
@@ -20,9 +20,9 @@ def busy(seconds: float) -> None:
 
 def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
     before = signal.getsignal(signal.SIGPROF)
-    with pytest.raises(OutOfTime, match="no answer within 1 seconds"), ended_after(1):
+    with pytest.raises(OutOfTime, match="no answer within 1 seconds"), time_limit(1):
         busy(3)
-    with ended_after(5):
+    with time_limit(5):
         busy(0.01)
     assert signal.getsignal(signal.SIGPROF) == before
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
@@ -46,7 +46,7 @@ def test_draws_take_as_long_as_they_need_unless_told_otherwise(
         limits.append(seconds)
         yield
 
-    monkeypatch.setattr(patience, "ended_after", noted)
+    monkeypatch.setattr(module, "time_limit", noted)
     noise = "discrete-laplace:scale=1"
     assert typed(capsys, "sample", noise).code == 0
     assert limits == []

@@ -14,7 +14,7 @@ from dpcore.command.options import option
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 
-_PATIENCE: Final = "60"
+_SECONDS: Final = "60"
 _LONGEST: Final = 10**8
 
 _OPTION: Final = option("SECONDS", "Give up after this many seconds of computing.", default=...)
@@ -25,13 +25,13 @@ class OutOfTime(DpcoreError):
 
 
 @contextmanager
-def ended_after(seconds: int) -> Iterator[None]:
+def time_limit(seconds: int) -> Iterator[None]:
     r"""Raise :class:`OutOfTime` where the body computes for longer, whatever it is doing.
 
     Counted is the processor's time, so that a busy machine changes no answer. There is no limit
     where the system has no such clock (Windows), and in threads other than the main one.
 
-    >>> with ended_after(60):
+    >>> with time_limit(60):
     ...     1 + 1
     2
     """
@@ -55,15 +55,16 @@ def ended_after(seconds: int) -> Iterator[None]:
         signal.signal(sign, before)
 
 
-def patiently(command: Callable[..., None]) -> Callable[..., None]:
+def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
     r"""The command with one more option, ``--within``: 60 seconds unless it says otherwise.
 
-    For what computes an answer. What works off a list of known length is :func:`endlessly`.
+    For commands that compute one answer; those that work off a list of known length take
+    :func:`with_optional_time_limit`.
     """
-    return _bounded(command, Annotated[str, _OPTION], _PATIENCE)
+    return _bounded(command, Annotated[str, _OPTION], _SECONDS)
 
 
-def endlessly(command: Callable[..., None]) -> Callable[..., None]:
+def with_optional_time_limit(command: Callable[..., None]) -> Callable[..., None]:
     r"""The command with ``--within`` as an option, and no limit where it is not given."""
     return _bounded(command, Annotated[str | None, _OPTION], None)
 
@@ -74,7 +75,7 @@ def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Ca
         if within is None:
             command(**given)
             return
-        with ended_after(whole_number("--within", within, at_least=1, at_most=_LONGEST)):
+        with time_limit(whole_number("--within", within, at_least=1, at_most=_LONGEST)):
             command(**given)
 
     # What the command line's parser reads of a command.

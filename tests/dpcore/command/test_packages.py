@@ -13,8 +13,14 @@ from pathlib import Path
 import pytest
 
 from dpcore.command import app as cli
-from dpcore.command import siblings
-from dpcore.command.siblings import Shadowed, clash_of, names, ours_first, require_ours
+from dpcore.command import packages
+from dpcore.command.packages import (
+    Shadowed,
+    clash_of,
+    package_names,
+    prefer_own_packages,
+    require_own_packages,
+)
 from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +30,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_the_names_are_those_of_the_packages_beside_dpcore() -> None:
-    assert {path.parent.name for path in ROOT.glob("*/py.typed")} == set(names())
+    assert {path.parent.name for path in ROOT.glob("*/py.typed")} == set(package_names())
 
 
 @by_day(3)
@@ -54,11 +60,11 @@ def test_a_folder_without_code_is_in_nobodys_way(
     (tmp_path / "audit").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    require_ours()
+    require_own_packages()
     assert cli.run(BUDGET) == 0
     (tmp_path / "audit" / "__init__.py").touch()
     with pytest.raises(Shadowed, match="stands in front"):
-        require_ours()
+        require_own_packages()
     assert cli.run(BUDGET) == 2
     assert "a defect" not in capsys.readouterr().err
 
@@ -103,8 +109,8 @@ def test_ours_are_found_whatever_comes_first(
     monkeypatch.setattr(sys, "meta_path", [PathFinder])
     theirs, ours = str(tmp_path / "accounting.py"), str(ROOT / "accounting" / "__init__.py")
     assert [found_first("accounting")] == [theirs]
-    ours_first()
-    ours_first()
+    prefer_own_packages()
+    prefer_own_packages()
     assert len(sys.meta_path) == 2
     assert [found_first("accounting")] == [ours]
 
@@ -129,19 +135,19 @@ def test_what_another_distribution_wrote_over_is_named(
         def read_text(self, name: str) -> str:
             return f"accounting/__init__.py,sha256={digest.rstrip('=')},9\n"
 
-    monkeypatch.setattr(siblings, "_HOME", tmp_path)
-    monkeypatch.setattr(siblings, "distribution", lambda name: Installed())
+    monkeypatch.setattr(packages, "_HOME", tmp_path)
+    monkeypatch.setattr(packages, "distribution", lambda name: Installed())
     monkeypatch.setattr(
-        siblings, "packages_distributions", lambda: {"accounting": ["dpcore", "invoices"]}
+        packages, "packages_distributions", lambda: {"accounting": ["dpcore", "invoices"]}
     )
-    spec = siblings._FINDER.find_spec("accounting", None)
+    spec = packages._FINDER.find_spec("accounting", None)
     assert spec is not None
     assert spec.origin == str(file)
     file.write_text("theirs = 1\n")
     with pytest.raises(Shadowed, match=r"is not the file that dpcore installed; invoices installs"):
-        siblings._FINDER.find_spec("accounting", None)
-    assert siblings._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
-    assert siblings._FINDER.find_spec("json", None) is None
+        packages._FINDER.find_spec("accounting", None)
+    assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
+    assert packages._FINDER.find_spec("json", None) is None
 
 
 def test_the_folder_of_the_packages_is_no_clash() -> None:

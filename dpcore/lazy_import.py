@@ -1,0 +1,40 @@
+r"""Load the names of a package when they are first used, so that importing it costs little."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str) -> Callable[[str], Any]:
+    r"""The ``__getattr__`` of a package: it loads what ``if TYPE_CHECKING:`` imports there.
+
+    >>> lazy_names("dpcore")("walk")
+    Traceback (most recent call last):
+    ...
+    AttributeError: module 'dpcore' has no attribute 'walk'
+    """
+
+    def load(name: str) -> Any:
+        module = _imported(package).get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module), name)
+        # Bound there, so that the next look finds it, and a submodule of the same name does not.
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
+
+
+@cache
+def _imported(package: str) -> Mapping[str, str]:
+    # The module of each name, read from the source: types and names have one list.
+    loader: Any = sys.modules[package].__loader__
+    blocks = (each for each in ast.parse(loader.get_source(package)).body if type(each) is ast.If)
+    imports = (each for block in blocks for each in block.body if type(each) is ast.ImportFrom)
+    return {alias.name: each.module or package for each in imports for alias in each.names}
