@@ -6,9 +6,12 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Self, TypeAlias, cast, overload
 
@@ -26,7 +29,11 @@ from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
 from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release, Scope, Unit
+from dpcore.mechanism import Mechanism, Release, Scope, Unit
+from dpcore.sampling.rng import SYSTEM, Rng
+
+Releasable: TypeAlias = Mechanism
+"""What a ledger draws a value of."""
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
@@ -216,6 +223,49 @@ class Ledger:
             return outcome
         raise outcome
 
+    def release(
+        self,
+        mechanism: Releasable,
+        value: Any,
+        *,
+        users: Iterable[str],
+        batch: str,
+        rows_per_user: int | None = None,
+        rng: Rng = SYSTEM,
+    ) -> Receipt:
+        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in one transaction.
+
+        ``receipt.value`` is what may be published. The same batch again, with the same users and
+        mechanism, costs nothing and gives the stored value, whatever ``value`` is by then. So a
+        program that is killed or cut off at any moment asks again: it pays once, and no noise is
+        drawn twice.
+
+        >>> import tempfile
+        >>> from dpcore import DiscreteLaplace, Mechanism
+        >>> count = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+        >>> asked = {"users": ["ada", "bob"], "batch": "monday", "rows_per_user": 1}
+        >>> with (
+        ...     tempfile.TemporaryDirectory() as folder,
+        ...     Ledger.create(f"{folder}/ledger.db", budget="epsilon=1") as ledger,
+        ... ):
+        ...     first, again = (ledger.release(count, 42, **asked) for _ in range(2))
+        ...     first.value == again.value, again.repeated, ledger.remaining("ada")
+        (True, True, {'epsilon': Fraction(9, 10)})
+
+        Raises what :meth:`charge` raises, but not :class:`AlreadyCharged`; what the mechanism
+        raises for the value, with nothing charged; and :class:`InvalidParameter` for a batch that
+        was charged by :meth:`charge`, whose value the ledger does not have.
+        """
+        request = Request(
+            users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
+        )
+        asked = Asked.of(request, *self._cost(mechanism, rows_per_user))
+        draw = partial(mechanism.release, value, rng=rng)
+        (outcome,) = self._turns.take([replace(asked, draw=draw)])
+        if isinstance(outcome, Receipt):
+            return outcome
+        raise outcome
+
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
     ) -> tuple[Charged, ...]:
@@ -318,8 +368,8 @@ class Ledger:
     def export(self) -> Iterator[str]:
         r"""Everything, as it is at one moment, as lines of JSON: the filter, then each charge.
 
-        A charge is its row, ``users`` who paid and ``left_out``, so the digests can be checked
-        without this package (docs/proofs/ledger.md says how).
+        A charge is its row, ``users`` who paid, ``left_out`` and the released ``value``, so the
+        digests can be checked without this package (docs/proofs/ledger.md says how).
         """
         book = self._book
         with self._reading() as connection:
@@ -328,7 +378,9 @@ class Ledger:
             for charge in charges:
                 users = book.names(connection, book.tables.paid, charge)
                 left_out = book.names(connection, book.tables.spared, charge)
-                yield canonical({**charge.to_json(), "users": users, "left_out": left_out})
+                line = {**charge.to_json(), "users": users, "left_out": left_out}
+                value = book.value(connection, charge)
+                yield canonical(line if value is None else {**line, "value": json.loads(value)})
 
     def check(self, *receipts: Receipt) -> tuple[Damage, ...]:
         r"""Read the whole ledger: everything that does not fit, and where; nothing if it is whole.

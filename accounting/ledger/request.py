@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -67,7 +67,8 @@ class Request:
 class Asked:
     r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
 
-    ``record`` is the guarantee as the history keeps it.
+    ``record`` is the guarantee as the history keeps it. ``draw`` makes the value that is released
+    with the charge; it stays in this process.
     """
 
     batch: str
@@ -75,6 +76,7 @@ class Asked:
     price: Price
     record: Mapping[str, Any]
     skip_exhausted: bool
+    draw: Callable[[], object] | None = None
 
     @classmethod
     def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
@@ -103,7 +105,7 @@ class Asked:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields."""
+        r"""All fields but ``draw``, which no other process may run."""
         price = {"amounts": self.price.amounts, "assumptions": self.price.assumptions}
         said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**said, "skip_exhausted": self.skip_exhausted}
