@@ -24,16 +24,13 @@ from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import Asked, Request, cost
+from accounting.ledger.request import Asked, Priceable, Releasable, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
 from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Release, Scope, Unit
+from dpcore.mechanism import Release, Scope, Unit
 from dpcore.sampling.rng import SYSTEM, Rng
-
-Releasable: TypeAlias = Mechanism
-"""What a ledger draws a value of."""
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
@@ -70,7 +67,7 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[tuple[Source, int | None], _Cost] | None = None
+        self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
         # A server brings the charges of several processes to the disk together by itself.
         queue = Queue(store, book, self._charged)
         self._turns = Turns(queue.take if store.is_file else self._charged)
@@ -297,7 +294,7 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Source, rows_per_user: int | None) -> _Cost:
+    def _cost(self, guarantee: Priceable, rows_per_user: int | None) -> _Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
@@ -328,8 +325,19 @@ class Ledger:
             left = self.filter.remaining(self._book.account(connection, named).totals)
         return dict(zip(self.filter.counters, left, strict=True))
 
+    def left(self, user: str) -> str:
+        r"""What ``user`` may still be charged, as text, rounded down."""
+        with self._reading() as connection:
+            account = self._book.account(connection, name("user", user))
+            return self._book.left({user: account}, user)
+
+    def has(self, batch: str) -> bool:
+        r"""Whether ``batch`` was charged."""
+        with self._reading() as connection:
+            return bool(self._book.found(connection, [name("batch", batch)]))
+
     def exhausted(
-        self, users: Iterable[str], guarantee: Source, *, rows_per_user: int | None = None
+        self, users: Iterable[str], guarantee: Priceable, *, rows_per_user: int | None = None
     ) -> tuple[str, ...]:
         r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
 

@@ -25,12 +25,20 @@ from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from accounting.totals.compose import Composition, Source, compose
+from accounting.totals.threshold import threshold_guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
+from dpcore.selection import NoisyThreshold, Selection
 
 _BITS: Final = 192
+
+Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
+"""What a ledger draws a value of."""
+
+Priceable: TypeAlias = Source | Releasable
+"""A guarantee, or what one is derived from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +51,7 @@ class Request:
     """
 
     users: Iterable[str]
-    guarantee: Source
+    guarantee: Priceable
     batch: str
     rows_per_user: int | None = None
     skip_exhausted: bool = False
@@ -118,8 +126,10 @@ def cost(
 
     And the guarantee as the history keeps it.
     """
-    if isinstance(guarantee, Description | Mechanism):
+    if isinstance(guarantee, Description | Mechanism | Selection):
         guarantee = derived(guarantee)
+    if isinstance(guarantee, NoisyThreshold):
+        guarantee = threshold_guarantee(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):

@@ -18,7 +18,8 @@ from dpcore import DiscreteGaussian, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from tests.effort import effort
-from tests.support.ledger.workers import BUDGET, NOISY, processes, release_on
+from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.workers import NOISY, processes, release_on
 
 CELLS = Mechanism(
     noise=DiscreteGaussian(sigma_squared=400),
