@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from accounting.claims.claim import ZCdp
 from accounting.claims.guarantee import Guarantee
+from accounting.errors import NotDerived
 from accounting.ledger import BudgetExhausted, Ledger, Receipt
 from accounting.ledger.request import Releasable
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
@@ -92,7 +94,7 @@ class Released:
         whole, delta = self.guarantee, Fraction(self.target.delta)
         found: dict[str, Any]
         if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
-            found = {"epsilon": whole.epsilon(delta).upper, "delta": delta}
+            found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
         elif isinstance(self.mechanism, NoisyThreshold):
             (inner, _), (appears, _) = whole.parts  # type: ignore[attr-defined]  # a Composition
             first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
@@ -118,6 +120,14 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
     if isinstance(mechanism, NoisyThreshold):
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)
+
+
+def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
+    r"""epsilon at ``delta``: of the exact curve, or where it has too many shifts by zCDP."""
+    try:
+        return Fraction(found.epsilon(delta).upper)
+    except NotDerived:
+        return Fraction(ZCdp(Fraction(found.zcdp().upper)).epsilon(delta).upper)
 
 
 def plan(query: Query, scope: TableScope, target: Target) -> Released:
