@@ -143,6 +143,7 @@ def charge(
         )
     if as_json:
         found = {"charge" if key == "number" else key: v for key, v in asdict(receipt).items()}
+        del found["value"]  # a charge alone draws none
         show({"schema": _SCHEMA, **found})
     else:
         who = _counted(receipt.paid, "user")

@@ -14,11 +14,20 @@ from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
+import numpy as np
 from sqlalchemy import Connection, Table, exists, func, insert, select, update
 
 from accounting.ledger.database.place import HOMELESS
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
-from accounting.ledger.history import Account, Charge, canonical, genesis, names_digest
+from accounting.ledger.history import (
+    RELEASED,
+    Account,
+    Charge,
+    canonical,
+    genesis,
+    names_digest,
+    value_digest,
+)
 from accounting.ledger.names import without
 from accounting.ledger.request import Asked
 from accounting.ledger.tables import FORMAT, Tables, put, run, those
@@ -41,6 +50,8 @@ class Entry(NamedTuple):
     digest: str
     paying: tuple[str, ...]
     left_out: tuple[str, ...]
+    value: str | None = None
+    """What was drawn with it, as JSON."""
 
     def receipt(self, *, repeated: bool) -> Receipt:
         r"""The receipt for this charge."""
@@ -51,6 +62,7 @@ class Entry(NamedTuple):
             paid=self.charge.paid,
             left_out=self.left_out,
             repeated=repeated,
+            value=None if self.value is None else _value_of(self.value),
         )
 
 
@@ -104,8 +116,9 @@ class Book:
         return book
 
     def begin(self, connection: Connection) -> None:
-        r"""Make the tables and the one row of ``ledger``."""
-        self.tables.metadata.create_all(connection, checkfirst=False)
+        r"""Make the tables, but that of released values, and the one row of ``ledger``."""
+        tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
+        self.tables.metadata.create_all(connection, tables, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
         row |= {"head": self.start, "identity": self.identity}
         connection.execute(insert(self.tables.ledger), row)
@@ -160,8 +173,21 @@ class Book:
             row = self._row(cells)
             charge = Charge.of(row, self.tables.owed)
             spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
-            made[charge.batch] = Entry(charge, row["digest"], (), spared)
+            value = self.value(connection, charge)
+            made[charge.batch] = Entry(charge, row["digest"], (), spared, value)
         return made
+
+    def value(self, connection: Connection, charge: Charge) -> str | None:
+        r"""The value that was drawn with a charge, as JSON. Raises :class:`LedgerDamaged`."""
+        if charge.released is None:
+            return None
+        released = self.tables.released
+        asked = select(released.c.value).where(released.c.charge == charge.number)
+        found: str | None = connection.execute(asked).scalar_one_or_none()
+        if found is None or value_digest(found) != charge.released:
+            where = f"charge {charge.number} (batch {charge.batch!r})"
+            raise LedgerDamaged(where, "its released value was edited or is gone")
+        return found
 
     def _row(self, cells: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.tables.charges.columns.keys(), cells, strict=True))
@@ -259,6 +285,10 @@ class Book:
         put(connection, tables.paid, paid)
         spared = [(each.charge.number, name) for each in entries for name in each.left_out]
         put(connection, tables.spared, spared)
+        values = [(each.charge.number, each.value) for each in entries if each.value is not None]
+        if values:
+            tables.released.create(connection, checkfirst=True)
+            put(connection, tables.released, values)
         self._add_up(connection, {name for _, name in paid}, accounts)
         last = entries[-1]
         run(connection, tables.moved, number=last.charge.number, digest=last.digest)
@@ -314,10 +344,15 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
             left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
             outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left))
             continue
+        try:
+            value = None if request.draw is None else _text_of(request.draw())
+        except DpcoreError as error:
+            outcomes.append(error)
+            continue
         paying = without(request.names, poor)
-        charge = _charge(head, request, paying, poor)
+        charge = _charge(head, request, paying, poor, value)
         head = Head(charge.number, charge.digest)
-        made[request.batch] = entry = Entry(charge, head.digest, paying, poor)
+        made[request.batch] = entry = Entry(charge, head.digest, paying, poor, value)
         entries.append(entry)
         book.pay(accounts, paying, request.price)
         outcomes.append(entry.receipt(repeated=False))
@@ -326,12 +361,28 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
     return outcomes
 
 
-def _charge(head: Head, request: Asked, paying: tuple[str, ...], spared: tuple[str, ...]) -> Charge:
+def _text_of(value: object) -> str:
+    return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _value_of(text: str) -> Any:
+    found = loads(text)
+    return np.array(found, dtype=np.int64) if isinstance(found, list) else found
+
+
+def _charge(
+    head: Head,
+    request: Asked,
+    paying: tuple[str, ...],
+    spared: tuple[str, ...],
+    value: str | None,
+) -> Charge:
+    drawn = {} if value is None else {RELEASED: value_digest(value)}
     return Charge(
         number=head.charges + 1,
         batch=request.batch,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        guarantee=request.record,
+        guarantee={**request.record, **drawn},
         amounts=request.price.amounts,
         assumed=bool(request.price.assumptions),
         paid=len(paying),
@@ -346,9 +397,10 @@ def _again(entry: Entry, request: Asked) -> Charged:
     # A batch that was charged before: the same charge, or another one of that name.
     made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)
+    record = {key: each for key, each in made.guarantee.items() if key != RELEASED}
     if request.price.amounts != made.amounts:
         otherwise = "at another price"
-    elif request.record != made.guarantee:
+    elif request.record != record:
         otherwise = "for another guarantee"
     elif (
         len(paying) + len(spared) != len(request.names) or names_digest(paying) != made.paid_digest
@@ -356,6 +408,11 @@ def _again(entry: Entry, request: Asked) -> Charged:
         otherwise = "for other users"
     elif spared and not request.skip_exhausted:
         return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
+    elif made.released is None and request.draw is not None:
+        otherwise = "by charge, and the value that was published is not in the ledger"
+    elif made.released is not None and request.draw is None:
+        reason = "was charged by release, which gives the stored value again"
+        return InvalidParameter("batch", made.batch, reason)
     else:
         return entry.receipt(repeated=True)
     reason = f"was charged before, {otherwise}: a new release needs a new name"

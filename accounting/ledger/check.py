@@ -7,16 +7,26 @@ user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, RowMapping, func, literal_column, or_, select, union_all
+from sqlalchemy import (
+    Connection,
+    Integer,
+    RowMapping,
+    func,
+    inspect,
+    literal_column,
+    or_,
+    select,
+    union_all,
+)
 
 from accounting.ledger.book import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.history import Account, Charge, genesis, names_digest
+from accounting.ledger.history import Account, Charge, genesis, names_digest, value_digest
 from accounting.ledger.tables import FORMAT, Tables
 
 _ROWS: Final = 10_000
@@ -68,6 +78,7 @@ def _findings(
     yield from _chain(connection, book, head, acknowledged)
     for kind in ("paid", "spared"):
         yield from _members(connection, book.tables, kind)
+    yield from _values(connection, book.tables)
     yield from _counters(connection, book)
     yield from _marks(connection, book)
 
@@ -124,6 +135,21 @@ def _fits(row: RowMapping, kind: str, names: list[Any]) -> _Findings:
         or names_digest(names) != row[f"{kind}_digest"]
     ):
         yield _named(row), f"the users {kind} were edited"
+
+
+def _values(connection: Connection, tables: Tables) -> _Findings:
+    charges, released = tables.charges, tables.released
+    held: dict[Any, str] = {}
+    if inspect(connection).has_table(released.name):
+        for row in _streamed(connection, select(released)):
+            held[row["charge"]] = value_digest(str(row["value"]))
+    for row in _streamed(connection, select(charges).order_by(charges.c.id)):
+        with suppress(LedgerDamaged):  # found by the chain
+            charge = Charge.of(row, tables.owed)
+            if held.pop(charge.number, None) != charge.released:
+                yield _named(row), "its released value was edited, or is gone"
+    for number in held:
+        yield f"charge {number}", "has a released value that it was not made with"
 
 
 def _counters(connection: Connection, book: Book) -> _Findings:

@@ -6,7 +6,7 @@ r"""The outcomes of a charge: its receipt, or a refusal in one line with the rea
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpcore.errors import DpcoreError
 
@@ -24,6 +24,9 @@ class Receipt:
     batch, however many at once, at most one is told False. Whoever draws the noise anew at each
     start must not release on a repeated receipt. It is no part of what is acknowledged: receipts of
     one charge are equal.
+
+    ``value`` is what :meth:`Ledger.release` drew and stored with the charge, the same each time
+    that the batch is asked for; None for a charge alone.
     """
 
     batch: str
@@ -32,6 +35,7 @@ class Receipt:
     paid: int
     left_out: tuple[str, ...] = ()
     repeated: bool = field(default=False, compare=False)
+    value: Any = field(default=None, compare=False)
 
 
 class BudgetExhausted(DpcoreError):

@@ -19,6 +19,9 @@ from accounting.ledger.errors import LedgerDamaged
 HISTORY: Final = 1
 """The format of the chain: what a digest is over. Receipts outlive the tables."""
 
+RELEASED: Final = "released"
+"""The key of a charge's guarantee that holds the digest of the value that was drawn with it."""
+
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # The columns of a charge beside its amounts, with their types. SQLite keeps any type in any column.
@@ -45,6 +48,11 @@ def names_digest(names: Iterable[str]) -> str:
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def value_digest(text: str) -> str:
+    r"""SHA-256 over a released value as it is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def genesis(filter_text: str) -> str:
@@ -119,6 +127,11 @@ class Charge:
         if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
             raise LedgerDamaged(where, "was edited: its digest does not fit")
         return charge
+
+    @property
+    def released(self) -> str | None:
+        r"""The digest of the value that was drawn with this charge."""
+        return self.guarantee.get(RELEASED)
 
     @property
     def digest(self) -> str:

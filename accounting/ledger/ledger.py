@@ -6,9 +6,12 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Self, TypeAlias, cast, overload
 
@@ -21,12 +24,13 @@ from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import Asked, Request, cost
+from accounting.ledger.request import Asked, Priceable, Releasable, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
 from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
+from dpcore.sampling.rng import SYSTEM, Rng
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
@@ -63,7 +67,7 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[tuple[Source, int | None], _Cost] | None = None
+        self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
         # A server brings the charges of several processes to the disk together by itself.
         queue = Queue(store, book, self._charged)
         self._turns = Turns(queue.take if store.is_file else self._charged)
@@ -216,6 +220,49 @@ class Ledger:
             return outcome
         raise outcome
 
+    def release(
+        self,
+        mechanism: Releasable,
+        value: Any,
+        *,
+        users: Iterable[str],
+        batch: str,
+        rows_per_user: int | None = None,
+        rng: Rng = SYSTEM,
+    ) -> Receipt:
+        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in one transaction.
+
+        ``receipt.value`` is what may be published. The same batch again, with the same users and
+        mechanism, costs nothing and gives the stored value, whatever ``value`` is by then. So a
+        program that is killed or cut off at any moment asks again: it pays once, and no noise is
+        drawn twice.
+
+        >>> import tempfile
+        >>> from dpcore import DiscreteLaplace, Mechanism
+        >>> count = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+        >>> asked = {"users": ["ada", "bob"], "batch": "monday", "rows_per_user": 1}
+        >>> with (
+        ...     tempfile.TemporaryDirectory() as folder,
+        ...     Ledger.create(f"{folder}/ledger.db", budget="epsilon=1") as ledger,
+        ... ):
+        ...     first, again = (ledger.release(count, 42, **asked) for _ in range(2))
+        ...     first.value == again.value, again.repeated, ledger.remaining("ada")
+        (True, True, {'epsilon': Fraction(9, 10)})
+
+        Raises what :meth:`charge` raises, but not :class:`AlreadyCharged`; what the mechanism
+        raises for the value, with nothing charged; and :class:`InvalidParameter` for a batch that
+        was charged by :meth:`charge`, whose value the ledger does not have.
+        """
+        request = Request(
+            users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
+        )
+        asked = Asked.of(request, *self._cost(mechanism, rows_per_user))
+        draw = partial(mechanism.release, value, rng=rng)
+        (outcome,) = self._turns.take([replace(asked, draw=draw)])
+        if isinstance(outcome, Receipt):
+            return outcome
+        raise outcome
+
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
     ) -> tuple[Charged, ...]:
@@ -247,7 +294,7 @@ class Ledger:
                 self._store.settle()
         return outcomes
 
-    def _cost(self, guarantee: Source, rows_per_user: int | None) -> _Cost:
+    def _cost(self, guarantee: Priceable, rows_per_user: int | None) -> _Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
@@ -278,8 +325,19 @@ class Ledger:
             left = self.filter.remaining(self._book.account(connection, named).totals)
         return dict(zip(self.filter.counters, left, strict=True))
 
+    def left(self, user: str) -> str:
+        r"""What ``user`` may still be charged, as text, rounded down."""
+        with self._reading() as connection:
+            account = self._book.account(connection, name("user", user))
+            return self._book.left({user: account}, user)
+
+    def has(self, batch: str) -> bool:
+        r"""Whether ``batch`` was charged."""
+        with self._reading() as connection:
+            return bool(self._book.found(connection, [name("batch", batch)]))
+
     def exhausted(
-        self, users: Iterable[str], guarantee: Source, *, rows_per_user: int | None = None
+        self, users: Iterable[str], guarantee: Priceable, *, rows_per_user: int | None = None
     ) -> tuple[str, ...]:
         r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
 
@@ -318,8 +376,8 @@ class Ledger:
     def export(self) -> Iterator[str]:
         r"""Everything, as it is at one moment, as lines of JSON: the filter, then each charge.
 
-        A charge is its row, ``users`` who paid and ``left_out``, so the digests can be checked
-        without this package (docs/proofs/ledger.md says how).
+        A charge is its row, ``users`` who paid, ``left_out`` and the released ``value``, so the
+        digests can be checked without this package (docs/proofs/ledger.md says how).
         """
         book = self._book
         with self._reading() as connection:
@@ -328,7 +386,9 @@ class Ledger:
             for charge in charges:
                 users = book.names(connection, book.tables.paid, charge)
                 left_out = book.names(connection, book.tables.spared, charge)
-                yield canonical({**charge.to_json(), "users": users, "left_out": left_out})
+                line = {**charge.to_json(), "users": users, "left_out": left_out}
+                value = book.value(connection, charge)
+                yield canonical(line if value is None else {**line, "value": json.loads(value)})
 
     def check(self, *receipts: Receipt) -> tuple[Damage, ...]:
         r"""Read the whole ledger: everything that does not fit, and where; nothing if it is whole.

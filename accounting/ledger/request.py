@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,12 +25,20 @@ from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from accounting.totals.compose import Composition, Source, compose
+from accounting.totals.threshold import threshold_guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer
+from dpcore.selection import NoisyThreshold, Selection
 
 _BITS: Final = 192
+
+Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
+"""What a ledger draws a value of."""
+
+Priceable: TypeAlias = Source | Releasable
+"""A guarantee, or what one is derived from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +51,7 @@ class Request:
     """
 
     users: Iterable[str]
-    guarantee: Source
+    guarantee: Priceable
     batch: str
     rows_per_user: int | None = None
     skip_exhausted: bool = False
@@ -67,7 +75,8 @@ class Request:
 class Asked:
     r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
 
-    ``record`` is the guarantee as the history keeps it.
+    ``record`` is the guarantee as the history keeps it. ``draw`` makes the value that is released
+    with the charge; it stays in this process.
     """
 
     batch: str
@@ -75,6 +84,7 @@ class Asked:
     price: Price
     record: Mapping[str, Any]
     skip_exhausted: bool
+    draw: Callable[[], object] | None = None
 
     @classmethod
     def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
@@ -103,7 +113,7 @@ class Asked:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields."""
+        r"""All fields but ``draw``, which no other process may run."""
         price = {"amounts": self.price.amounts, "assumptions": self.price.assumptions}
         said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**said, "skip_exhausted": self.skip_exhausted}
@@ -116,8 +126,10 @@ def cost(
 
     And the guarantee as the history keeps it.
     """
-    if isinstance(guarantee, Description | Mechanism):
+    if isinstance(guarantee, Description | Mechanism | Selection):
         guarantee = derived(guarantee)
+    if isinstance(guarantee, NoisyThreshold):
+        guarantee = threshold_guarantee(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):

@@ -3,9 +3,10 @@ r"""The tables of a ledger, the same on SQLite and PostgreSQL.
 ``ledger`` has one row: the filter with its budget, how many charges there are, the digest of the
 last, and the identity that the marks of its users are made with. ``ledger_charges``,
 ``ledger_paid`` and ``ledger_spared`` are the history and are only ever added to: one row a charge,
-one for each user who paid it, one for each who was left out. ``ledger_users`` holds what the
-history adds up to, so that it is known without reading it; each row carries a mark, a digest of
-what it says.
+one for each user who paid it, one for each who was left out. ``ledger_released`` has the values
+that were drawn with a charge; the first of them makes the table.
+``ledger_users`` holds what the history adds up to, so that it is known without reading it; each
+row carries a mark, a digest of what it says.
 Sets of rows cross to the database as JSON arrays, so that a million of them are a few statements.
 """
 
@@ -56,6 +57,7 @@ class Tables:
     charges: Table
     paid: Table
     spared: Table
+    released: Table
     users: Table
     owed: tuple[str, ...]
     spent: tuple[str, ...]
@@ -104,6 +106,12 @@ class Tables:
             )
             for name in ("paid", "spared")
         )
+        released = Table(
+            "ledger_released",
+            metadata,
+            Column("charge", BigInteger, primary_key=True, autoincrement=False),
+            Column("value", Text, nullable=False),
+        )
         rules = {
             name: CheckConstraint(f"{name} BETWEEN 0 AND {most}") for name, most in spent.items()
         }
@@ -125,6 +133,7 @@ class Tables:
             charges=charges,
             paid=paid,
             spared=spared,
+            released=released,
             users=users,
             owed=owed,
             spent=tuple(spent),

@@ -188,7 +188,9 @@ class Queue:
     def _published(self, handle: int, me: str, requests: Sequence[Asked]) -> tuple[str, int]:
         # The epoch of the queue, and where the request ends in it: 0 if it is not there.
         epoch, _ = _header(handle)
-        if sum(len(each.names) for each in requests) > _LONGEST // 4:
+        # A value is drawn by the process that asks for it, in its own transaction.
+        drawn = any(each.draw is not None for each in requests)
+        if drawn or sum(len(each.names) for each in requests) > _LONGEST // 4:
             return epoch, 0
         asked = [each.to_json() for each in requests]
         until = time.time() + self._store.patience

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
+from accounting.claims.claim import Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.laws.registry import worst
 from accounting.mechanism.description import (
@@ -36,13 +37,16 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
+from dpcore.selection import Rule, Selection
 
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
-def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism | Description) -> Guarantee:
+def guarantee(
+    mechanism: Mechanism | ContinualSum | MatrixMechanism | Selection | Description,
+) -> Guarantee:
     r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
     A :class:`Description` adds noise on the reals, a sampling scheme and a group.
@@ -59,6 +63,12 @@ def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism | Descriptio
     if isinstance(mechanism, MatrixMechanism):
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
+    if isinstance(mechanism, Selection):
+        if mechanism.rule is Rule.PERMUTE_AND_FLIP:
+            return Pure(mechanism.epsilon, scope=mechanism.scope)
+        # The loss of each choice has range epsilon/count.
+        rho = mechanism.epsilon**2 / (8 * mechanism.count)
+        return ZCdp(rho, scope=mechanism.scope)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

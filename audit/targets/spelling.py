@@ -8,6 +8,8 @@ protocol:pure,users=64,epsilon=1
 rounds of a distributed protocol, see ``audit.targets.protocol``
 continual:tree,horizon=64,epsilon=1
 running sums of a stream, see ``audit.targets.continual``
+release:count,rows_per_user=2,epsilon=1
+a release from a table, see ``audit.targets.release``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run
 bandit:mine.py:Policy      the same of a policy of your own
@@ -138,6 +140,10 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         from audit.targets.continual import read_continual
 
         return read_continual(spelling, rest, seeded=seeded)
+    if name == "release" and colon:
+        from audit.targets.release import read_release
+
+        return read_release(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     if not colon:
@@ -165,8 +171,8 @@ def _catalogued(spelling: str) -> Target:
         "target",
         spelling,
         f"{hint}a target is module:callable, file.py:callable, exec:./program, a noise such as "
-        "discrete-laplace:scale=1, protocol:..., continual:..., bandit:..., or a name that dpcore "
-        "audit catalogue lists",
+        "discrete-laplace:scale=1, protocol:..., continual:..., release:..., bandit:..., or a name "
+        "that dpcore audit catalogue lists",
     )
 
 

@@ -12,7 +12,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt
-from tests.support.ledger.budget import BUDGET, per_user
+from dpcore import DiscreteGaussian, Mechanism
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 PRICE = per_user("1/50")
 """Fifty of them are the budget."""
@@ -108,3 +109,17 @@ def killed(
     begun = [word[1] for word in words if word[0] == "begun"]
     path.unlink()
     return begun[-1], paid
+
+
+NOISY = Mechanism(noise=DiscreteGaussian(sigma_squared=40000), sensitivity=1, scope=PER_USER)
+"""An eighty-thousandth of the budget."""
+
+
+def release_on(url: str, path: str, repeats: int) -> None:
+    """Release batch after batch and publish each value, beginning a few batches back."""
+    with Ledger.open(url) as ledger:
+        number = max(0, ledger.charges() - repeats)
+        while True:
+            found = ledger.release(NOISY, 1000, users=["ada", "bob"], batch=f"{number}")
+            write(path, f"{number} {found.value}")
+            number += 1

@@ -1,0 +1,35 @@
+r"""Questions to a table of rows that belong to users, and their paid, released answers.
+
+``query`` asks (counts, sums, means, histograms, quantiles, top k), ``table`` reads, ``released``
+joins both with a target and a ledger, ``session`` keeps one budget over several questions.
+Proofs: docs/proofs/selection.md.
+"""
+
+from dpcore.late import late_names
+
+__all__ = [
+    "Count",
+    "Histogram",
+    "Mean",
+    "Quantile",
+    "Released",
+    "Session",
+    "Sum",
+    "Table",
+    "TableScope",
+    "Target",
+    "TopK",
+    "release",
+]
+
+__getattr__ = late_names(
+    __name__,
+    {
+        **dict.fromkeys(
+            ("Count", "Histogram", "Mean", "Quantile", "Sum", "Target", "TopK"), "query"
+        ),
+        **dict.fromkeys(("Table", "TableScope"), "table"),
+        **dict.fromkeys(("Released", "release"), "released"),
+        "Session": "session",
+    },
+)

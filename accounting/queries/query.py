@@ -1,0 +1,498 @@
+r"""What is asked of a table: frozen data whose sensitivity follows from the scope.
+
+A query encodes a table as integers, in which a user moves by no more than its ``moves`` say, and
+knows the mechanism of a target, and what a released value says. No argument states a sensitivity.
+With at most R rows a user, and D = add-remove or replace, one user moves
+
+- a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
+- a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
+- the pair of a mean, (sum of x - c, h n) for x - c in [-h, h], by R h in each under add-remove, and
+  by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
+- the score of a quantile q = p/s by R max(p, s - p), under replace by R s; that of a key by R.
+
+Proofs: docs/proofs/selection.md; tests compare each with all small tables.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from accounting.budget.calibrate import calibrate
+from accounting.claims.claim import ZCdp
+from accounting.errors import NotDerived
+from accounting.ledger.request import Releasable
+from accounting.pairs.shift import heaviest
+from accounting.queries.table import Table, TableScope
+from accounting.totals.threshold import least_threshold
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import round_up
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    Whole,
+    check_fields,
+    positive_rational,
+    rational_in,
+)
+from dpcore.sampling.rng import Rng
+from dpcore.selection import NoisyThreshold, Rule, Selection
+
+_MOST_STEPS: Final = 1 << 32
+_MOST_GRID: Final = 1 << 22
+_ROOT: Final = 1 << 40
+
+Interval: TypeAlias = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    r"""What a release may cost: ``epsilon``, ``rho``, or ``epsilon`` and ``delta``.
+
+    >>> Target(epsilon="1/2").text
+    'epsilon=1/2'
+
+    Raises :class:`InvalidParameter` unless exactly one of epsilon and rho is given, and > 0.
+    """
+
+    epsilon: RationalLike | None = None
+    rho: RationalLike | None = None
+    delta: RationalLike = 0
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None):
+            raise InvalidParameter("epsilon", ABSENT, "give either epsilon or rho")
+        for name in ("epsilon", "rho"):
+            if (value := getattr(self, name)) is not None:
+                exact = positive_rational(name, value, "a promise of 0 needs infinite noise")
+                object.__setattr__(self, name, exact)
+        object.__setattr__(self, "delta", rational_in("delta", self.delta, "[0, 1)"))
+
+    @property
+    def text(self) -> str:
+        r"""The target as options spell it."""
+        given = {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta or None}
+        return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
+    def without_delta(self, query: str) -> None:
+        r"""Refuse a delta that ``query`` has no use for."""
+        if self.delta:
+            raise InvalidParameter("delta", self.delta, f"leave it out: {query} spends none")
+
+
+class Moves(NamedTuple):
+    r"""How far one user moves a query: for Laplace noise, and for Gaussian noise."""
+
+    laplace: Sensitivity
+    gaussian: Sensitivity
+
+
+class Answer(NamedTuple):
+    r"""What a released number says: its value, standard error and confidence interval.
+
+    ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
+    would depend on data that was not released is None. ``note`` says what the interval leaves out.
+    """
+
+    value: Any
+    standard_error: float | None
+    interval: Any
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(ABC):
+    r"""A question to a table; see the module."""
+
+    name: ClassVar[str]
+    needs: ClassVar[str] = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        r"""The columns that it reads, beside that of users."""
+        column = getattr(self, "column", None)
+        return () if column is None else (column,)
+
+    @abstractmethod
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        r"""The table as integers; ``rng`` keys the hash that bounds the rows of a user."""
+
+    @abstractmethod
+    def mechanism(self, scope: TableScope, target: Target) -> Releasable:
+        r"""What releases those integers within ``target``."""
+
+    @abstractmethod
+    def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
+        r"""What the released integers ``drawn`` say; nothing else of the data enters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additive(Query):
+    r"""A query that is released with additive noise."""
+
+    @abstractmethod
+    def moves(self, scope: TableScope) -> Moves:
+        r"""How far one user moves the integers."""
+
+    def mechanism(self, scope: TableScope, target: Target) -> Releasable:
+        return noisy(self.moves(scope), scope, target)
+
+    unit: ClassVar[Any] = Fraction(1)
+
+    def answer(self, drawn: Any, mechanism: Mechanism, confidence: Fraction) -> Answer:
+        error, reach = spread(mechanism.noise, confidence)
+        unit = Fraction(self.unit)
+        value = drawn * unit
+        return Answer(
+            value, error * float(unit), (value - reach * unit, value + reach * unit), self.needs
+        )
+
+
+def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
+    r"""Discrete Laplace noise for a pure target, discrete Gaussian noise for zCDP, else the less.
+
+    >>> moves = Moves(Sensitivity(3), Sensitivity(3))
+    >>> noisy(moves, TableScope(user="user"), Target(epsilon="1/2")).noise
+    DiscreteLaplace(scale=6)
+    """
+    squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
+    if target.rho is not None:
+        target.without_delta("a zCDP release")
+        noise = DiscreteGaussian(sigma_squared=squared / (2 * Fraction(target.rho)))
+        return Mechanism(noise=noise, sensitivity=moves.gaussian, scope=scope.scope)
+    amount = sum(step * count for step, count in heaviest(moves.laplace))
+    pure = DiscreteLaplace(scale=amount / Fraction(target.epsilon or 0))
+    if target.delta:
+        calibrated = _calibrated(moves.gaussian, squared, target)
+        if calibrated.sigma_squared < 2 * pure.scale**2:
+            return Mechanism(noise=calibrated, sensitivity=moves.gaussian, scope=scope.scope)
+    return Mechanism(noise=pure, sensitivity=moves.laplace, scope=scope.scope)
+
+
+def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGaussian:
+    epsilon, delta = Fraction(target.epsilon or 0), Fraction(target.delta)
+    try:
+        found = calibrate(
+            noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=moves
+        ).noise
+        if isinstance(found, DiscreteGaussian):
+            return found
+    except NotDerived:
+        pass  # too many shifts for an exact curve: zCDP holds for all of them
+    low, high = Fraction(0), Fraction(epsilon)
+    for _ in range(40):
+        rho = (low + high) / 2
+        kept = rho > 0 and ZCdp(rho).epsilon(delta).upper <= epsilon
+        low, high = (rho, high) if kept else (low, rho)
+    return DiscreteGaussian(sigma_squared=squared / (2 * low))
+
+
+def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
+    r"""The standard error of a noise, and t with P(|X| <= t) >= confidence, from its exact law.
+
+    >>> spread(DiscreteLaplace(scale=6), Fraction(95, 100))
+    (8.475..., 18)
+    """
+    variance = noise.variance
+    exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
+    reach = noise.quantile(1 - (1 - confidence) / 2)
+    return math.nextafter(math.sqrt(round_up(exact)), math.inf), int(reach)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count(Additive):
+    r"""How many rows there are, of each user at most ``rows_per_user``."""
+
+    name: ClassVar[str] = "count"
+    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+
+    def moves(self, scope: TableScope) -> Moves:
+        moved = Sensitivity(scope.rows_per_user)
+        return Moves(moved, moved)
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> int:
+        del rng  # how many rows count does not depend on which
+        return table.count(scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clipped(Query):
+    r"""A query of numbers, clipped to [low, high] and rounded to a multiple of ``step``.
+
+    The bounds are public: choose them without a look at the data.
+    """
+
+    column: str
+    low: Exact = Exact()
+    high: Exact = Exact()
+    step: Exact = Exact(1, zero="numbers are rounded to multiples of it")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.low < self.high:
+            raise InvalidParameter("clip", f"{self.low} {self.high}", "must be LOW < HIGH")
+        for end in (self.low, self.high):
+            if (end / self.step).denominator != 1:
+                reason = f"must divide both ends of the range; {end} is no multiple of it"
+                raise InvalidParameter("step", self.step, reason)
+            if abs(end / self.step) > _MOST_STEPS:
+                reason = f"is too fine: {end} is more than 2^32 steps"
+                raise InvalidParameter("step", self.step, reason)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        r"""The range in steps."""
+        return int(self.low / self.step), int(self.high / self.step)
+
+    @property
+    def unit(self) -> Fraction:
+        r"""One step."""
+        return self.step
+
+    def steps(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        r"""The numbers that count, in steps."""
+        return table.steps(scope, self.column, self.ends, self.step, rng)
+
+
+_CLIPPED: Final = "of the numbers as they are clipped and rounded to steps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum(Clipped, Additive):
+    r"""The sum of a column, each number clipped and rounded to a step.
+
+    >>> amounts = Sum(column="amount", low=0, high=200, step="0.01")
+    >>> amounts.moves(TableScope(user="user", rows_per_user=3)).laplace
+    Sensitivity(60000)
+    """
+
+    name: ClassVar[str] = "sum"
+    needs: ClassVar[str] = _CLIPPED
+
+    def moves(self, scope: TableScope) -> Moves:
+        low, high = self.ends
+        if scope.relation is Relation.REPLACE:
+            most = max(high, 0) - min(low, 0)
+        else:
+            most = max(abs(low), abs(high))
+        moved = Sensitivity(scope.rows_per_user * most)
+        return Moves(moved, moved)
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> int:
+        return int(self.steps(table, scope, rng).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean(Clipped, Additive):
+    r"""The mean of a column: a noisy sum around the centre over a noisy count, in one release.
+
+    Released are (sum of x - c, h n) in steps, for the centre c of the range and its half width h,
+    so that both have noise of the same size. Which of the rows count affects the mean.
+    """
+
+    name: ClassVar[str] = "mean"
+    needs: ClassVar[str] = _CLIPPED
+
+    @property
+    def centre(self) -> tuple[int, int]:
+        r"""The centre and half width of the range, in steps."""
+        low, high = self.ends
+        centre = (low + high) // 2
+        return centre, high - centre
+
+    def moves(self, scope: TableScope) -> Moves:
+        _, half = self.centre
+        most = scope.rows_per_user * half
+        if scope.relation is Relation.REPLACE:
+            return Moves(Sensitivity.l1(2 * most), Sensitivity.l2_squared(4 * most**2))
+        box = Sensitivity.box((most, most))
+        return Moves(box, box)
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        centre, half = self.centre
+        steps = self.steps(table, scope, rng)
+        return np.array([int((steps - centre).sum()), half * len(steps)], dtype=np.int64)
+
+    def answer(self, drawn: Any, mechanism: Mechanism, confidence: Fraction) -> Answer:
+        centre, half = self.centre
+        low, high = self.ends
+        # Both numbers together miss by at most the given chance.
+        error, reach = spread(mechanism.noise, 1 - (1 - confidence) / 2)
+        total, count = (int(each) for each in drawn)
+
+        def at(top: int, below: int) -> Fraction:
+            return min(max(Fraction(top * half, below) + centre, Fraction(low)), Fraction(high))
+
+        if count <= 0:
+            return Answer(centre * self.unit, None, (self.low, self.high), self.needs)
+        value, interval = at(total, count), (Fraction(low), Fraction(high))
+        if count > reach:
+            corners = [at(total + s * reach, count + t * reach) for s in (-1, 1) for t in (-1, 1)]
+            interval = min(corners), max(corners)
+        slope = float((value - centre) / half)
+        near = error * half / count * math.sqrt(1 + slope**2) * float(self.unit)
+        ends = (interval[0] * self.unit, interval[1] * self.unit)
+        return Answer(value * self.unit, near, ends, self.needs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram(Additive):
+    r"""How many rows have each key: for given ``keys``, or with None those of a noisy threshold.
+
+    Rows of other keys, and without a key, count for nothing. With given keys each has a number, in
+    their order, also those that nobody has. Without them a key that is released had a noisy count
+    of at least a threshold, which needs a delta.
+    """
+
+    name: ClassVar[str] = "histogram"
+    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+
+    column: str
+    keys: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.keys is None:
+            return
+        if isinstance(self.keys, str) or not self.keys:
+            raise InvalidParameter("keys", self.keys, "must be keys, at least one")
+        keys = tuple(str(key) for key in self.keys)
+        seen = set[str]()
+        for key in keys:
+            if key in seen:
+                raise InvalidParameter("keys", key, "appears twice")
+            seen.add(key)
+        object.__setattr__(self, "keys", keys)
+
+    def moves(self, scope: TableScope) -> Moves:
+        rows = scope.rows_per_user
+        if scope.relation is Relation.REPLACE:
+            return Moves(Sensitivity.l1(2 * rows), Sensitivity.l2_squared(2 * rows**2))
+        return Moves(Sensitivity.l1(rows), Sensitivity.l1(rows))
+
+    def mechanism(self, scope: TableScope, target: Target) -> Releasable:
+        if self.keys is not None:
+            return noisy(self.moves(scope), scope, target)
+        if not target.delta:
+            reason = "must be given and > 0: a key of one user may appear"
+            raise InvalidParameter("delta", target.delta, reason)
+        free = Target(epsilon=target.epsilon, rho=target.rho)
+        added = noisy(self.moves(scope), scope, free)
+        threshold = least_threshold(added.noise, target.delta, scope.rows_per_user)
+        return NoisyThreshold(
+            mechanism=added, threshold=threshold, rows_per_user=scope.rows_per_user
+        )
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        found = table.keys(scope, self.column, rng)
+        if self.keys is None:
+            return found
+        return np.array([found.get(key, 0) for key in self.keys], dtype=np.int64)
+
+    def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
+        noise = (mechanism.mechanism if self.keys is None else mechanism).noise
+        error, reach = spread(noise, confidence)
+        if self.keys is None:
+            value = drawn
+            note = f"keys below {mechanism.threshold} are left out; {self.needs}"
+        else:
+            value = dict(zip(self.keys, map(int, drawn), strict=True))
+            note = self.needs
+        return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
+
+
+def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Selection:
+    target.without_delta("a choice by scores")
+    if target.epsilon is not None:
+        epsilon, rule = Fraction(target.epsilon), Rule.PERMUTE_AND_FLIP
+    else:
+        # epsilon^2/(8 count) <= rho, by the root rounded down.
+        squared = 8 * count * Fraction(target.rho or 0)
+        epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
+        rule = Rule.EXPONENTIAL
+    return Selection(
+        epsilon=epsilon,
+        sensitivity=moved,
+        count=count,
+        rule=rule,
+        scope=scope.scope,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile(Clipped):
+    r"""A multiple of ``step`` in [low, high] that is near the quantile ``q`` of the numbers.
+
+    By rank: the score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}) for q = p/s.
+    """
+
+    name: ClassVar[str] = "quantile"
+
+    q: Exact = Exact("1/2", within="[0, 1]")
+
+    def __post_init__(self) -> None:
+        Clipped.__post_init__(self)
+        low, high = self.ends
+        if high - low >= _MOST_GRID:
+            raise InvalidParameter("step", self.step, "is too fine: at most 2^22 steps are chosen")
+        if self.q.denominator > 1 << 16:
+            raise InvalidParameter("q", self.q, "must have a denominator of at most 65536")
+
+    def mechanism(self, scope: TableScope, target: Target) -> Releasable:
+        p, s = self.q.numerator, self.q.denominator
+        row = s if scope.relation is Relation.REPLACE else max(p, s - p)
+        return _chosen(scope, target, scope.rows_per_user * row)
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        low, high = self.ends
+        steps = self.steps(table, scope, rng)
+        counts = np.bincount(steps - low, minlength=high - low + 1)
+        upto = np.cumsum(counts)
+        p, s, n = self.q.numerator, self.q.denominator, len(steps)
+        return -np.maximum(0, np.maximum(s * (upto - counts) - p * n, p * n - s * upto))
+
+    def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:
+        low, high = self.ends
+        # P(gap >= t) <= m e^(-unit t): of permute-and-flip and of the exponential mechanism.
+        m = high - low + 1
+        gap = math.log(m / float(1 - confidence)) / float(mechanism.unit)
+        ranks = math.ceil(gap / self.q.denominator)
+        chance = float(confidence * 100)
+        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance:g}% of releases"
+        return Answer((low + int(drawn)) * self.step, None, None, note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopK(Query):
+    r"""The ``count`` keys of the most rows, in order, of given ``keys``, without their counts."""
+
+    name: ClassVar[str] = "top"
+
+    column: str
+    keys: tuple[str, ...]
+    count: Whole = Whole(1)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
+        if self.count > len(self.keys):
+            raise InvalidParameter("count", self.count, f"must be at most {len(self.keys)} keys")
+
+    def mechanism(self, scope: TableScope, target: Target) -> Releasable:
+        return _chosen(scope, target, scope.rows_per_user, self.count)
+
+    def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        return Histogram(column=self.column, keys=self.keys).encode(table, scope, rng)
+
+    def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:
+        del mechanism, confidence
+        chosen = [drawn] if self.count == 1 else drawn
+        return Answer([self.keys[int(at)] for at in chosen], None, None)

@@ -1,0 +1,236 @@
+r"""Release the answer to a query: paid by a ledger where there is one, and stored with the charge.
+
+Everything that a person is told follows from the released integers, the query and the mechanism.
+Before anything of a column is read, the target, the mechanism and the users' budgets are known to
+be in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.claims.claim import ZCdp
+from accounting.claims.guarantee import Guarantee
+from accounting.errors import NotDerived
+from accounting.ledger import BudgetExhausted, Ledger, Receipt
+from accounting.ledger.request import Releasable
+from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
+from accounting.queries.table import Table, TableScope
+from accounting.release.guarantee import guarantee
+from accounting.totals.threshold import threshold_guarantee
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Mechanism, Relation
+from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.selection import NoisyThreshold, Selection
+from dpcore.spelling import write_noise
+
+CONFIDENCE: Final = Fraction(95, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    r"""A released answer, and what it rests on; ``value`` is None in a plan.
+
+    ``interval`` holds the query's answer with probability at least ``confidence``, by the exact law
+    of the noise: of the data as they are clipped, rounded and bounded, which ``note`` names.
+    ``receipt`` is that of the ledger, and ``private`` is False where a seed drew the noise.
+    """
+
+    query: Query
+    scope: TableScope
+    target: Target
+    mechanism: Releasable = field(repr=False)
+    answer: Answer
+    confidence: Fraction = CONFIDENCE
+    receipt: Receipt | None = None
+    private: bool = True
+
+    @property
+    def value(self) -> Any:
+        r"""The released answer."""
+        return self.answer.value
+
+    @property
+    def standard_error(self) -> float | None:
+        r"""That of the noise, rounded up."""
+        return self.answer.standard_error
+
+    @property
+    def interval(self) -> Any:
+        r"""Two ends, or for each key two ends, or None."""
+        return self.answer.interval
+
+    @property
+    def repeated(self) -> bool:
+        r"""Whether the value was released before, and is given again."""
+        return self.receipt is not None and self.receipt.repeated
+
+    @property
+    def noise(self) -> str:
+        r"""The law of the noise, or of the choice, in words."""
+        match self.mechanism:
+            case Mechanism():
+                return write_noise(self.mechanism.noise)
+            case NoisyThreshold():
+                noise = write_noise(self.mechanism.mechanism.noise)
+                return f"{noise}, threshold {self.mechanism.threshold}"
+        rule = self.mechanism.rule.value
+        return f"{rule}:epsilon={self.mechanism.epsilon},sensitivity={self.mechanism.sensitivity}"
+
+    @property
+    def guarantee(self) -> Guarantee:
+        r"""What the release guarantees each user, derived from the mechanism."""
+        return guarantee_of(self.mechanism)
+
+    def promise(self) -> dict[str, Fraction]:
+        r"""The guarantee in the words of the target, rounded up.
+
+        A threshold's rho is that of the noisy counts, its delta that of keys that appear.
+        """
+        whole, delta = self.guarantee, Fraction(self.target.delta)
+        found: dict[str, Any]
+        if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
+            found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
+        elif isinstance(self.mechanism, NoisyThreshold):
+            (inner, _), (appears, _) = whole.parts  # type: ignore[attr-defined]  # a Composition
+            first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
+            word = "epsilon" if self.target.rho is None else "rho"
+            found = {word: first, "delta": appears.delta(0).upper}
+        elif self.target.rho is None:
+            found = {"epsilon": whole.pure().upper}
+        else:
+            found = {"rho": whole.zcdp().upper}
+        return {word: Fraction(number) for word, number in found.items()}
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{word}={float(n):.6g}" for word, n in self.promise().items())
+        return f"Released({self.query.name}: {_shown(self.value)}, {said})"
+
+
+def _shown(value: Any) -> str:
+    return f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+
+
+def guarantee_of(mechanism: Releasable) -> Guarantee:
+    r"""What a mechanism of a query guarantees."""
+    if isinstance(mechanism, NoisyThreshold):
+        return threshold_guarantee(mechanism)
+    return guarantee(mechanism)
+
+
+def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
+    r"""epsilon at ``delta``: of the exact curve, or where it has too many shifts by zCDP."""
+    try:
+        return Fraction(found.epsilon(delta).upper)
+    except NotDerived:
+        return Fraction(ZCdp(Fraction(found.zcdp().upper)).epsilon(delta).upper)
+
+
+def plan(query: Query, scope: TableScope, target: Target) -> Released:
+    r"""The release without its value: nothing is read, drawn or charged.
+
+    >>> from accounting.queries import Count
+    >>> plan(Count(), TableScope(user="user_id"), Target(epsilon="1/2")).noise
+    'discrete-laplace:scale=2'
+    """
+    mechanism = query.mechanism(scope, target)
+    error: float | None = None
+    if isinstance(query, Additive) and not isinstance(query, Mean):
+        law = mechanism.mechanism if isinstance(mechanism, NoisyThreshold) else mechanism
+        assert not isinstance(law, Selection)  # noqa: S101  # additive noise
+        error = spread(law.noise, CONFIDENCE)[0] * float(query.unit)
+    answer = Answer(None, error, None)
+    return Released(query=query, scope=scope, target=target, mechanism=mechanism, answer=answer)
+
+
+def release(  # noqa: PLR0913 - one release, by keyword
+    query: Query,
+    table: Any,
+    scope: TableScope,
+    target: Target,
+    *,
+    ledger: Ledger | None = None,
+    batch: str | None = None,
+    users: Iterable[str] | None = None,
+    confidence: RationalLike = CONFIDENCE,
+    rng: Rng = SYSTEM,
+) -> Released:
+    r"""Answer ``query`` about ``table`` within ``target``.
+
+    With a ``ledger`` the release has a name, ``batch``, is paid by ``users`` and is stored: asked
+    again it is the same. The users are those of the table if the relation is replace, where it is
+    public who they are. Under add-remove ``users`` must be given: all who were asked, whether or
+    not they have rows.
+
+    >>> import polars
+    >>> from accounting.queries import Count
+    >>> table = polars.DataFrame({"user": ["ada", "bob", "bob"]})
+    >>> scope, target = TableScope(user="user", rows_per_user=2), Target(epsilon=40)
+    >>> release(Count(), table, scope, target).value in range(-5, 12)
+    True
+
+    Raises :class:`BudgetExhausted` with no column read but that of users and nothing charged, and
+    :class:`InvalidParameter` for a table that cannot be read as asked, with nothing charged.
+    """
+    sure = rational_in("confidence", confidence, "(0, 1)")
+    planned = plan(query, scope, target)
+    mechanism, rows = planned.mechanism, Table.of(table)
+    rows.require(scope.user, *query.columns)
+    if ledger is None:
+        if batch is not None:
+            raise InvalidParameter("batch", batch, "goes with a ledger")
+        receipt, drawn = None, mechanism.release(query.encode(rows, scope, rng), rng=rng)
+    else:
+        receipt = _paid(planned, rows, ledger, batch, users, rng)
+        drawn = receipt.value
+    return Released(
+        query=query,
+        scope=scope,
+        target=target,
+        mechanism=mechanism,
+        answer=query.answer(drawn, mechanism, sure),
+        confidence=sure,
+        receipt=receipt,
+        private=not isinstance(rng, SeededRng),
+    )
+
+
+def _paid(
+    planned: Released,
+    table: Table,
+    ledger: Ledger,
+    batch: str | None,
+    users: Iterable[str] | None,
+    rng: Rng,
+) -> Receipt:
+    if isinstance(rng, SeededRng):
+        raise InvalidParameter("seed", rng.seed, "is not private: nobody pays for such a release")
+    if batch is None:
+        raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
+    mechanism, scope = planned.mechanism, planned.scope
+    if users is None and scope.relation is Relation.ADD_REMOVE:
+        reason = (
+            "must be given under add-remove: all who were asked, whether or not they have rows; "
+            "the users of the table would say who is in it"
+        )
+        raise InvalidParameter("users", ABSENT, reason)
+    present = table.users(scope)
+    charged = present if users is None else list(users)
+    if not charged:
+        raise InvalidParameter("table", table.name, "has no row: nobody could be charged")
+    others = set(present).difference(charged)
+    if others:
+        reason = "has rows, and is not among the users that are charged"
+        raise InvalidParameter("users", min(others), reason)
+    value = None
+    if not ledger.has(batch):
+        poor = ledger.exhausted(charged, mechanism)
+        if poor:
+            left = {name: ledger.left(name) for name in poor[:3]}
+            raise BudgetExhausted(batch, poor, len(charged), left)
+        value = planned.query.encode(table, scope, rng)
+    return ledger.release(mechanism, value, users=charged, batch=batch, rng=rng)

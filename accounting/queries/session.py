@@ -1,0 +1,127 @@
+r"""A session: one budget over several questions to one table, chosen as one goes.
+
+Each question is priced before anything is read, and refused once the budget does not hold it: the
+filter of the budget's kind decides (``accounting.theorems.filter``), so questions may depend on the
+answers before. With a ledger the users' budgets are kept as well, and answers are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from html import escape
+from typing import Any, Final
+
+from accounting.claims.claim import Word, read_claim, said
+from accounting.ledger import BudgetExhausted, Ledger
+from accounting.ledger.request import cost
+from accounting.queries.query import Query, Target
+from accounting.queries.released import CONFIDENCE, Released, plan, release
+from accounting.queries.table import Table, TableScope
+from accounting.theorems.filter import filter_for
+from dpcore.numbers.parameter import RationalLike
+from dpcore.sampling.rng import SYSTEM, Rng
+
+_EVERYBODY: Final = "everybody"
+
+
+class Session:
+    r"""Ask ``table`` until ``budget`` is spent: ``budget`` is text such as ``"epsilon=1"``.
+
+    >>> import polars
+    >>> from accounting.queries import Count
+    >>> table = polars.DataFrame({"user": ["ada", "bob", "bob"]})
+    >>> session = Session(table, TableScope(user="user"), budget="epsilon=1")
+    >>> found = session.ask(Count(), epsilon="3/4")
+    >>> session
+    Session(spent epsilon=3/4, left epsilon=1/4)
+    >>> session.ask(Count(), epsilon="1/2")
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.BudgetExhausted: batch 'count 2': 1 of 1 users has too little left: ...
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        scope: TableScope,
+        budget: str,
+        ledger: Ledger | None = None,
+        *,
+        users: Iterable[str] | None = None,
+        rng: Rng = SYSTEM,
+    ) -> None:
+        self._table, self._scope, self._ledger = Table.of(table), scope, ledger
+        self._table.require(scope.user)
+        self._filter = filter_for(read_claim("budget", budget, scope.scope))
+        self._total = (0,) * len(self._filter.limits)
+        self._users = None if users is None else tuple(users)
+        self._rng = rng
+        self.answers: list[Released] = []
+        r"""Everything that was released, in order."""
+
+    def ask(
+        self,
+        query: Query,
+        *,
+        epsilon: RationalLike | None = None,
+        rho: RationalLike | None = None,
+        delta: RationalLike = 0,
+        batch: str | None = None,
+        confidence: RationalLike = CONFIDENCE,
+    ) -> Released:
+        r"""The answer to ``query`` for this much of the budget.
+
+        ``batch`` names the release in the ledger; without one it is the query and its number in
+        this session. An answer that the ledger had already costs the session nothing.
+
+        Raises :class:`BudgetExhausted`, with nothing read, for more than is left.
+        """
+        target = Target(epsilon=epsilon, rho=rho, delta=delta)
+        named = batch or f"{query.name} {len(self.answers) + 1}"
+        price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
+        stored = self._ledger is not None and self._ledger.has(named)
+        if not stored and not self._filter.admits(self._total, price):
+            raise BudgetExhausted(named, (_EVERYBODY,), 1, {_EVERYBODY: self._text(self.remaining)})
+        found = release(
+            query,
+            self._table,
+            self._scope,
+            target,
+            ledger=self._ledger,
+            batch=named if self._ledger is not None else None,
+            users=self._users,
+            confidence=confidence,
+            rng=self._rng,
+        )
+        if not found.repeated:
+            self._total = tuple(
+                held + amount for held, amount in zip(self._total, price.amounts, strict=True)
+            )
+        self.answers.append(found)
+        return found
+
+    @property
+    def spent(self) -> Word:
+        r"""What was released so far promises, by the counters of the budget."""
+        return self._filter.spent(self._total)
+
+    @property
+    def remaining(self) -> dict[str, Fraction]:
+        r"""What is left, exact, by the name of each counter."""
+        return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
+
+    def _text(self, amounts: dict[str, Fraction]) -> str:
+        return ", ".join(f"{name}={value}" for name, value in amounts.items())
+
+    def __repr__(self) -> str:
+        return f"Session(spent {said(self.spent)}, left {self._text(self.remaining)})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(each.query.name)}</td><td>{escape(str(each.value))}</td>"
+            f"<td>{escape(each.target.text)}</td></tr>"
+            for each in self.answers
+        )
+        head = "<tr><th>query</th><th>value</th><th>cost</th></tr>"
+        return f"<table>{head}{rows}</table><p>{escape(repr(self))}</p>"

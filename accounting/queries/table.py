@@ -1,0 +1,241 @@
+r"""Tables whose rows belong to users: read, checked, and bounded to so many rows a user.
+
+CSV and Parquet files are scanned by Polars; frames of other libraries come through narwhals. What a
+row contributes depends on that row alone, and which rows of a user count depends on that user's
+rows alone, so adding or replacing a user changes nothing that others contribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from dpcore.command.input_file import csv_rows, require_plain
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Relation, Scope, Unit
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import Choice, Whole, check_fields, text
+from dpcore.sampling.rng import Rng
+
+_MOST_ROWS: Final = 1 << 30
+_EXTRA: Final = "needs the packages of the extra tables: pip install 'dpcore[tables]'"
+_NUMBER, _USER, _KEY, _COUNT = "number", "user", "key", "count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableScope:
+    r"""Whose data a release protects: everything that one user has in the table.
+
+    ``user`` is the column that names the user of a row, ``rows_per_user`` the most rows of one user
+    that count. Further rows are dropped by a keyed hash of the user and the number of the row among
+    that user's rows. Neighbouring tables differ by ``relation``: one user added or removed with all
+    rows, or the rows of one user replaced, to others or to none.
+
+    >>> TableScope(user="user_id", rows_per_user=3).scope
+    Scope(unit='user', relation='add-remove')
+    """
+
+    user: str
+    rows_per_user: Whole = Whole(1, at_most=1 << 20)
+    relation: Choice[Relation] = Choice(Relation, Relation.ADD_REMOVE)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        text("user", self.user, "must be the name of a column")
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of its guarantees."""
+        return Scope(unit=Unit.USER, relation=self.relation)
+
+
+def _polars() -> Any:
+    try:
+        return import_module("polars")
+    except ImportError:
+        raise InvalidParameter("table", "polars", _EXTRA) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    r"""Rows with named columns: :meth:`open` a file, or take a frame by :meth:`of`."""
+
+    name: str
+    columns: tuple[str, ...]
+    source: Any = field(repr=False)
+    """A lazy frame of Polars, or None until the file is scanned."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        r"""A file that ends in .csv or .parquet; reads the names of its columns and no row.
+
+        Raises :class:`InvalidParameter`, naming the file, for one that cannot be read, and a header
+        with a name that is empty or appears twice.
+        """
+        file = Path(path)
+        kind = file.suffix.lower()
+        if kind not in (".csv", ".parquet"):
+            raise InvalidParameter("table", str(path), "must end in .csv or .parquet")
+        if not file.exists():
+            raise InvalidParameter("table", str(path), "there is no such file")
+        require_plain("table", file)
+        if kind == ".csv":
+            _, header = next(csv_rows("table", file), (0, []))
+        else:
+            polars = _polars()
+            with _reading(str(path)):
+                header = list(polars.read_parquet_schema(file))
+        if not header:
+            raise InvalidParameter("table", str(path), "is empty: its first line must name columns")
+        for at, column in enumerate(header, 1):
+            if not column or column in header[: at - 1]:
+                fault = "has no name" if not column else f"has the name {column!r} of another"
+                raise InvalidParameter("table", str(path), f"column {at} {fault}")
+        return cls(name=str(path), columns=tuple(header), source=None)
+
+    @classmethod
+    def of(cls, frame: Any, name: str = "table") -> Self:
+        r"""A frame of pandas, Polars, PyArrow, DuckDB or another library that narwhals reads.
+
+        >>> import polars
+        >>> Table.of(polars.DataFrame({"user": ["ada"], "amount": [2]})).columns
+        ('user', 'amount')
+        """
+        polars = _polars()
+        if isinstance(frame, cls):
+            return frame
+        try:
+            narwhals = import_module("narwhals")
+        except ImportError:
+            raise InvalidParameter("table", "narwhals", _EXTRA) from None
+        try:
+            read = narwhals.from_native(frame)
+        except TypeError:
+            raise InvalidParameter(
+                "table", frame, "must be a frame: pandas, Polars, PyArrow, DuckDB or Dask"
+            ) from None
+        if not isinstance(read.to_native(), polars.LazyFrame):
+            read = read.collect() if isinstance(read, narwhals.LazyFrame) else read
+            native = read.to_polars().lazy()
+        else:
+            native = read.to_native()
+        return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
+
+    def require(self, *columns: str) -> None:
+        r"""Refuse columns that the table does not have."""
+        for column in columns:
+            if column not in self.columns:
+                shown = ", ".join(self.columns[:8])
+                reason = f"is no column of {self.name}: it has {shown}"
+                raise InvalidParameter("column", column, reason)
+
+    # -- what a query reads -------------------------------------------------------------------
+
+    def users(self, scope: TableScope) -> list[str]:
+        r"""Everybody who has a row, in order."""
+        found = self._frame().select(self._user(scope)).unique().sort(_USER)
+        return self._collected(found)[_USER].to_list()  # type: ignore[no-any-return]
+
+    def count(self, scope: TableScope) -> int:
+        r"""How many rows count."""
+        polars = _polars()
+        rows = self._frame().group_by(self._user(scope)).agg(polars.len().alias(_COUNT))
+        counted = polars.col(_COUNT).cast(polars.Int64).clip(upper_bound=scope.rows_per_user)
+        return int(self._collected(rows.select(counted.sum())).item() or 0)
+
+    def steps(
+        self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
+    ) -> Integers:
+        r"""The numbers that count, in steps: clipped to ``ends``, and rounded to the nearest step.
+
+        A number in the middle of two steps, up to the precision of a float, goes to either of them,
+        always to the same. Raises :class:`InvalidParameter` for what is missing, is no number, or
+        is not finite, with its row.
+        """
+        polars = _polars()
+        number = self._number(column)
+        rows = self._bounded(scope, number.alias(_NUMBER), rng)
+        bad = ~number.is_finite().fill_null(value=False)
+        self._refuse(column, bad, "must be a finite number in every row")
+        low, high = (float(end * step) for end in ends)
+        moved = (polars.col(_NUMBER).clip(low, high) / float(step)).round()
+        values = self._collected(rows.select(moved.cast(polars.Int64)))
+        found: Integers = values.to_series().to_numpy()
+        if len(found) > _MOST_ROWS:
+            raise InvalidParameter("table", self.name, "has more than 2^30 rows that count")
+        clipped: Integers = np.clip(found, *ends)
+        return clipped
+
+    def keys(self, scope: TableScope, column: str, rng: Rng) -> dict[str, int]:
+        r"""How many of the rows that count have each key; rows without a key have none."""
+        polars = _polars()
+        self.require(column)
+        key = polars.col(column).cast(polars.String, strict=False)
+        rows = self._bounded(scope, key.alias(_KEY), rng)
+        found = rows.drop_nulls(_KEY).group_by(_KEY).agg(polars.len().alias(_COUNT))
+        table = self._collected(found)
+        return dict(zip(table[_KEY].to_list(), table[_COUNT].to_list(), strict=True))
+
+    def _frame(self) -> Any:
+        if self.source is not None:
+            return self.source
+        polars = _polars()
+        if self.name.lower().endswith(".csv"):
+            # Every cell as it is written: what is a number is decided by the query.
+            return polars.scan_csv(self.name, infer_schema=False)
+        return polars.scan_parquet(self.name)
+
+    def _user(self, scope: TableScope) -> Any:
+        polars = _polars()
+        self.require(scope.user)
+        user = polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
+        self._refuse(scope.user, user.is_null(), "must be given: every row needs its user")
+        return user
+
+    def _bounded(self, scope: TableScope, value: Any, rng: Rng) -> Any:
+        # At most so many rows of each user, by a hash with a key that is drawn now.
+        polars = _polars()
+        rows = self._frame().select(self._user(scope), value)
+        place = polars.int_range(polars.len()).over(_USER)
+        hashed = polars.struct(polars.col(_USER), place.alias("place")).hash(rng.bits(63))
+        kept = hashed.rank("ordinal").over(_USER) <= scope.rows_per_user
+        return rows.filter(kept).select(value.meta.output_name())
+
+    def _number(self, column: str) -> Any:
+        polars = _polars()
+        self.require(column)
+        kind = self._frame().collect_schema()[column]
+        if not (kind.is_numeric() or kind == polars.String):
+            raise InvalidParameter("column", column, f"holds {kind}, and must hold numbers")
+        return polars.col(column).cast(polars.Float64, strict=False)
+
+    def _refuse(self, column: str, bad: Any, reason: str) -> None:
+        polars = _polars()
+        shown = polars.col(column).cast(polars.String, strict=False).alias("shown")
+        rows = self._frame().select(shown, bad.alias("bad")).with_row_index("row", 1)
+        found = self._collected(rows.filter(polars.col("bad")).head(1))
+        if len(found):
+            row, value = found["row"][0], found["shown"][0]
+            where = f"{self.name}, row {row}, column {column}"
+            raise InvalidParameter(where, ABSENT if value is None else value, reason)
+
+    def _collected(self, frame: Any) -> Any:
+        with _reading(self.name):
+            return frame.collect(engine="streaming")
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    polars = _polars()
+    try:
+        yield
+    except (polars.exceptions.PolarsError, OSError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InvalidParameter("table", name, f"cannot be read: {line}") from None

@@ -1,0 +1,63 @@
+r"""What noisy counts above a threshold guarantee, with the exact delta of keys that appear.
+
+A user has m keys of their own with counts c_1, ..., c_m, whose sum is at most R. One of them is
+released with probability 1 - prod_i P(c_i + X < threshold); the most over all such counts is the
+delta, and otherwise the release says no more than noisy counts of the keys that others have too.
+Proof: docs/proofs/selection.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from accounting.claims.claim import Approx
+from accounting.release.guarantee import guarantee
+from accounting.totals.compose import Composition, compose
+from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.selection import NoisyThreshold
+
+_BITS: Final = 192
+
+
+def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
+    r"""The delta of keys that only one user has: the most likely appearance of any, rounded up.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
+    9.02...e-05
+    """
+    hidden = [noise.enclose_cdf(threshold - 1 - c).lower for c in range(rows_per_user + 1)]
+    # The least chance that no key appears, of r rows: a first key of c rows, and the others.
+    unseen = [Fraction(1)]
+    for rows in range(1, rows_per_user + 1):
+        found = min(Fraction(hidden[c]) * unseen[rows - c] for c in range(1, rows + 1))
+        unseen.append(Fraction(math.floor(found * (1 << _BITS)), 1 << _BITS))
+    return 1 - unseen[-1]
+
+
+def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
+    r"""The least threshold at which keys appear with probability at most ``delta``.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)
+    15
+    """
+    allowed = rational_in("delta", delta, "(0, 1)")
+    if not noise.symmetric:
+        raise InvalidParameter("noise", noise, "must be symmetric")
+    start = rows_per_user + noise.quantile(1 - allowed / rows_per_user)
+    return max(1, least(lambda t: appearance(noise, t, rows_per_user) <= allowed, int(start)))
+
+
+def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
+    r"""The noisy counts, and beside them a disclosure of probability delta."""
+    noise = mechanism.mechanism.noise
+    delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)
+    total = compose(guarantee(mechanism.mechanism), Approx(0, delta, scope=mechanism.scope))
+    return replace(total, assumptions=())  # delta is derived here, not stated

@@ -1,0 +1,217 @@
+r"""A release from a table as a target: what anybody sees of one user's rows, run by run.
+
+    release:count,rows_per_user=2,epsilon=1
+    release:histogram,keys=a/b/c,rows_per_user=2,relation=replace,epsilon=1
+    release:mean,low=0,high=10,step=1,epsilon=1,delta=1e-6
+
+The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` have
+slashes between them, and ``count`` is that of ``top``. A dataset is a list of rows [user, value],
+or of users for a count. The pair is one that the query's own rule for the sensitivity calls worst:
+all rows of one user, at the ends of the range or in one key, against none, or against those of the
+other end. Additive noise is of known law, so the exact layer proves the claim or refutes it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.queries import query as queries
+from accounting.queries.query import Query, Target
+from accounting.queries.released import epsilon_at, plan
+from accounting.queries.table import Table, TableScope
+from audit.catalogue import Subject
+from audit.targets.target import Catalogued
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Mechanism, Relation
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import whole_number
+from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.selection import NoisyThreshold
+from dpcore.spec import read_keys
+
+_SEEDS: Final = 1 << 63
+_KINDS: Final = {
+    each.name: each
+    for each in (
+        queries.Count,
+        queries.Sum,
+        queries.Mean,
+        queries.Histogram,
+        queries.Quantile,
+        queries.TopK,
+    )
+}
+_PRICES: Final = ("epsilon", "rho", "delta")
+_SCOPES: Final = ("rows_per_user", "relation")
+_FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases(Catalogued):
+    r"""Releases of one query; pair and claim are its own unless others are given."""
+
+    query: Query
+    scope: TableScope
+    price: Target
+
+    def encoded(self, dataset: Any) -> Any:
+        r"""The rows as the integers that noise is added to, or as scores or counts."""
+        return self.query.encode(_table(dataset), self.scope, SeededRng(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyReleases(Releases):
+    r"""Releases with additive noise, whose law is known."""
+
+    @property
+    def noise(self) -> Noise:
+        r"""The noise of each released number."""
+        mechanism = self.query.mechanism(self.scope, self.price)
+        assert isinstance(mechanism, Mechanism)  # noqa: S101  # read_release makes others Releases
+        return mechanism.noise
+
+    @property
+    def about(self) -> str:
+        r"""What a proof of this law is a proof about."""
+        return f", of the {self.query.name} of these rows"
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
+        r"""The exact answers."""
+        found = [self.encoded(dataset) for dataset in pair]
+        return tuple(each if isinstance(each, int) else tuple(each.tolist()) for each in found)
+
+
+def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
+    r"""The target that ``words`` describe; see the module.
+
+    >>> target = read_release("release:...", "sum,low=0,high=3,rows_per_user=2,epsilon=1")
+    >>> target.subject.pair, target.places(target.subject.pair)
+    (([['eve', 0]], [['eve', 0], ['ada', 3], ['ada', 3]]), (0, 6))
+
+    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
+    """
+    name, _, rest = (part.strip() for part in words.partition(","))
+    if name not in _KINDS:
+        raise InvalidParameter("target", spelling, f"must name one of {', '.join(_KINDS)}")
+    kind = _KINDS[name]
+    own = [each for each in _FIELDS if each in kind.__dataclass_fields__]
+    keys = (*_PRICES, *_SCOPES, *own)
+    given: dict[str, Any] = dict(read_keys("target", spelling, rest, keys, owner=f"a {name}"))
+    price = Target(**{each: given.pop(each) for each in _PRICES if each in given})
+    scope = TableScope(
+        user="user",
+        rows_per_user=whole_number("rows_per_user", given.pop("rows_per_user", "1"), at_least=1),
+        relation=given.pop("relation", Relation.ADD_REMOVE),
+    )
+    if "keys" in given:
+        given["keys"] = tuple(given["keys"].split("/"))
+    if "count" in given:
+        given["count"] = whole_number("count", given["count"], at_least=1)
+    if "column" in kind.__dataclass_fields__:
+        given["column"] = "value"
+    return target_of(kind(**given), scope, price, spelling=spelling, seeded=seeded)
+
+
+def target_of(
+    query: Query, scope: TableScope, price: Target, *, spelling: str, seeded: bool = True
+) -> Releases:
+    r"""Releases of ``query``; what they claim is what the release says that it guarantees."""
+    planned = plan(query, scope, price)
+    mechanism, promise = planned.mechanism, planned.promise()
+    delta = Fraction(promise.get("delta", 0))
+    if "epsilon" not in promise:
+        delta = delta or _DELTA
+        promise["epsilon"] = epsilon_at(planned.guarantee, delta)
+    epsilon, delta = (_rounded_up(each) for each in (promise["epsilon"], delta))
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        value = query.encode(_table(dataset), scope, drawn)
+        found = [mechanism.release(value, rng=drawn) for _ in range(n)]
+        if isinstance(mechanism, NoisyThreshold):
+            # The number of the key that one user may have, 0 where it is left out.
+            return np.array([each.get(_OWN, 0) for each in found])
+        return np.array(found)
+
+    subject = Subject(
+        name=spelling,
+        run=run,
+        pair=_worst(query, scope),
+        epsilon=epsilon,
+        delta=delta,
+        relation=scope.relation,
+    )
+    known = isinstance(mechanism, Mechanism)
+    return (NoisyReleases if known else Releases)(
+        spelling=spelling,
+        function=run,
+        subject=subject,
+        seeded=seeded,
+        query=query,
+        scope=scope,
+        price=price,
+    )
+
+
+_OWN: Final = "own"
+_DELTA: Final = Fraction(1, 10**6)
+_GRID: Final = 10**9
+
+
+def _rounded_up(number: Fraction) -> Fraction:
+    return Fraction(math.ceil(number * _GRID), _GRID)
+
+
+def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
+    low: Any
+    high: Any
+    match query:
+        case queries.Histogram(keys=keys) | queries.TopK(keys=keys):
+            low, high = (_OWN, _OWN) if keys is None else (keys[-1], keys[0])
+        case queries.Clipped():
+            low, high = (_plain(end) for end in (query.low, query.high))
+            if isinstance(query, queries.Sum) and abs(query.low) > abs(query.high):
+                low, high = high, low
+        case _:
+            low, high = 0, 1
+    rest = [["eve", "other" if low == _OWN else low]]
+    rows = scope.rows_per_user
+    others = [["ada", low]] * rows if scope.relation is Relation.REPLACE else []
+    if isinstance(query, queries.Count):
+        others = []  # replaced by nothing
+    elif isinstance(query, queries.Sum) and scope.relation is Relation.REPLACE:
+        # A sum moves furthest to the other end, or to no row where both ends have one sign.
+        others = others if query.low < 0 < query.high else []
+    return [*rest, *others], [*rest, *([["ada", high]] * rows)]
+
+
+def _plain(end: Fraction) -> int | str:
+    return int(end) if end.denominator == 1 else str(end)
+
+
+def _table(dataset: Any) -> Table:
+    import polars as pl
+
+    if not isinstance(dataset, list):
+        raise InvalidParameter("dataset", dataset, "must be a list of rows [user, value]")
+    rows = [row if isinstance(row, list) else [row, None] for row in dataset]
+    if any(len(row) != 2 for row in rows):
+        raise InvalidParameter("dataset", dataset, "must hold rows [user, value]")
+    columns = {
+        "user": [None if row[0] is None else str(row[0]) for row in rows],
+        "value": [None if row[1] is None else _decimal(row[1]) for row in rows],
+    }
+    frame = pl.DataFrame(columns, schema={"user": pl.String, "value": pl.String})
+    return Table.of(frame, "dataset")
+
+
+def _decimal(value: Any) -> str:
+    # A fraction as a pair writes it, 1/4, as a number that a table holds.
+    text = str(value)
+    return str(float(Fraction(text))) if "/" in text and text.replace("/", "").isdigit() else text

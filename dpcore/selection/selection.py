@@ -1,0 +1,213 @@
+r"""Choose candidates of high score: permute-and-flip and the exponential mechanism, exactly.
+
+Candidate i of integer score u_i is at a gap g_i = max u - u_i from the best. Both mechanisms use
+coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), Delta the most that
+neighbouring data move a score.
+
+- Permute-and-flip (McKenna and Sheldon 2020) flips one coin for each candidate in a random order
+  and returns the first with heads. All coins are independent, so this is a uniform choice among
+  the candidates with heads; the best always has one. It is epsilon-DP, and at the same epsilon its
+  expected gap is at most that of the exponential mechanism.
+- The exponential mechanism (McSherry and Talwar 2007) flips the coin of a uniform candidate until
+  one has heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its privacy loss has
+  range epsilon).
+
+A coin compares a uniform number with an exponential in floats of certified error, and where those
+cannot tell, with balls: the law is exact. Proofs: docs/proofs/selection.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.floating import Floats, exp_neg
+from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
+from dpcore.sampling.coins import bernoulli_exp
+from dpcore.sampling.rng import SYSTEM, Rng
+
+_ZERO: Final = "a choice that hides everything is no choice"
+_LARGEST: Final = 1 << 52
+_BITS: Final = 53
+# exp_neg is within 2^-48, and an exponent below 700 within 2^-41 after two roundings.
+_ERROR: Final = 2.0**-40
+_FAR: Final = 700.0
+_TINY: Final = 1e-300  # above e^-700
+_CLEAR: Final = 44.0
+_RARE: Final = 1e-19  # above e^-44
+
+
+class Rule(Enum):
+    r"""How the candidate is chosen."""
+
+    PERMUTE_AND_FLIP = "permute-and-flip"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    r"""Release the indices of ``count`` candidates of high score, one after the other.
+
+    ``sensitivity`` is the most that neighbouring data move any one score; ``epsilon`` is for all
+    choices together, each of which spends epsilon/count among the candidates that are left.
+
+    >>> from dpcore import SeededRng
+    >>> choice = Selection(epsilon=8, sensitivity=1)
+    >>> [choice.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(8)]
+    [2, 2, 2, 1, 2, 2, 2, 2]
+
+    Raises :class:`InvalidParameter` for an epsilon that is not > 0 and a sensitivity or count that
+    is not an integer >= 1.
+    """
+
+    epsilon: Exact = Exact(zero=_ZERO)
+    sensitivity: Whole = Whole(at_most=_LARGEST)
+    count: Whole = Whole(1, at_most=1 << 20)
+    rule: Choice[Rule] = Choice(Rule, Rule.PERMUTE_AND_FLIP)
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def unit(self) -> Fraction:
+        r"""The exponent of a coin for each step of the gap: epsilon/(2 count Delta)."""
+        return self.epsilon / (2 * self.count * self.sensitivity)
+
+    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int | Integers:
+        r"""The chosen index into the scores ``value``, or an array of ``count`` of them in order.
+
+        Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
+        at most 2^52 and at least ``count`` of them.
+        """
+        left = _checked(value, self.count)
+        places = np.arange(len(left))
+        chosen: list[int] = []
+        for _ in range(self.count):
+            at = self._choose(left.max() - left, rng)
+            chosen.append(int(places[at]))
+            left, places = np.delete(left, at), np.delete(places, at)
+        return chosen[0] if self.count == 1 else np.array(chosen, dtype=np.int64)
+
+    def reference(self, scores: Sequence[int], rng: Rng) -> int:
+        r"""One choice by plain integer arithmetic, as it is written in the papers: the oracle."""
+        gaps = [max(scores) - score for score in scores]
+        if self.rule is Rule.EXPONENTIAL:
+            while True:
+                at = rng.below(len(gaps))
+                if bernoulli_exp(rng, gaps[at] * self.unit):
+                    return at
+        left = list(range(len(gaps)))
+        while True:
+            at = left.pop(rng.below(len(left)))
+            if bernoulli_exp(rng, gaps[at] * self.unit):
+                return at
+
+    def law(self, scores: Sequence[int], bits: int = 64) -> tuple[Enclosure, ...]:
+        r"""The probability of each index, enclosed, for one choice.
+
+        Permute-and-flip: P(i) = p_i E[1/(1 + N)], N the number of heads among the others.
+
+        >>> [round(p.upper_float, 6) for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
+        [0.18394, 0.81606]
+        """
+        gaps = [max(scores) - score for score in scores]
+
+        def chance(at: int) -> arb:
+            coins = [(-ball(gap * self.unit)).exp() for gap in gaps]
+            if self.rule is Rule.EXPONENTIAL:
+                return coins[at] / sum(coins, arb(0))
+            heads = [arb(1)]
+            for coin in (*coins[:at], *coins[at + 1 :]):
+                more = [*(coin * mass for mass in heads), arb(0)]
+                heads = [
+                    (1 - coin) * stay + moved
+                    for stay, moved in zip([*heads, arb(0)], [arb(0), *more[:-1]], strict=True)
+                ]
+            return coins[at] * sum((mass / (n + 1) for n, mass in enumerate(heads)), arb(0))
+
+        return tuple(narrow(lambda i=i: chance(i), bits) for i in range(len(gaps)))  # type: ignore[misc]
+
+    def _choose(self, gaps: Integers, rng: Rng) -> int:
+        if self.rule is Rule.PERMUTE_AND_FLIP:
+            heads = np.flatnonzero(_flip(gaps, self.unit, rng))
+            return int(heads[rng.below(len(heads))])
+        while True:
+            tried = np.array([rng.below(len(gaps)) for _ in range(min(len(gaps), 64))])
+            heads = np.flatnonzero(_flip(gaps[tried], self.unit, rng))
+            if len(heads):
+                return int(tried[heads[0]])
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields, as text."""
+        return {
+            "mechanism": self.rule.value,
+            "epsilon": str(self.epsilon),
+            "sensitivity": self.sensitivity,
+            "count": self.count,
+            "scope": self.scope.to_json(),
+        }
+
+
+def _checked(value: Sequence[int] | Integers, count: int) -> Integers:
+    scores = np.asarray(value)
+    if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
+        reason = f"must be a row of integer scores, at least {count}"
+        raise InvalidParameter("value", value, reason)
+    if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
+        raise InvalidParameter("value", value, f"must hold scores of at most {_LARGEST}")
+    return scores.astype(np.int64)
+
+
+def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
+    # Heads with probability e^(-unit gap), each coin independent.
+    words = rng.words(len(gaps))
+    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
+    exponent: Floats = gaps.astype(np.float64) * float(unit)
+    # Of most candidates it is clear at once that the coin shows tails.
+    near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
+    found = np.zeros(len(gaps), dtype=np.bool_)
+    found[near] = _flip_near(gaps[near], exponent[near], uniform[near], words[near], unit, rng)
+    return found
+
+
+def _flip_near(
+    gaps: Integers,
+    exponent: Floats,
+    uniform: Floats,
+    words: npt.NDArray[np.uint64],
+    unit: Fraction,
+    rng: Rng,
+) -> npt.NDArray[np.bool_]:
+    chance = exp_neg(np.minimum(exponent, _FAR))
+    heads = (uniform + 2.0**-_BITS <= chance * (1 - _ERROR)) & (exponent < _FAR)
+    tails = uniform >= np.where(exponent < _FAR, chance * (1 + _ERROR), _TINY)
+    heads |= gaps == 0
+    for place in np.flatnonzero(~(heads | tails)):
+        drawn = int(words[place]) >> 11
+        heads[place] = _settle(int(gaps[place]) * unit, drawn, rng)
+    return heads
+
+
+def _settle(exponent: Fraction, drawn: int, rng: Rng) -> bool:
+    # Whether a uniform number whose first bits are ``drawn`` lies below e^(-exponent).
+    bits = _BITS
+    while True:
+        with precision(2 * bits):
+            chance = Enclosure.of((-ball(exponent)).exp())
+        if Fraction(drawn + 1, 1 << bits) <= chance.lower:
+            return True
+        if Fraction(drawn, 1 << bits) >= chance.upper:
+            return False
+        drawn, bits = (drawn << 64) | rng.bits(64), bits + 64

@@ -1,0 +1,157 @@
+"""``dpcore release`` as a user types it."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcore.command.app
+from tests.support.typed import Answer, typed
+
+POINTS = {
+    name: EntryPoint(name, f"accounting.cli.{name}:{name}", "dpcore.commands")
+    for name in ("release", "ledger")
+}
+LINES = ["user_id,city,amount"] + [f"u{i % 40},{'ab'[i % 2]},{i % 7}.25" for i in range(400)]
+
+
+class Shell:
+    """Commands in a folder with ``visits.csv`` and ``cities.txt``."""
+
+    def __init__(self, folder: Path, streams: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.streams = folder, streams
+        (folder / "visits.csv").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        (folder / "cities.txt").write_text("a\nb\nz\n", encoding="utf-8")
+
+    def __call__(self, query: str, *words: object, file: str = "visits.csv") -> Answer:
+        asked = ["release", *query.split(), self.folder / file, "--user", "user_id", *words]
+        return typed(self.streams, *asked)
+
+    def open(self, *words: object) -> str:
+        url = str(self.folder / "year.db")
+        assert typed(self.streams, "ledger", "open", "--db", url, *words).code == 0
+        return url
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Shell:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
+    return Shell(tmp_path, capsys)
+
+
+NUMBERS = ("--column", "amount", "--clip", "0", "8", "--step", "0.25")
+PRECISE = ("--rows-per-user", "10", "--epsilon", "100000")
+DOCUMENT = {
+    "schema", "query", "standard_error", "interval", "confidence", "noise", "guarantee",
+    "rows_per_user", "charge", "repeated", "private", "note",
+}  # fmt: skip
+
+
+def test_each_query_gives_its_number(shell: Shell) -> None:
+    true = sum(i % 7 + 0.25 for i in range(400))
+    wanted: list[tuple[str, tuple[object, ...], Any]] = [
+        ("count", (), 400),
+        ("sum", NUMBERS, true),
+        ("mean", NUMBERS, true / 400),
+        ("quantile", (*NUMBERS, "-q", "0.5"), 3.25),
+        ("histogram", ("--column", "city", "--keys", shell.folder / "cities.txt"), (200, 200, 0)),
+        ("top", ("--column", "city", "--keys", shell.folder / "cities.txt", "-k", "2"), ["a", "b"]),
+    ]
+    for query, words, value in wanted:
+        found = shell(query, *words, *PRECISE, "--json").json
+        assert set(found) - {"value", "values"} == DOCUMENT
+        shown = found.get("value", tuple(found.get("values", {}).values()))
+        if query == "top":
+            shown = sorted(shown)
+        assert shown == value, query
+        assert found["guarantee"] == {
+            "epsilon": 100000, "unit": "user", "relation": "add-remove"
+        }  # fmt: skip
+        assert shell(query, *words, *PRECISE).out.splitlines()
+    unknown = ("--column", "city", "--unknown-keys", "--delta", "1e-6", *PRECISE, "--json")
+    assert shell("histogram", *unknown).json["values"] == {"a": 200, "b": 200}
+
+
+def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
+    url = shell.open("--budget", "rho=1/50")
+    words = (*NUMBERS, "--rho", "0.01", "--ledger", url, "--batch", "2026-11", "--json")
+    first, again = shell("sum", *words).json, shell("sum", *words).json
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert first["value"] == again["value"]
+    assert first["charge"] == again["charge"] == {"charge": 1, "users": 40}
+    assert first["guarantee"] == {"rho": 0.01, "unit": "user", "relation": "replace"}
+    planned = shell("plan sum", *words[:-1], "--json")
+    assert planned.json["charge"] == {"costs": {"rho": "1/100"}}
+    assert planned.json["value"] is None
+    assert shell("count", "--rho", "0.01", "--ledger", url, "--batch", "b").code == 0
+    poor = shell("count", "--rho", "0.01", "--ledger", url, "--batch", "c")
+    assert (poor.code, poor.out) == (1, "")
+    assert "have too little left" in poor.err
+    assert shell("sum", *words).json["value"] == first["value"]  # also when all is spent
+
+
+def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:
+    (shell.folder / "bad.csv").write_text("user_id,amount\nada,?\n,\n", encoding="utf-8")
+    words = (*NUMBERS, "--rho", "0.01")
+    for query, more in (("plan sum", ()), ("sum", ("--dry-run",)), ("mean", ("--dry-run",))):
+        assert shell(query, *words, *more, file="bad.csv").code == 0
+    assert shell("sum", *words, file="bad.csv").code == 2
+    keys = ("--column", "city", "--keys", shell.folder / "cities.txt", "--epsilon", "1")
+    for query in ("histogram", "top", "count"):
+        assert shell(f"plan {query}", *(keys if query != "count" else keys[-2:])).code == 0
+    assert shell("plan quantile", *NUMBERS, "--epsilon", "1", "-q", "0.9").code == 0
+
+
+def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
+    words = ("--epsilon", "1/10", "--seed", "5")
+    found = [shell("count", *words, "--json").json for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0]["private"] is False
+    assert "never publish this" in shell("count", *words).out
+    assert shell("count", "--epsilon", "1/10", "--json").json["private"] is True
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "named"),
+    [
+        ("count", (), "give either epsilon or rho"),
+        ("count", ("--epsilon", "0"), "--epsilon = 0"),
+        ("count", ("--epsilon", "1", "--rows-per-user", "0"), "--rows-per-user = 0"),
+        ("count", ("--epsilon", "1", "--batch", "x"), "--batch = x: goes with a ledger"),
+        ("count", ("--epsilon", "1", "--confidence", "1"), "--confidence = 1"),
+        ("sum", ("--column", "city", "--clip", "0", "8", "--rho", "1"), "row 1, column city = a"),
+        (
+            "sum",
+            ("--column", "no", "--clip", "0", "8", "--rho", "1"),
+            "--column = no: is no column",
+        ),
+        ("sum", ("--column", "amount", "--clip", "8", "0", "--rho", "1"), "--clip = 8 0"),
+        (
+            "sum",
+            ("--column", "amount", "--clip", "0", "8", "--step", "3", "--rho", "1"),
+            "--step = 3: must divide both ends",
+        ),
+        ("histogram", ("--column", "city", "--epsilon", "1"), "give either --keys or"),
+        ("plan median", ("--epsilon", "1"), "QUERY = median: must be one of"),
+        ("plan sum", ("--epsilon", "1"), "--clip: must be given"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_its_option(
+    shell: Shell, query: str, words: tuple[str, ...], named: str
+) -> None:
+    found = shell(query, *words)
+    assert (found.code, found.out) == (2, "")
+    assert named in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_keys_that_appear_twice_are_refused(shell: Shell) -> None:
+    (shell.folder / "cities.txt").write_text("a\nb\na\n", encoding="utf-8")
+    keys = ("--column", "city", "--keys", shell.folder / "cities.txt", "--epsilon", "1")
+    found = shell("histogram", *keys)
+    assert (found.code, "appears twice" in found.err) == (2, True)

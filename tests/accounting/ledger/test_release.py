@@ -1,0 +1,157 @@
+"""Paying and releasing as one act: the value is stored with its charge, and given back."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, backup
+from dpcore import DiscreteGaussian, Mechanism, Sensitivity
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Scope
+from tests.effort import effort
+from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.workers import NOISY, processes, release_on
+
+CELLS = Mechanism(
+    noise=DiscreteGaussian(sigma_squared=400),
+    sensitivity=Sensitivity.l1(2),
+    scope=Scope(unit="user"),  # type: ignore[arg-type]  # by value
+)
+
+
+def test_the_same_batch_gives_the_stored_value_and_pays_once(ledger: Ledger) -> None:
+    first = ledger.release(NOISY, 10**9, users=["ada", "bob"], batch="one")
+    again = ledger.release(NOISY, -(10**9), users=["bob", "ada"], batch="one")
+    assert (first.repeated, again.repeated) == (False, True)
+    assert (first.value, first) == (again.value, again)
+    assert ledger.charges() == 1
+    assert ledger.remaining("ada") == {"rho": 1 - Fraction(1, 80000)}
+    cells = ledger.release(CELLS, np.array([5, 6, 7]), users=["ada"], batch="two").value
+    assert cells.dtype == np.int64
+    assert cells.shape == (3,)
+    lines = [json.loads(line) for line in ledger.export()]
+    assert [line["value"] for line in lines[1:]] == [first.value, cells.tolist()]
+    assert ledger.check(first) == ()
+    assert [charge.released is not None for charge in ledger.history()] == [True, True]
+
+
+def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:
+    """The twin: two batches of one value differ; of one batch they never do."""
+    values = {ledger.release(NOISY, 0, users=["a"], batch=f"{n}").value for n in range(40)}
+    assert len(values) > 10
+    assert len({ledger.release(NOISY, 0, users=["a"], batch="0").value for _ in range(40)}) == 1
+
+
+def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
+    asked: dict[str, Any] = {"users": ["ada"], "batch": "one"}
+    for mechanism, value in (
+        (NOISY, np.arange(5)),  # the guarantee of one number says nothing of five
+        (NOISY, 1.5),
+        (NOISY, "ten"),
+        (CELLS, np.array([1.5])),
+    ):
+        with pytest.raises(InvalidParameter, match="value"):
+            ledger.release(mechanism, value, **asked)
+    with pytest.raises(InvalidParameter, match=r"mechanism|guarantee"):
+        ledger.release(7, 1, **asked)  # type: ignore[arg-type]  # what is refused
+    dear = Mechanism(noise=DiscreteGaussian(sigma_squared="1/4"), sensitivity=1, scope=CELLS.scope)
+    with pytest.raises(BudgetExhausted):
+        ledger.release(dear, 1, **asked)
+    assert ledger.charges() == 0
+    ledger.release(NOISY, 1, **asked)
+    for mechanism, users in ((NOISY, ["bob"]), (CELLS, ["ada"])):
+        with pytest.raises(InvalidParameter, match="was charged before"):
+            ledger.release(mechanism, 1, users=users, batch="one")
+
+
+def test_a_charge_and_a_release_are_not_taken_for_each_other(ledger: Ledger) -> None:
+    ledger.charge(["ada"], NOISY, batch="charged")
+    with pytest.raises(InvalidParameter, match=r"by charge, and the value .* is not in the ledger"):
+        ledger.release(NOISY, 1, users=["ada"], batch="charged")
+    ledger.release(NOISY, 1, users=["ada"], batch="released")
+    for repeat_ok in (False, True):
+        with pytest.raises(InvalidParameter, match="was charged by release"):
+            ledger.charge(["ada"], NOISY, batch="released", repeat_ok=repeat_ok)
+    with pytest.raises(AlreadyCharged):
+        ledger.charge(["ada"], NOISY, batch="charged")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE ledger_released SET value = '41'",
+        "DELETE FROM ledger_released",
+        "INSERT INTO ledger_released VALUES (2, '41')",
+    ],
+)
+def test_an_edited_value_is_found(ledger: Ledger, edit: str) -> None:
+    ledger.release(NOISY, 10**6, users=["ada"], batch="one")
+    ledger.charge(["ada"], NOISY, batch="two")
+    assert ledger.check() == ()
+    with ledger._store.writing() as connection:
+        connection.execute(text(edit))
+    (damage,) = ledger.check()
+    assert "released value" in str(damage)
+    if "INSERT" not in edit:
+        with pytest.raises(LedgerDamaged, match=r"charge 1 .*released value was edited or is gone"):
+            ledger.release(NOISY, 0, users=["ada"], batch="one")
+
+
+def test_a_ledger_of_before_there_were_values_takes_them(url: str, tmp_path: Path) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], NOISY, batch="old")
+        with ledger._store.reading() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT count(*) FROM sqlite_master WHERE name = 'ledger_released'"
+                if ledger._store.is_file
+                else "SELECT count(*) FROM pg_tables WHERE tablename = 'ledger_released'"
+            ).scalar_one()
+        assert found == 0
+        value = ledger.release(NOISY, 3, users=["ada"], batch="new").value
+        assert ledger.check() == ()
+    with Ledger.open(url) as ledger:
+        assert ledger.release(NOISY, 3, users=["ada"], batch="new").value == value
+    if not url.startswith("postgresql"):
+        assert backup(url, tmp_path / "copy.db") == 2
+
+
+def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
+    """A process publishes what it was given and is killed; the next asks for the same batches."""
+    context, coins = processes(), random.Random(3)
+    url, path, kills = str(tmp_path / "ledger.db"), tmp_path / "published", effort(25, 200)
+    Ledger.create(url, budget=BUDGET).close()
+    for _ in range(kills):
+        before = path.stat().st_size if path.exists() else 0
+        process = context.Process(target=release_on, args=(url, str(path), 1), daemon=True)
+        process.start()
+        enough = before + 7 * coins.randrange(5)  # a line has about 7 bytes
+        while process.is_alive() and (not path.exists() or path.stat().st_size <= enough):
+            time.sleep(0.0005)
+        time.sleep(coins.expovariate(1 / 0.01))
+        process.kill()
+        process.join(30)
+    published: dict[str, set[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        batch, value = line.split()
+        published.setdefault(batch, set()).add(value)
+    assert len(published) > 10
+    # Nobody ever saw two values of one batch, and each was paid for once.
+    assert all(len(values) == 1 for values in published.values())
+    with Ledger.open(url) as ledger:
+        assert ledger.check() == ()
+        batches = [charge.batch for charge in ledger.history()]
+        assert len(batches) == len(set(batches))
+        assert set(published) <= set(batches)
+        for batch, (value,) in published.items():
+            found = ledger.release(NOISY, 0, users=["ada", "bob"], batch=batch)
+            assert (str(found.value), found.repeated) == (value, True)
+        assert ledger.remaining("ada")["rho"] == 1 - len(batches) * Fraction(1, 80000)

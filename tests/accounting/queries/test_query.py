@@ -1,0 +1,246 @@
+"""What one user moves, against all small tables; what a released value says, by exact sums."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from accounting.queries import (
+    Count,
+    Histogram,
+    Mean,
+    Quantile,
+    Sum,
+    Table,
+    TableScope,
+    Target,
+    TopK,
+)
+from accounting.queries.query import Moves, Query, noisy, spread
+from accounting.queries.released import epsilon_at, guarantee_of, plan
+from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
+from dpcore.selection import NoisyThreshold, Selection
+
+ROWS = 2
+OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (
+    (),
+    (("bob", 1.0, "a"), ("bob", 3.0, "b"), ("bob", 2.0, "a"), ("eve", 9.0, "c")),
+)
+# All that one user may have: up to one row more than count, at the ends, inside and beyond.
+CELLS = [(-9.0, "a"), (1.0, "b"), (2.6, "a"), (9.0, "c")]
+OWN = [c for k in range(ROWS + 2) for c in itertools.combinations_with_replacement(CELLS, k)]
+QUERIES: tuple[Query, ...] = (
+    Count(),
+    Sum(column="x", low=-1, high=3),
+    Sum(column="x", low=1, high=3, step="1/2"),
+    Mean(column="x", low=-1, high=3),
+    Mean(column="x", low=0, high=3),
+    Histogram(column="key", keys=("a", "b", "z")),
+    Quantile(column="x", low=-1, high=3, q="1/3"),
+    Quantile(column="x", low=-1, high=3),
+    TopK(column="key", keys=("a", "b")),
+)
+
+
+def scope_of(relation: Relation) -> TableScope:
+    return TableScope(user="user", rows_per_user=ROWS, relation=relation)
+
+
+def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
+    table = pl.DataFrame(rows, schema=["user", "x", "key"], orient="row") if rows else None
+    if table is None:
+        table = pl.DataFrame(schema={"user": pl.String, "x": pl.Float64, "key": pl.String})
+    found = query.encode(Table.of(table), scope_of(relation), SeededRng(4))
+    return np.atleast_1d(found).tolist()  # type: ignore[no-any-return]
+
+
+def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
+    """The most that the rows of one user move the query: of one number, in l1 and l2 squared."""
+    most = (0, 0, 0)
+    for others in OTHERS:
+        seen = {
+            tuple(encoded(query, [*others, *(("ada", *cell) for cell in own)], relation))
+            for own in OWN
+        }
+        without = tuple(encoded(query, list(others), relation))
+        pairs = itertools.product(seen, seen if relation is Relation.REPLACE else [without])
+        for a, b in pairs:
+            steps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+            found = (max(steps), sum(steps), sum(s * s for s in steps))
+            most = tuple(map(max, most, found))  # type: ignore[assignment]
+    return most
+
+
+def said(sensitivity: Sensitivity) -> tuple[int, int]:
+    from accounting.pairs.shift import heaviest
+
+    steps = heaviest(sensitivity)
+    return sum(s * n for s, n in steps), sum(s * s * n for s, n in steps)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("query", QUERIES, ids=repr)
+def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Relation) -> None:
+    one, total, squared = reached(query, relation)
+    if isinstance(query, (Quantile, TopK)):
+        chosen = query.mechanism(scope_of(relation), Target(epsilon=1))
+        assert isinstance(chosen, Selection)
+        assert one <= chosen.sensitivity <= 2 * one
+        return
+    moves = query.moves(scope_of(relation))  # type: ignore[attr-defined]  # Additive
+    assert total <= said(moves.laplace)[0]
+    assert squared <= said(moves.gaussian)[1]
+    if not isinstance(query, Mean):
+        assert total == said(moves.laplace)[0]  # no smaller rule would hold
+        assert squared == said(moves.gaussian)[1]
+
+
+def test_each_wrong_rule_is_exceeded() -> None:
+    """Rules that people write: each is less than what some user moves."""
+    count, cells, sums = Count(), QUERIES[5], Sum(column="x", low=1, high=3)
+    assert reached(count, Relation.ADD_REMOVE)[0] > 1  # one row a user
+    assert reached(cells, Relation.REPLACE)[1] > ROWS  # one cell a row
+    assert reached(cells, Relation.REPLACE)[2] > ROWS  # its square, row by row
+    assert reached(sums, Relation.ADD_REMOVE)[0] > ROWS * (3 - 1)  # the width of the range
+    mean = Mean(column="x", low=0, high=3)
+    assert reached(mean, Relation.REPLACE)[1] > 3 * ROWS  # the sum alone
+    half = QUERIES[7]
+    assert reached(half, Relation.REPLACE)[0] > ROWS  # that of add-remove
+
+
+def test_the_rows_that_count_do_not_depend_on_other_users() -> None:
+    own = [("ada", float(v), "a") for v in range(-1, 4)]
+    scope = scope_of(Relation.ADD_REMOVE)
+    for place in range(3):
+        rows = [*OTHERS[1][:place], *own, *OTHERS[1][place:]]
+        table = Table.of(pl.DataFrame(rows, schema=["user", "x", "key"], orient="row"))
+        found = table.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7))
+        alone = Table.of(pl.DataFrame(own, schema=["user", "x", "key"], orient="row"))
+        kept = alone.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7)).tolist()
+        others = Table.of(pl.DataFrame(OTHERS[1], schema=["user", "x", "key"], orient="row"))
+        rest = others.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7)).tolist()
+        assert sorted(found.tolist()) == sorted(kept + rest)
+
+
+def test_targets_are_kept_and_not_missed_by_much() -> None:
+    moves, scope = Moves(Sensitivity.l1(6), Sensitivity.l2_squared(18)), TableScope(user="user")
+    pure = noisy(moves, scope, Target(epsilon="1/2"))
+    assert pure.noise == DiscreteLaplace(scale=12)
+    assert guarantee_of(pure).pure().upper == Fraction(1, 2)
+    zcdp = noisy(moves, scope, Target(rho="1/50"))
+    assert guarantee_of(zcdp).zcdp().upper == Fraction(1, 50)
+    wide = Moves(Sensitivity.l1(400), Sensitivity.l2_squared(3200))  # no exact curve
+    for each in (moves, wide):
+        mechanism = noisy(each, scope, Target(epsilon=1, delta="1e-6"))
+        kept = epsilon_at(guarantee_of(mechanism), Fraction("1e-6"))
+        assert Fraction(9, 10) < kept <= 1
+    assert isinstance(
+        noisy(moves, scope, Target(epsilon="1/10", delta="1/100")).noise, DiscreteGaussian
+    )
+
+
+@pytest.mark.parametrize("noise", [DiscreteLaplace(scale=6), DiscreteGaussian(sigma_squared=50)])
+@pytest.mark.parametrize("level", ["1/2", "95/100", "999/1000"])
+def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
+    confidence = Fraction(level)
+    error, reach = spread(noise, confidence)
+
+    def inside(t: int) -> Fraction:
+        return sum((noise.enclose_pmf(k).lower for k in range(-t, t + 1)), Fraction(0))
+
+    assert inside(reach) >= confidence - Fraction(1, 10**12)
+    assert inside(reach - 1) < confidence
+    masses = {k: noise.pmf(k) for k in range(-400, 401)}
+    assert error == pytest.approx(sum(k * k * p for k, p in masses.items()) ** 0.5, rel=1e-9)
+
+
+def test_an_interval_of_a_mean_covers() -> None:
+    """Both numbers are within their reach: the corners hold the truth, and a half of them not."""
+    query, scope = Mean(column="x", low=0, high=10), TableScope(user="user")
+    mechanism = query.mechanism(scope, Target(epsilon=1))
+    assert isinstance(mechanism, Mechanism)
+    rng, missed, narrow = SeededRng(3), 0, 0
+    true = np.array([2 * 300, 5 * 300])  # 300 rows of 7
+    for _ in range(2000):
+        found = query.answer(mechanism.release(true, rng=rng), mechanism, Fraction(9, 10))
+        low, high = found.interval
+        missed += not low <= 7 <= high
+        half = (high - low) / 8
+        narrow += not found.value - half <= 7 <= found.value + half
+    assert missed <= 2000 / 10
+    assert narrow > 2000 / 10
+
+
+def test_answers_are_in_the_units_of_the_data() -> None:
+    scope, sure = TableScope(user="user"), Fraction(95, 100)
+    amount = Sum(column="x", low=0, high=200, step="0.01")
+    value = amount.answer(12345, noisy(amount.moves(scope), scope, Target(epsilon=1)), sure)
+    assert value.value == Fraction("123.45")
+    assert value.standard_error == pytest.approx(20000 * 2**0.5 / 100, rel=1e-6)
+    median = Quantile(column="x", low=-2, high=2, step="1/2")
+    chosen = median.mechanism(scope, Target(rho="1/8"))
+    assert isinstance(chosen, Selection)
+    assert median.answer(3, chosen, sure).value == Fraction(-1, 2)
+    assert guarantee_of(chosen).zcdp().upper <= Fraction(1, 8)
+    top = TopK(column="key", keys=("a", "b", "c"), count=2)
+    assert top.answer(np.array([2, 0]), chosen, sure).value == ["c", "a"]
+    empty = Mean(column="x", low=0, high=10)
+    held = noisy(empty.moves(scope), scope, Target(epsilon=1))
+    assert empty.answer(np.array([3, -5]), held, sure).interval == (0, 10)
+
+
+def test_a_quantile_is_scored_by_rank() -> None:
+    table = Table.of(pl.DataFrame({"user": list("abcde"), "x": [1.0, 1.0, 2.0, 5.0, 9.0]}))
+    scope = TableScope(user="user")
+    scores = Quantile(column="x", low=0, high=9).encode(table, scope, SeededRng(1))
+    values = [1, 1, 2, 5, 9]
+    for at, score in enumerate(scores.tolist()):
+        below, upto = sum(v < at for v in values), sum(v <= at for v in values)
+        assert score == -max(0, 2 * below - 5, 5 - 2 * upto)
+    assert scores.argmax() == 2
+
+
+def test_a_plan_reads_nothing_and_names_the_promise() -> None:
+    scope = TableScope(user="user", rows_per_user=3)
+    planned = plan(Histogram(column="key"), scope, Target(epsilon=1, delta="1e-6"))
+    assert isinstance(planned.mechanism, NoisyThreshold)
+    assert planned.promise()["epsilon"] == 1
+    assert 0 < planned.promise()["delta"] <= Fraction(1, 10**6)
+    found = plan(Count(), scope, Target(rho="1/2"))
+    assert (found.value, found.promise()) == (None, {"rho": Fraction(1, 2)})
+    assert found.standard_error == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: must be LOW < HIGH"),
+        (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both ends"),
+        (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
+        (lambda: Sum(column="x", low=0, high=10**9, step="1/100"), "is too fine"),
+        (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),
+        (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
+        (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
+        (lambda: Histogram(column="x", keys=()), "at least one"),
+        (lambda: TopK(column="x", keys=("a",), count=2), "count = 2"),
+        (Target, "give either epsilon or rho"),
+        (lambda: Target(epsilon=1, rho=1), "epsilon: give either"),
+        (lambda: Target(epsilon=0), "epsilon = 0"),
+        (lambda: TableScope(user="u", rows_per_user=0), "rows_per_user = 0"),
+        (lambda: plan(Count(), TableScope(user="u"), Target(rho=1, delta="1/2")), "delta"),
+        (
+            lambda: plan(Histogram(column="x"), TableScope(user="u"), Target(epsilon=1)),
+            "delta = 0: must be given",
+        ),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(make: Any, match: str) -> None:
+    with pytest.raises(InvalidParameter, match=match):
+        make()

@@ -1,0 +1,194 @@
+"""Tables of every kind, and bad ones: one clear line, and nothing charged."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa  # type: ignore[import-untyped]  # it brings no types
+import pytest
+
+from accounting.claims.claim import Pure
+from accounting.ledger import BudgetExhausted, Ledger
+from accounting.queries import (
+    Count,
+    Histogram,
+    Mean,
+    Quantile,
+    Session,
+    Sum,
+    Table,
+    TableScope,
+    Target,
+    release,
+)
+from accounting.queries import table as module
+from dpcore import SeededRng
+from dpcore.errors import InvalidParameter
+
+SCOPE = TableScope(user="user", rows_per_user=2)
+REPLACE = TableScope(user="user", rows_per_user=2, relation="replace")
+EXACT = Target(epsilon=2000)  # e^-100 or less that a count has any noise
+DATA: dict[str, list[Any]] = {
+    "user": ["ada", "bob", "bob", "bob", "eve"],
+    "x": [1.5, 2.0, 2.0, 2.0, 250.0],
+    "key": ["a", "b", "b", "b", None],
+}
+AMOUNT = Sum(column="x", low=0, high=200, step="1/2")
+
+
+def written(tmp_path: Path, text: str, name: str = "data.csv") -> Table:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return Table.open(path)
+
+
+def pay(tmp_path: Path, text: str, ledger: Ledger) -> None:
+    table = written(tmp_path, text)
+    release(AMOUNT, table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
+
+
+def frames(tmp_path: Path) -> dict[str, Any]:
+    frame = pl.DataFrame(DATA)
+    frame.write_csv(tmp_path / "a.csv")
+    frame.write_parquet(tmp_path / "a.parquet")
+    return {
+        "polars": frame,
+        "lazy": frame.lazy(),
+        "pandas": pd.DataFrame(DATA),
+        "pyarrow": pa.table(DATA),
+        "csv": Table.open(tmp_path / "a.csv"),
+        "parquet": Table.open(tmp_path / "a.parquet"),
+    }
+
+
+def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
+    for name, frame in frames(tmp_path).items():
+        assert release(Count(), frame, SCOPE, EXACT).value == 4, name
+        found = release(AMOUNT, frame, SCOPE, Target(epsilon=10**6)).value
+        assert found == Fraction("205.5"), name
+        keys = Histogram(column="key", keys=("a", "b", "z"))
+        assert release(keys, frame, SCOPE, EXACT).value == {"a": 1, "b": 2, "z": 0}, name
+        mean = Mean(column="x", low=0, high=200, step="1/2")
+        assert release(mean, frame, SCOPE, Target(epsilon=10**6)).value == Fraction("205.5") / 4
+        median = Quantile(column="x", low=0, high=200, step="1/2")
+        assert release(median, frame, SCOPE, EXACT).value == 2, name
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "is empty"),
+        ("user,x,x\nada,1,2\n", "column 3 has the name 'x' of another"),
+        ("user,,x\nada,1,2\n", "column 2 has no name"),
+        ("name,x\nada,1\n", "column = user: is no column of .*: it has name, x"),
+        ("user,y\nada,1\n", "column = x: is no column"),
+        ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row needs its user"),
+        ("user,x\nada,1\nbob,\n", "row 2, column x: must be a finite number"),
+        ("user,x\nada,1\nbob,n/a\n", "row 2, column x = n/a: must be a finite number"),
+        ("user,x\nada,NaN\n", "row 1, column x = NaN"),
+        ("user,x\nada,1\nbob,2\neve,-inf\n", "row 3, column x = -inf"),
+        ("user,x\nada,2026-11-01\n", "row 1, column x = 2026-11-01"),
+        ("user,x\nada,1\nbob,2,3\n", "cannot be read"),
+        ("user,x\n", "has no row"),
+    ],
+)
+def test_a_bad_table_is_one_line_and_charges_nothing(tmp_path: Path, text: str, match: str) -> None:
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
+        with pytest.raises(InvalidParameter, match=match) as refused:
+            pay(tmp_path, text, ledger)
+        assert "\n" not in str(refused.value)
+        assert ledger.charges() == 0
+
+
+def test_frames_that_hold_no_numbers_are_refused() -> None:
+    dates = pd.DataFrame({"user": ["ada"], "x": pd.to_datetime(["2026-11-01"])})
+    for frame in (dates, pl.DataFrame({"user": ["ada"], "x": [True]})):
+        with pytest.raises(InvalidParameter, match=r"column = x: holds .*must hold numbers"):
+            release(AMOUNT, frame, SCOPE, Target(epsilon=1))
+    for value in (math.nan, math.inf, None):
+        frame = pd.DataFrame({"user": ["ada", "bob"], "x": [1.0, value]})
+        with pytest.raises(InvalidParameter, match="row 2, column x"):
+            release(AMOUNT, frame, SCOPE, Target(epsilon=1))
+    wrong: tuple[Any, ...] = (7, "table", {"user": ["ada"]})
+    for given in wrong:
+        with pytest.raises(InvalidParameter, match="must be a frame"):
+            Table.of(given)
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_text("no parquet", encoding="utf-8")
+    for name in ("absent.csv", "data.txt", "bad.parquet"):
+        with pytest.raises(InvalidParameter, match="table = "):
+            Table.open(tmp_path / name)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(module, "import_module", absent)
+    with pytest.raises(InvalidParameter, match=r"pip install 'dpcore\[tables\]'"):
+        Table.of(pl.DataFrame(DATA))
+
+
+def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
+    table = pl.DataFrame(DATA)
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
+        first = release(Count(), table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
+        other = pl.DataFrame({**DATA, "x": [0.0] * 5})
+        again = release(Count(), other, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
+        assert (first.value, first.repeated) == (again.value, False)
+        assert again.repeated
+        assert ledger.remaining("ada") == {"epsilon": 0}
+        # Nobody can pay: no column but that of users is read, where it could not be read.
+        broken = pl.DataFrame({**DATA, "x": ["?"] * 5})
+        with pytest.raises(BudgetExhausted):
+            release(AMOUNT, broken, REPLACE, Target(epsilon=1), ledger=ledger, batch="two")
+        assert ledger.charges() == 1
+
+
+def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
+    budget = Pure(1, scope=SCOPE.scope)
+    with Ledger.create(str(tmp_path / "l.db"), budget=budget) as ledger:
+        asked: dict[str, Any] = {"ledger": ledger, "batch": "one"}
+        table, target = pl.DataFrame(DATA), Target(epsilon=1)
+        with pytest.raises(InvalidParameter, match="users: must be given under add-remove"):
+            release(Count(), table, SCOPE, target, **asked)
+        with pytest.raises(InvalidParameter, match="users = eve: has rows, and is not among"):
+            release(Count(), table, SCOPE, target, **asked, users=["ada", "bob"])
+        with pytest.raises(InvalidParameter, match="must have the relation of the budget"):
+            release(Count(), table, REPLACE, target, **asked)
+        with pytest.raises(InvalidParameter, match="seed = 1: is not private"):
+            release(Count(), table, SCOPE, target, **asked, rng=SeededRng(1))
+        assert ledger.charges() == 0
+        everyone = ["ada", "bob", "eve", "absent"]
+        release(Count(), table, SCOPE, target, **asked, users=everyone)
+        assert ledger.remaining("absent") == {"epsilon": 0}
+
+
+def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
+    for budget, one, twice in (
+        ("epsilon=1", {"epsilon": "2/3"}, {"epsilon": "1/3"}),
+        ("rho=1/2", {"rho": "1/3"}, {"rho": "1/6"}),
+        ("epsilon=1,delta=1e-6", {"epsilon": "1/8"}, {"rho": "1/10000"}),
+    ):
+        session = Session(pl.DataFrame(DATA), SCOPE, budget)
+        session.ask(Count(), **one)
+        session.ask(Histogram(column="key", keys=("a",)), **twice)
+        with pytest.raises(BudgetExhausted, match="too little left"):
+            session.ask(Sum(column="nothing", low=0, high=1), epsilon=50)  # nothing is read
+        assert len(session.answers) == 2
+        assert "<table>" in session._repr_html_()
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
+        values = []
+        for _ in range(2):
+            session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", ledger)
+            values.append(session.ask(Count(), epsilon=1, batch="count").value)
+        assert values[0] == values[1]
+        assert session.remaining == {"epsilon": 1}
+        assert ledger.remaining("bob") == {"epsilon": 1}

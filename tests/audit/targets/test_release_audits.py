@@ -1,0 +1,141 @@
+"""Releases from tables, audited on their worst pairs, and a mutant of each sensitivity rule."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
+from accounting.queries.query import Moves, Query
+from audit import audit
+from audit.targets.release import target_of
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Sensitivity
+from dpcore.selection import Selection
+
+PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
+NOISY = (
+    "count",
+    "sum,low=-3,high=2",
+    "sum,low=1,high=2,step=1/2",
+    "mean,low=0,high=6",
+    "histogram,keys=a/b/c",
+)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+@pytest.mark.parametrize("query", NOISY)
+@pytest.mark.parametrize("price", PRICES)
+def test_noise_is_proven_on_the_worst_pair(query: str, relation: str, price: str) -> None:
+    report = audit(f"release:{query},rows_per_user=2,relation={relation},{price}")
+    assert report.verdict == "proven"
+    if price == "epsilon=1":
+        assert report.epsilon_lower == 1  # no less noise would do
+
+
+def test_choices_and_thresholds_are_not_refuted() -> None:
+    for words in ("quantile,low=0,high=4", "top,keys=a/b/c,count=2", "histogram,delta=1e-2"):
+        report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=4000, seed=3)
+        assert report.verdict == "not_refuted"
+
+
+class NarrowCount(Count):
+    """One row a user, whatever the scope says."""
+
+    def moves(self, scope: TableScope) -> Moves:
+        del scope
+        return Moves(Sensitivity(1), Sensitivity(1))
+
+
+class NarrowSum(Sum):
+    """The width of the range, though a user may have no row."""
+
+    def moves(self, scope: TableScope) -> Moves:
+        low, high = self.ends
+        moved = Sensitivity(scope.rows_per_user * (high - low))
+        return Moves(moved, moved)
+
+
+class NarrowMean(Mean):
+    """The sum alone; the count is taken to be public."""
+
+    def moves(self, scope: TableScope) -> Moves:
+        _, half = self.centre
+        moved = Sensitivity.l1(scope.rows_per_user * half)
+        return Moves(moved, moved)
+
+
+class NarrowHistogram(Histogram):
+    """That of add-remove, for rows that are replaced."""
+
+    def moves(self, scope: TableScope) -> Moves:
+        moved = Sensitivity.l1(scope.rows_per_user)
+        return Moves(moved, moved)
+
+
+class NarrowQuantile(Quantile):
+    """One row a user."""
+
+    def mechanism(self, scope: TableScope, target: Target) -> Selection:
+        del scope
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+
+
+class NarrowTop(TopK):
+    """One row a user."""
+
+    def mechanism(self, scope: TableScope, target: Target) -> Selection:
+        del scope
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+
+
+BROKEN: tuple[tuple[Query, Query, str], ...] = (
+    (NarrowCount(), Count(), "add-remove"),
+    (NarrowSum(column="value", low=1, high=2), Sum(column="value", low=1, high=2), "add-remove"),
+    (NarrowMean(column="value", low=0, high=6), Mean(column="value", low=0, high=6), "add-remove"),
+    (
+        NarrowHistogram(column="value", keys=("a", "b")),
+        Histogram(column="value", keys=("a", "b")),
+        "replace",
+    ),
+)
+
+
+@pytest.mark.parametrize(("broken", "right", "relation"), BROKEN, ids=lambda q: type(q).__name__)
+@pytest.mark.parametrize("price", [{"epsilon": 1}, {"rho": "1/10"}], ids=["pure", "zcdp"])
+def test_each_wrong_sensitivity_is_refuted(
+    broken: Query, right: Query, relation: str, price: dict[str, Any]
+) -> None:
+    scope = TableScope(user="user", rows_per_user=2, relation=Relation(relation))
+    for query, verdict in ((broken, "refuted"), (right, "proven")):
+        target = target_of(query, scope, Target(**price), spelling="release:query")
+        assert audit(target).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "query",
+    [NarrowQuantile(column="value", low=0, high=1), NarrowTop(column="value", keys=("a", "b"))],
+    ids=lambda q: type(q).__name__,
+)
+def test_a_choice_with_too_small_a_sensitivity_is_refuted(query: Query) -> None:
+    scope = TableScope(user="user", rows_per_user=8, relation=Relation.REPLACE)
+    target = target_of(query, scope, Target(epsilon=1), spelling="release:query")
+    assert audit(target, runs=4000, seed=1).verdict == "refuted"
+
+
+def test_a_claim_of_less_is_refuted_and_bad_words_are_named() -> None:
+    assert audit("release:count,epsilon=1", claim="epsilon=0.99").verdict == "refuted"
+    for words, named in (
+        ("median,epsilon=1", "must name one of"),
+        ("count,epsilon=1,low=2", "low"),
+        ("sum,high=2,low=0,epsilon=0", "epsilon = 0"),
+        ("count", "give either epsilon or rho"),
+    ):
+        with pytest.raises(InvalidParameter, match=named):
+            audit(f"release:{words}")
+    with pytest.raises(InvalidParameter, match=r"dataset = 3: must be a list of rows"):
+        audit("release:count,epsilon=1", pair=(3, 4))
+    assert audit("release:count,epsilon=1", pair=([], [["ada"] * 2])).verdict == "proven"
+    assert Fraction(1) == audit("release:count,epsilon=1").claim.exact[0]  # type: ignore[union-attr]
