@@ -22,9 +22,9 @@ Fixpoint spread (x : R) (n : Z) (cells : list A) : R :=
   | c :: t => mass c * pos (1 - x * exp (- loss D n)) + spread x (n + step) t
   end.
 
-Theorem table_dominates x n cells w : 0 <= x -> sum mass cells = 1 -> proper U (Listing n w) ->
+Theorem table_dominates x n cells w k : 0 <= x -> sum mass cells = 1 -> proper U (Listing n w k) ->
   Forall2 (fun c a => IZR a <= IZR U * mass c) cells w ->
-  spread x n cells <= delta x (denoted D step U (Listing n w)).
+  spread x n cells <= delta x (denoted D step U (Listing n w k)).
 Proof.
   intros X One P H. rewrite delta_denoted by assumption. simpl.
   assert (G : forall cells w, Forall2 (fun c a => IZR a <= IZR U * mass c) cells w ->
@@ -246,7 +246,7 @@ Qed.
 
 Theorem laplace_below w xs :
   checks (countdown d) w = true -> (total w <= U)%Z -> NoDup xs ->
-  nonneg (outcomes xs) /\ dominated (outcomes xs) (denoted D (2 * u) U (Listing (- Z.of_nat d * u) w)).
+  nonneg (outcomes xs) /\ dominated (outcomes xs) (denoted D (2 * u) U (Listing (- Z.of_nat d * u) w 1)).
 Proof.
   intros C T N. split.
   { unfold nonneg, outcomes. rewrite Forall_map, Forall_forall. intros x _. simpl.
@@ -268,7 +268,7 @@ End Law.
 Definition verdict (D u U F : Z) (K d : nat) window (w : list Z) (rounds : positive)
   (epsilon numerator denominator : Z) : bool :=
   ((0 <? D) && (0 <? u) && (0 <? U) && (0 <? F) && (Nat.ltb 0 d) && checks D u U F K d (countdown d) w
-   && accepts D (2 * u) U F K window [(Listing (- Z.of_nat d * u) w, rounds)] epsilon numerator denominator)%Z%bool.
+   && accepts D (2 * u) U F K window [(Listing (- Z.of_nat d * u) w 1, rounds)] epsilon numerator denominator)%Z%bool.
 
 Theorem verdict_sound D u U F K d window w rounds epsilon numerator denominator :
   verdict D u U F K d window w rounds epsilon numerator denominator = true ->
@@ -278,7 +278,7 @@ Theorem verdict_sound D u U F K d window w rounds epsilon numerator denominator 
 Proof.
   unfold verdict. rewrite !Bool.andb_true_iff, !Z.ltb_lt, Nat.ltb_lt.
   intros [[[[[[P1 P2] P3] P4] P5] C] A] xs N.
-  assert (V : valid U (Listing (- Z.of_nat d * u) w) = true).
+  assert (V : valid U (Listing (- Z.of_nat d * u) w 1) = true).
   { unfold accepts in A. rewrite !Bool.andb_true_iff in A. destruct A as [[V _] _].
     simpl in V. rewrite Bool.andb_true_r in V. exact V. }
   apply valid_proper in V as [_ T]. simpl in T.

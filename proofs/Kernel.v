@@ -6,14 +6,14 @@ From dpcore Require Import Pairs Exponential.
 Import ListNotations.
 Open Scope R_scope.
 
-Record listing := Listing { start : Z; weights : list Z }.
+Record listing := Listing { start : Z; weights : list Z; rounds_of : Z }.
 
 Section Kernel.
 Variables D step U F : Z.       (* losses are n/D; masses are w/U; e^(-loss) is v/F *)
 Variable K : nat.               (* squarings in an exponential *)
 Variable window : listing -> nat * nat.  (* how many low places move up; how many places are kept *)
 
-(* 1. The function. *)
+(* 1. The function. `rounds_of` only lets a window depend on how many rounds a listing is of. *)
 Fixpoint total (w : list Z) : Z := match w with [] => 0 | a :: t => a + total t end%Z.
 
 Fixpoint added (a b : list Z) : list Z :=
@@ -36,10 +36,11 @@ Fixpoint raised (k : nat) (carried : Z) (w : list Z) {struct w} : list Z :=
 
 Definition trimmed (L : listing) : listing :=
   let (low, kept) := window L in
-  Listing (start L + Z.of_nat low * step) (firstn kept (raised low 0 (weights L))).
+  Listing (start L + Z.of_nat low * step) (firstn kept (raised low 0 (weights L))) (rounds_of L).
 
 Definition times (A B : listing) : listing :=
-  trimmed (Listing (start A + start B) (rounded (convolved (weights A) (weights B)))).
+  trimmed (Listing (start A + start B) (rounded (convolved (weights A) (weights B)))
+                   (rounds_of A + rounds_of B)).
 
 Fixpoint copies (p : positive) (L : listing) : listing :=
   match p with
@@ -50,7 +51,7 @@ Fixpoint copies (p : positive) (L : listing) : listing :=
 
 Fixpoint composed (rounds : list (listing * positive)) : listing :=
   match rounds with
-  | [] => Listing 0 [U]
+  | [] => Listing 0 [U] 0
   | [(L, k)] => copies k L
   | (L, k) :: rest => times (copies k L) (composed rest)
   end.
@@ -368,7 +369,7 @@ Lemma times_proper A B : proper A -> proper B -> proper (times A B) /\
 Proof.
   intros PA PB. set (W := convolved (weights A) (weights B)).
   assert (NA := PA). assert (NB := PB). destruct NA as [NA TA], NB as [NB TB].
-  assert (P : proper (Listing (start A + start B) (rounded W))).
+  assert (P : proper (Listing (start A + start B) (rounded W) (rounds_of A + rounds_of B))).
   { split; simpl.
     - apply natural_rounded, natural_convolved; assumption.
     - assert (T := total_rounded W). assert (E := total_convolved (weights A) (weights B)). fold W in E.
@@ -383,8 +384,8 @@ Proof.
       apply sum_ext. intro d. ring. }
   rewrite E. specialize (S x X). assert (R := share_rounded x W X (start A + start B)%Z).
   assert (G := U_real). simpl in S. unfold times. fold W.
-  assert (H : share x (start (trimmed (Listing (start A + start B) (rounded W))))
-    (weights (trimmed (Listing (start A + start B) (rounded W)))) / IZR U
+  assert (H : share x (start (trimmed (Listing (start A + start B) (rounded W) (rounds_of A + rounds_of B))))
+    (weights (trimmed (Listing (start A + start B) (rounded W) (rounds_of A + rounds_of B)))) / IZR U
     <= share x (start A + start B) W / (IZR U * IZR U)).
   { apply Rle_trans with (share x (start A + start B) W / IZR U / IZR U).
     - apply Rmult_le_compat_r; [left; apply Rinv_0_lt_compat; assumption|]. lra.

@@ -5,19 +5,20 @@ From dpcore Require Import Pairs Exponential Kernel DiscreteLaplace.
 Import ListNotations.
 Open Scope Z_scope.
 
-(* The window: places at either end with masses that add up to at most `cut`. *)
+(* The window: places at either end with masses that add up to at most `cut` a round. *)
 Fixpoint leading (cut : Z) (w : list Z) : nat :=
   match w with [] => O | a :: t => if a <=? cut then S (leading (cut - a) t) else O end.
 Definition window (cut : Z) (L : listing) : nat * nat :=
-  let low := leading cut (weights L) in
-  (low, length (weights L) - low - leading cut (rev (weights L)))%nat.
+  let most := cut * rounds_of L in
+  let low := leading most (weights L) in
+  (low, length (weights L) - low - leading most (rev (weights L)))%nat.
 
-(* Losses in units of 10^-7/20, masses in units of 10^-28, exponentials in units of 2^-200. *)
+(* Losses in units of 10^-7/20, masses in units of 10^-28, exponentials in units of 2^-280. *)
 Definition D := 20 * 10 ^ 7.
 Definition u := 10 ^ 7.
 Definition U := 10 ^ 28.
-Definition F := 2 ^ 200.
-Definition K := 80%nat.
+Definition F := 2 ^ 280.
+Definition K := 120%nat.
 Definition weights_of_round :=
   let upper := exp_upper F D K u in
   [U * exp_lower F D K u / (F + upper); U * F / (F + upper)].

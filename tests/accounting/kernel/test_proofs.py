@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from accounting.certificates.reading import parsed, read
+from accounting.kernel.cells import listing
+from accounting.kernel.neighbours import scenarios
+from accounting.kernel.verdict import Curve, lattice
+
 ROOT = Path(__file__).parents[3]
 AXIOMS = {
     "ClassicalDedekindReals.sig_not_dec",
@@ -79,3 +84,47 @@ def test_a_false_step_or_claim_is_rejected(
     assert text.count(old) == 1
     (folder / f"{name}.v").write_text(text.replace(old, new), encoding="utf-8")
     assert compile_proof(folder, name).returncode != 0
+
+
+AGREEMENT = """
+Require Import List ZArith.
+From dpcore Require Import Kernel DiscreteLaplace Run.
+Import ListNotations.
+Open Scope Z_scope.
+Definition one := {one}.
+Example the_round_is_sound : checks D u U F K 1 (countdown 1) one = true.
+Proof. vm_cast_no_check (eq_refl true). Qed.
+Definition all := copies (2 * u) U (window {cut}) {rounds} (Listing (- u) one 1).
+Example the_sum_is_the_same : (start all, weights all) = ({first} * u, {weights}).
+Proof. vm_cast_no_check (eq_refl (start all, weights all)). Qed.
+"""
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_coq_computes_the_integers_of_the_kernel(
+    compiled: tuple[Path, str], tmp_path: Path, wrong: int
+) -> None:
+    # Of the certificate that Run.v proves: the masses of one round, and of all rounds.
+    text = ROOT / "tests" / "vectors" / "certificates" / "evidence_laplaces.json"
+    found = read(parsed(text.read_text(encoding="utf-8")))
+    rows = scenarios(found.parts, above=True)
+    ((each, rounds),) = rows[0]
+    grid = lattice(each)
+    assert grid is not None
+    assert found.plan is not None
+    curve = Curve(rows, rows, found.plan)
+    one = listing(curve._pair(each, grid), *grid, found.plan.digits, above=True)
+    total = curve._total(rows[0], above=True)
+    # The start is rounds/20 and a slack; places are 2/20 apart, and 1/20 is u in Coq.
+    first = rounds + 2 * total.first
+    weights = [total.weights[0] + wrong, *total.weights[1:]]
+    folder = shutil.copytree(compiled[0], tmp_path / "twin")
+    source = AGREEMENT.format(
+        one=_coq(one.weights), cut=found.plan.cut, rounds=rounds, first=first, weights=_coq(weights)
+    )
+    (folder / "Agreement.v").write_text(source, encoding="utf-8")
+    assert (compile_proof(folder, "Agreement").returncode == 0) == (not wrong)
+
+
+def _coq(weights: list[int]) -> str:
+    return f"[{'; '.join(map(str, weights))}]"
