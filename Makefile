@@ -16,7 +16,7 @@ export LC_ALL := C.UTF-8
 export TZ := UTC
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly corpus bench figures docs site kernel lint format clean
+.PHONY: help demo test nightly corpus bench figures docs site kernel proofs lint format clean
 
 help:  ## show the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
@@ -73,6 +73,14 @@ site: .venv/.docs  ## the pages, the API and the commands as a site in build/sit
 
 kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and needs no package
 	@$(PY) -m accounting.certificates.single_file > kernel.py
+
+# In the order of their imports; each file prints the assumptions of its last theorem.
+PROOFS := Pairs Exponential Kernel DiscreteLaplace Run
+
+proofs:  ## compile the Coq proofs of the kernel's steps; needs coqc 8.16 and half a minute
+	@command -v coqc > /dev/null || { echo 'coqc is missing: install Coq 8.16 (Debian, Ubuntu: apt install coq)'; exit 1; }
+	@mkdir -p build/proofs && cp proofs/*.v build/proofs
+	@cd build/proofs && set -e; for name in $(PROOFS); do echo $$name.v; coqc -q -Q . dpcore $$name.v; done
 
 lint: .venv/.dev  ## linters, types and layers only: seconds
 	@$(PY) -m ruff check .

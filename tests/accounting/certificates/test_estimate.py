@@ -112,7 +112,8 @@ def test_a_broken_formula_disagrees(
     assert not found.holds
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+# Those with evidence are decided beside the second kernel, in tests/accounting/kernel.
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("[!e]*.json")), ids=lambda path: path.stem)
 def test_golden_certificates_hold(path: Path) -> None:
     found = verify(path.read_text("utf-8"))
     assert found.holds, str(found)

@@ -1,0 +1,155 @@
+"""The kernel in C, written from the pages alone, agrees with ours on vectors and changed ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting import verify
+from accounting.certificates.form import digest_of
+
+ROOT = Path(__file__).parents[3]
+VECTORS = ROOT / "tests" / "vectors" / "certificates"
+EVIDENCE = sorted(VECTORS.glob("evidence_*.json"), key=lambda path: path.stem)
+UNSUPPORTED = {"evidence_skellam"}
+SLOW = {"evidence_mixed", "evidence_samples"}
+PROVEN, REFUSED, NO_CERTIFICATE, NOT_SUPPORTED = range(4)
+
+Kernel = Callable[[str], int]
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("cc is not installed")
+    folder = tmp_path_factory.mktemp("second")
+    probe = [compiler, "-E", "-x", "c", "-"]
+    if subprocess.run(
+        probe, input=b"#include <gmp.h>", capture_output=True, check=False
+    ).returncode:
+        pytest.skip("gmp.h is not installed")
+    source = ROOT / "examples" / "kernel" / "kernel.c"
+    strict = ["-Wall", "-Wextra", "-Werror", "-O2"]
+    subprocess.run([compiler, *strict, "-o", folder / "kernel", source, "-lgmp", "-lm"], check=True)
+
+    def run(text: str) -> int:
+        file = folder / "certificate.json"
+        file.write_text(text, encoding="utf-8")
+        found = subprocess.run(
+            [folder / "kernel", file], capture_output=True, text=True, check=False, timeout=120
+        )
+        words = {0: "proven:", 1: "refused:", 2: "not a certificate:", 3: "unsupported:"}
+        assert found.stdout.startswith(words[found.returncode])
+        return found.returncode
+
+    return run
+
+
+def text_of(document: dict[str, Any]) -> str:
+    return json.dumps(document | {"digest": digest_of(document)})
+
+
+CASES = [
+    pytest.param(path.stem, marks=[pytest.mark.nightly] if path.stem in SLOW else [])
+    for path in EVIDENCE
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_vector_with_evidence_is_proven_by_both(kernel: Kernel, name: str) -> None:
+    text = (VECTORS / f"{name}.json").read_text(encoding="utf-8")
+    found = verify(text)
+    assert found.holds
+    assert found.proof == "kernel"
+    assert kernel(text) == (NOT_SUPPORTED if name in UNSUPPORTED else PROVEN)
+
+
+def changed_values(key: str, value: object) -> list[object]:
+    """One unit of the last digit either way; rationals by a thousandth."""
+    if isinstance(value, int):
+        return [value + 1, value - 1] if key in {"rounds", "amount"} and value > 1 else []
+    if not isinstance(value, str) or not value[0].isdigit():
+        return []
+    if key in {"lower", "upper"}:
+        unit = Decimal(1).scaleb(-len(value.partition(".")[2]))
+        return [f"{Decimal(value) + move:f}" for move in (unit, -unit)]
+    return [str(Fraction(value) * Fraction(factor, 1000)) for factor in (999, 1001)]
+
+
+def changes(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The document with one number of its claims and parts changed, each in turn."""
+    found = []
+    places: list[list[Any]] = [["claims"], ["parts"]]
+    for where in places:
+        node: Any = document
+        for key in where:
+            node = node[key]
+        if isinstance(node, dict | list):
+            places += [
+                [*where, key] for key in (node if isinstance(node, dict) else range(len(node)))
+            ]
+            continue
+        for value in changed_values(str(where[-1]), node):
+            copy = json.loads(json.dumps(document))
+            inner = copy
+            for key in where[:-1]:
+                inner = inner[key]
+            inner[where[-1]] = value
+            found.append((f"{where}: {value}", copy))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_refuse_every_change_that_is_false(kernel: Kernel, name: str) -> None:
+    document: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    if name in UNSUPPORTED:
+        assert {kernel(text_of(each)) for _, each in changes(document)} <= {
+            NO_CERTIFICATE,
+            NOT_SUPPORTED,
+        }
+        return
+    refused = 0
+    for what, changed in changes(document):
+        expected = verify(changed | {"digest": digest_of(changed)})
+        ours = all("missing" in str(each) for each in expected.failures)  # assumptions
+        assert (kernel(text_of(changed)) == PROVEN) == ours, what
+        refused += not ours
+    assert refused >= 8
+
+
+def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None:
+    text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
+    assert kernel(text.replace("1.7124025", "1.7124026")) == REFUSED
+    for broken in (
+        "",
+        "{}",
+        "[]",
+        text[:-9],
+        text + "x",
+        text.replace('"digits": 7', '"digits": 7.0'),
+    ):
+        assert kernel(broken) == NO_CERTIFICATE
+    assert kernel((VECTORS / "one_gaussian.json").read_text(encoding="utf-8")) == NOT_SUPPORTED
+
+
+def test_any_character_changed_is_refused(kernel: Kernel) -> None:
+    text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
+    original, chosen = json.loads(text), random.Random(5)
+    for _ in range(200):
+        i, new = chosen.randrange(len(text)), chosen.choice('07x"{},: -')
+        changed = text[:i] + new + text[i + 1 :]
+        try:
+            same = json.loads(changed) == original
+        except ValueError:
+            same = False
+        assert (kernel(changed) == PROVEN) == same, (i, new)
