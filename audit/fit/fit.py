@@ -11,7 +11,7 @@ five tests whose weights are fixed beforehand:
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
 p = min p_i / w_i. A value that the law excludes refutes by itself. ``sequential`` looks as the
-draws come, see ``audit.fit.sequential``. Statements and proofs: ``docs/proofs/known_laws.md``.
+draws come, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,22 @@ from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_
 from audit.errors import TargetFailed
 from audit.evidence.anytime import log_bar
 from audit.evidence.verdict import versions
-from audit.fit.cells import FitCells, Integers, Seen
-from audit.fit.fixed import SIMULATIONS, WEIGHTS, fit_p_values, joined
 from audit.fit.sampler import Sampler, sampler_of
-from audit.fit.sequential import TILTED_WEIGHT, TILTS, log_wealth, log_wealths
+from audit.fit.statistics import (
+    SIMULATIONS,
+    TILTED_WEIGHT,
+    TILTS,
+    WEIGHTS,
+    CellCounts,
+    FitCells,
+    Integers,
+    fit_p_values,
+    joined,
+    log_wealth,
+    log_wealths,
+)
 from audit.outputs.guard import stdout_to_stderr
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
@@ -146,10 +156,10 @@ class FitReport(Result):
         r"""0 not refuted, 1 refuted, 3 the target failed."""
         return VERDICTS[self.verdict].exit_code
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         r"""The report as sentences."""
         has = "does not have the law" if self.verdict == "refuted" else "as"
-        return Told(
+        return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
             rows=tuple(_rows(self)) if self.runs else (),
@@ -172,7 +182,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "blind spot", "a wrong spread of any size: there are too few draws to detect it"
-    cases = out_of(alpha, 6)
+    cases = format_share(alpha, 6)
     yield (
         "trust",
         f"if it had the law, at most {cases} such fits would say REFUTED (independent draws)",
@@ -251,7 +261,7 @@ class _Watched:
     cells: FitCells
     alpha: Fraction
     sequential: bool
-    seen: Seen | None = None
+    seen: CellCounts | None = None
     log_e: float = 0.0
     stopped: str = "nothing was drawn"
     error: TargetFailed | None = None
@@ -354,7 +364,7 @@ _CUT_SHORT: Final = (
 )
 
 
-def _grouped(cells: FitCells, seen: Seen) -> dict[str, float]:
+def _grouped(cells: FitCells, seen: CellCounts) -> dict[str, float]:
     parts: dict[str, list[float]] = {}
     for name, value in log_wealths(cells, seen):
         parts.setdefault(name, []).append(value)
@@ -366,13 +376,13 @@ def _exp(log_e: float) -> float:
     return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
 
 
-def _excluded(event: str, count: int, seen: Seen) -> FitWitness:
+def _excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
     return FitWitness(
         event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
     )
 
 
-def witness(cells: FitCells, seen: Seen, alpha: Fraction) -> FitWitness:
+def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     r"""Of cells, half-lines and residues, the event whose count is furthest from its probability.
 
     Furthest by the likelihood ratio of its count; a description of the draws, not a test.

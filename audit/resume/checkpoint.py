@@ -1,9 +1,12 @@
 r"""Store the state of an audit, so that one that was ended, even by ``kill -9``, goes on.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`audit.resume.records`. The first one is JSON and
-says everything that determines the audit; the others are the finished blocks in order. A block is
-flushed to the disk before the audit goes on: at any moment at most the last record is torn. It is
-dropped, and drawn again as the same block.
+Schema ``dpcore-audit-state/1``: a file of records, each of them length, crc32 of the length,
+sha256, payload. Each sha256 covers the one before it, so a record stands where it was written and
+in no other file. The first one is the header, JSON of everything that determines the audit: an
+audit goes on only from a file with the same header, and what differs is said by name. The others
+are the finished blocks in order. A block is flushed to the disk before the audit goes on: only the
+last record can be torn. By an end of the process it is too short, and a power cut can leave zeros
+in its place. It is dropped, and drawn again as the same block. Anything else is damage.
 
 Only outputs are stored: worlds and all other coins follow from the seed. Nothing in a file is ever
 executed, and what no audit writes is refused, so one may come from anywhere; whoever can write to
@@ -12,23 +15,273 @@ it can of course invent outputs. Errors name the argument as the command does, `
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import os
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from audit.errors import TargetFailed
+from audit.evidence.verdict import versions
+from audit.features.feature import Feature
 from audit.outputs.form import Outputs
-from audit.outputs.stored import Unstorable, pack, unpack
-from audit.resume.header import BEGINNING, SCHEMA, compare, header, hostile, parsed, refused
-from audit.resume.records import MOST, Damaged, is_torn, next_record, read_records, started
+from audit.outputs.stored import Unstorable, encode, pack, unpack
 from audit.runs.block import Plan
+from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
+from audit.wording.shorten import cut
 from dpcore.command.input_file import require_plain
 from dpcore.command.state_file import StateFile, open_state
+from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import rational, write_rational
+
+# -- records --------------------------------------------------------------------------------------
+
+MOST: Final = 1 << 31
+r"""No payload is longer."""
+
+_LENGTH: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("<QI32s")
+_CHECKED: Final = 12  # bytes of the length and its check
+_PIECE: Final = 1 << 20
+
+
+class Damaged(ValueError):
+    r"""Bytes that no end of a process and no power cut leaves; its text says where they begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    r"""What a record holds, the byte after it, and the digest that the next one covers."""
+
+    payload: bytes
+    end: int
+    digest: bytes
+
+
+def started(schema: str) -> bytes:
+    r"""The digest that the first record of a schema covers."""
+    return hashlib.sha256(schema.encode()).digest()
+
+
+def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    r"""The bytes of the record after the one of digest ``before``, and its digest."""
+    digest = _digest(before, payload)
+    length = len(payload)
+    return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
+
+
+def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
+    r"""The records from the beginning of a file to its end, or to the one that is torn.
+
+    Raises :class:`Damaged`.
+    """
+    size, at = file.seek(0, os.SEEK_END), 0
+    while at + _HEAD.size <= size:
+        file.seek(at)
+        length, check, digest = _HEAD.unpack(file.read(_HEAD.size))
+        if not _is_length(length, check):
+            # Zeros may begin within the length, where a sector ends.
+            if _is_zero(file, at + _CHECKED, size):
+                return
+            raise Damaged(f"byte {at:,}")
+        end = at + _HEAD.size + length
+        if end > size:
+            return
+        payload = file.read(length)
+        if _digest(before, payload) != digest:
+            if end == size:
+                return
+            raise Damaged(f"byte {at:,}")
+        yield Record(payload=payload, end=end, digest=digest)
+        at, before = end, digest
+
+
+def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
+    r"""Whether a file ends within its first record: nothing follows, and so nothing is lost.
+
+    That is ``written``, or any other with a payload that begins with ``beginning``; a payload does
+    not end in zeros.
+    """
+    size = file.seek(0, os.SEEK_END)
+    if _is_zero(file, 0, size):
+        return True
+    file.seek(0)
+    length, check, _ = _HEAD.unpack(file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))
+    known = _is_length(length, check)
+    whole = _HEAD.size + length if known else len(written)
+    if size > whole:
+        return False
+    file.seek(0)
+    there = file.read().rstrip(b"\0")
+    if len(there) == whole:
+        return False
+    payload = there[_HEAD.size :]
+    begun = payload.startswith(beginning) or beginning.startswith(payload)
+    return written.startswith(there) or (known and begun)
+
+
+def _is_length(length: int, check: int) -> bool:
+    return zlib.crc32(_LENGTH.pack(length)) == check and length <= MOST
+
+
+def _is_zero(file: BinaryIO, at: int, size: int) -> bool:
+    if size - at > MOST:
+        return False
+    file.seek(at)
+    return not any(piece.strip(b"\0") for piece in iter(lambda: file.read(_PIECE), b""))
+
+
+def _digest(before: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(before + payload).digest()
+
+
+# -- the header -----------------------------------------------------------------------------------
+
+SCHEMA: Final = "dpcore-audit-state/1"
+BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
+_SHOWN: Final = 80
+# What determines an audit, in the order in which a difference is said, and what it is called.
+_KEYS: Final = (
+    "target", "content", "seeded", "claim", "search", "pairs", "features", "floats", "maps", "runs",
+    "sequential", "alpha", "seed", "dpcore", "numpy",
+)  # fmt: skip
+_WORDS: Final = {
+    "seeded": "source of randomness",
+    "runs": "number of runs",
+    "sequential": "kind of test",
+    "floats": "treatment of floats",
+}
+
+
+def refused(path: str | Path, reason: str) -> InvalidParameter:
+    r"""The error that refuses a file; it names the option.
+
+    >>> print(refused("a.state", "is not a plain file"))
+    --resume = a.state: is not a plain file
+    """
+    return InvalidParameter("--resume", str(path), reason)
+
+
+def hostile(path: Path, what: str) -> InvalidParameter:
+    r"""The error that refuses a file whose checksums are right, and that no audit wrote.
+
+    >>> print(hostile(Path("a.state"), "no seed"))
+    --resume = a.state: is damaged or hostile: it holds no seed
+    """
+    return refused(path, f"is damaged or hostile: it holds {_plain(what)}")
+
+
+def _plain(text: str) -> str:
+    # Nothing that steers a terminal, and no more than is read.
+    return cut(printable(text[: _SHOWN + 1]), _SHOWN)
+
+
+def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
+    r"""The header of this audit: the same bytes for the same audit.
+
+    Raises :class:`InvalidParameter` for a dataset that cannot be stored, and a feature whose file
+    cannot be read.
+    """
+    found = versions()
+    try:
+        pairs = encode(list(plan.pairs))
+    except Unstorable as error:
+        reason = f"a dataset of type {error} cannot be stored without loss"
+        raise refused(path, reason) from None
+    fields = {
+        "schema": SCHEMA,
+        "target": target.spelling,
+        "content": content_of(target),
+        "seeded": target.seeded,
+        "claim": {"text": str(plan.claim), **plan.claim.to_json()},
+        "search": search,
+        "pairs": pairs,
+        "features": [feature.name for feature in plan.features],
+        "floats": plan.floats,
+        "maps": [_content(path, feature) for feature in plan.features],
+        "runs": plan.runs,
+        "sequential": plan.sequential,
+        "alpha": write_rational(rational("alpha", plan.alpha)),
+        "seed": plan.seed,
+        "dpcore": found["dpcore"],
+        "numpy": found["numpy"],
+    }
+    return json.dumps(fields, separators=(",", ":"), default=str).encode()
+
+
+def _content(path: Path, feature: Feature) -> str | None:
+    # A digest of the files that the user's own steps are written in, None where there are none.
+    files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            with Path(file).open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        except OSError as error:
+            reason = f"feature {feature.name}: {file}: {error.strerror or error}"
+            raise refused(path, reason) from None
+    return digest.hexdigest() if files else None
+
+
+def compare(path: Path, payload: bytes, expected: bytes) -> None:
+    r"""Raises :class:`InvalidParameter` unless a stored header is the expected one."""
+    if payload == expected:
+        return
+    stored, wanted = parsed(path, payload), json.loads(expected)
+    for key in _KEYS:
+        if stored.get(key) != wanted[key]:
+            raise refused(path, _difference(key, stored.get(key), wanted))
+    raise refused(path, "was begun by another audit")
+
+
+def _difference(key: str, was: Any, wanted: dict[str, Any]) -> str:
+    if key in {"content", "maps"}:
+        whose = "the target's file"
+        if key == "maps":
+            names, now = wanted["features"], wanted["maps"]
+            then = was if isinstance(was, list) and len(was) == len(now) else [None] * len(now)
+            changed = [name for name, a, b in zip(names, then, now, strict=True) if a != b]
+            whose = f"the file of feature {', '.join(changed)}"
+        both = "runs of two versions are never counted together"
+        return f"was begun with other contents of {whose}: {both}"
+    words = _WORDS.get(key, key)
+    there, here = _format_field(was), _format_field(wanted[key])
+    return f"was begun with another {words}: {there} there, {here} here"
+
+
+def _format_field(value: Any) -> str:
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return _plain(f"{value['text']} ({value.get('relation')})")
+    try:
+        return _plain(json.dumps(value))
+    except RecursionError:
+        return "something nested deeply"
+
+
+def parsed(path: Path, payload: bytes) -> dict[str, Any]:
+    r"""The fields of a stored header. Raises :class:`InvalidParameter` if it is invalid."""
+    try:
+        held = json.loads(payload.decode(), parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise hostile(path, f"no JSON as its header ({error})") from None
+    if not isinstance(held, dict) or held.get("schema") != SCHEMA:
+        raise hostile(path, f"no header of schema {SCHEMA}")
+    return held
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
+
 
 _START: Final = started(SCHEMA)
 _MOST_RUNS: Final = 10**12
@@ -138,17 +391,17 @@ def stored_seed(path: str | Path) -> int | None:
 def stored_search(path: str | Path) -> dict[str, Any] | None:
     r"""What the search of a stored audit found, None where it had none, or nothing is stored (yet).
 
-    It is the JSON of an :class:`audit.search.search.Found`. Who goes on tests its pair.
+    It is the JSON of an :class:`audit.search.search.SearchResult`. Who goes on tests its pair.
 
     Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
-    from audit.search.search import Found
+    from audit.search.search import SearchResult
 
     held = _stored(Path(path))
     if held is None or held.get("search") is None:
         return None
     try:
-        return Found.of_json(held["search"]).to_json()
+        return SearchResult.of_json(held["search"]).to_json()
     except ValueError as error:
         raise hostile(Path(path), f"a search that found nothing ({error})") from None
 

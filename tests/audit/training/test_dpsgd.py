@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from audit.errors import TargetFailed
-from audit.training.batches import batch_checks
-from audit.training.dpsgd import dpsgd
+from audit.training import dpsgd as training
+from audit.training.dpsgd import batch_checks, dpsgd
 from audit.training.step_report import SCHEMA, StepReport
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
@@ -110,24 +110,22 @@ def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
 
 
 def test_a_one_sided_level_fails_too_often() -> None:
-    from audit.training import batches
 
-    once = mutated(batches._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
+    once = mutated(training._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
     rng = np.random.default_rng(5)
     wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
     assert wrong > 100
 
 
 def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
-    from audit.training import batches
 
-    unpaid = mutated(batches._spread, "len(events) * p_value", "p_value")
+    unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
     rng = np.random.default_rng(5)
     repeats, level, bought = 150, 0.05, purse.buy("ranges of batch sizes", "1e-10")
     drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
     right, wrong = (
         sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)
-        for of in (batches._spread, unpaid)
+        for of in (training._spread, unpaid)
     )
     assert float(stats.binom.sf(right - 1, repeats, level)) > bought
     assert float(stats.binom.sf(wrong - 1, repeats, level)) < bought
