@@ -31,7 +31,7 @@ import numpy as np
 
 from audit.catalogue import Entry, Layer, Subject
 from audit.claims.claim import Claim, format_rational
-from audit.claims.verdicts import level, level_upper
+from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unmeasured_pairs
 from audit.evidence.verdict import versions
@@ -49,9 +49,9 @@ from audit.wording.result import (
     members,
 )
 from dpcore.command.table import aligned
-from dpcore.command.workers import checked_jobs, in_processes
+from dpcore.command.workers import in_processes
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
@@ -330,9 +330,7 @@ def bench(
     Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
     needs laws which are not known.
     """
-    exact = level("alpha", alpha)
-    integer("seed", seed, at_least=0)
-    checked_jobs(jobs)
+    exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)
     for entry in ordered:
         _refuse_lawless(entry)

@@ -97,7 +97,7 @@ class Claim:
 def format_rational(value: Fraction) -> str:
     r"""The decimal a person wrote, where there is an exact short one; else the fraction.
 
-    >>> format_rational(Fraction("0.25")), shown(Fraction(1, 3))
+    >>> format_rational(Fraction("0.25")), format_rational(Fraction(1, 3))
     ('0.25', '1/3')
     """
     with localcontext(prec=_DIGITS):

@@ -90,7 +90,7 @@ def level_upper(alpha: RationalLike) -> float:
 def format_p_value(value: float) -> str:
     r"""A p-value in three digits, rounded up; a bound where it is too small for a float.
 
-    >>> format_p_value(0.0012345), shown_p_value(0.0)
+    >>> format_p_value(0.0012345), format_p_value(0.0)
     ('0.00124', 'below 1e-300')
     """
     return "below 1e-300" if value < 1e-300 else up(value, 3)

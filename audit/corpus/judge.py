@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from audit.assembly import Audit
-from audit.claims.verdicts import level
 from audit.corpus.entry import ROLES, Entry, Role, Side
 from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, environments
 from audit.evidence.verdict import versions
+from audit.spec import AuditSpec
 from audit.wording.result import (
     Case,
     Outcome,
@@ -38,9 +38,9 @@ from audit.wording.result import (
 )
 from audit.wording.result import aligned as named_rows
 from dpcore.command.table import aligned
-from dpcore.command.workers import checked_jobs, in_processes
+from dpcore.command.workers import in_processes
 from dpcore.errors import DpcoreError
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -278,9 +278,7 @@ def judge(
 
     Raises :class:`InvalidParameter` for what is out of range.
     """
-    exact = level("alpha", alpha)
-    integer("seed", seed, at_least=0)
-    checked_jobs(jobs)
+    exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     tell = done or (lambda _: None)
     with environments(cache, keep=keep) as make:
         places: dict[Environment, Path | EnvironmentFailed] = {}

@@ -167,11 +167,10 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
     >>> blind = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
     >>> numbers = Coverage(runs=9, looked_at=9, once=0, constant=False, measured=True)
-    >>> (
-    ...     unmeasured_pairs([blind, numbers]),
-    ...     [each.pair for each in idle([numbers, replace(blind, pair=1)])],
-    ... )
-    ([], [1])
+    >>> unmeasured_pairs([blind, numbers])
+    []
+    >>> [each.pair for each in unmeasured_pairs([numbers, replace(blind, pair=1)])]
+    [1]
     """
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}

@@ -120,7 +120,12 @@ class OutputInterval:
     def words(self) -> str:
         r"""As a sentence about the output.
 
-        >>> OutputInterval(1, None).words, Rows(None, 0).words, Rows(3, 3).words, Rows(-1, 1).words
+        >>> (
+        ...     OutputInterval(1, None).words,
+        ...     OutputInterval(None, 0).words,
+        ...     OutputInterval(3, 3).words,
+        ...     OutputInterval(-1, 1).words,
+        ... )
         ('output >= 1', 'output <= 0', 'output = 3', '-1 <= output <= 1')
         """
         if self.last is None:

@@ -47,11 +47,12 @@ from audit.fit.statistics import (
     log_wealths,
 )
 from audit.outputs.guard import stdout_to_stderr
+from audit.spec import AuditSpec
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
 from dpcore.spelling import write_noise
 
@@ -191,7 +192,6 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         yield "repeat", f"--seed {report.seed}"
 
 
-_LEAST_ALPHA: Final = Fraction(1, 10**300)
 _ROUNDING: Final = 2.0**-40
 _DETECTED: Final = 0.95
 
@@ -227,18 +227,12 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     Raises :class:`InvalidParameter` for what is out of range, for something that is no sampler,
     and for a law outside the range of the float functions.
     """
-    integer("runs", runs, at_least=1)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    integer("seed", seed, at_least=0)
-    level = rational("alpha", alpha)
-    if not _LEAST_ALPHA <= level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in [1e-300, 1)")
+    AuditSpec(runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline)  # or refuses
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a noise of dpcore")
-    for name, seconds in (("timeout", timeout), ("deadline", deadline)):
-        if seconds is not None and not 0 < seconds < math.inf:
-            raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
+    level = rational("alpha", alpha)
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
     start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)

@@ -172,7 +172,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 def display_name(name: str | Name, others: object = ()) -> str:
     r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``.
 
-    >>> display_name("np.bool(True)"), shown("np.bool(True)", {"True"})
+    >>> display_name("np.bool(True)"), display_name("np.bool(True)", {"True"})
     ('True', 'np.bool(True)')
     """
     text = str(name)

@@ -286,7 +286,7 @@ def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
 def display_path(path: str) -> str:
     r"""A path as a person reads it.
 
-    >>> display_path(""), named(".rows[3].mean")
+    >>> display_path(""), display_path(".rows[3].mean")
     ('output', 'output.rows[3].mean')
     """
     return f"output{path}"
@@ -295,7 +295,7 @@ def display_path(path: str) -> str:
 def path_spelling(path: str) -> str:
     r"""The name of a path as the feature ``column`` takes it.
 
-    >>> path_spelling("mean"), spelled("[0]['a%2Bb']")
+    >>> path_spelling("mean"), path_spelling("[0]['a%2Bb']")
     ('output.mean', "output[0]['a+b']")
     """
     return display_path(path_of(path))

@@ -99,7 +99,7 @@ def equal_share(total: RationalLike, tests: int) -> Fraction:
 def format_up(alpha: Fraction) -> str:
     r"""Three digits, never less than ``alpha``.
 
-    >>> format_up(Fraction(1, 3000)), shown_up(Fraction(1, 1000)), shown_up(Fraction(0))
+    >>> format_up(Fraction(1, 3000)), format_up(Fraction(1, 1000)), format_up(Fraction(0))
     ('3.34e-4', '1e-3', '0')
     """
     with localcontext(prec=3, rounding=ROUND_UP):

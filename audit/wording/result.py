@@ -548,7 +548,10 @@ def terminal_width() -> int:
 def format_enclosure(value: Enclosure, digits: int = 9) -> str:
     r"""A proven interval, its ends rounded outwards.
 
-    >>> format_enclosure(Enclosure.exactly(Fraction(1, 10))), between(Enclosure(2, float("inf")))
+    >>> (
+    ...     format_enclosure(Enclosure.exactly(Fraction(1, 10))),
+    ...     format_enclosure(Enclosure(2, float("inf"))),
+    ... )
     ('exactly 0.1', 'between 2 and infinity')
     """
     low, high = down(value.lower, digits), up(value.upper, digits)
@@ -560,9 +563,9 @@ def format_share(probability: Fraction | float, digits: int = 2) -> str:
 
     >>> (
     ...     format_share(Fraction(1, 20)),
-    ...     out_of(0.0015),
-    ...     out_of(Fraction(1, 3)),
-    ...     out_of(Fraction(1, 10**30)),
+    ...     format_share(0.0015),
+    ...     format_share(Fraction(1, 3)),
+    ...     format_share(Fraction(1, 10**30)),
     ... )
     ('5 of 100', '1.6 of 1,000', '34 of 100', '1 of 10^30')
     """

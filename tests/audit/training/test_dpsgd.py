@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy import stats
 from audit.errors import TargetFailed
 from audit.training import dpsgd as training
 from audit.training.dpsgd import batch_checks, dpsgd
-from audit.training.step_report import SCHEMA, StepReport
+from audit.training.step_report import StepReport
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse
@@ -208,16 +207,6 @@ def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
 def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
     with pytest.raises(TargetFailed, match=said):
         audited(step)
-
-
-def test_the_report_as_json() -> None:
-    document = json.loads(audited(steps.TenthLessNoise).to_text())
-    assert document["schema"] == SCHEMA
-    assert document["stated"]["noise_multiplier"] == "3/2"
-    by_name = {check["name"]: check for check in document["checks"]}
-    assert by_name["noise"]["verdict"] == "refuted"
-    assert by_name["noise"]["p_value"] < 1e-9
-    assert "0.9" in by_name["noise"]["statement"]
 
 
 class NotFinite(Right):
