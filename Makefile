@@ -50,7 +50,7 @@ test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four
 nightly: .venv/.docs  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
 	$(IN_PARTS) $(TESTS) lint OPTIONS='-m ""'
-	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
+	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary default-level twins anytime controls
 	@$(MAKE) -s site
 
 corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes

@@ -13,8 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.api import audit
-    from audit.assembly import Audit
+    from audit.assembly import Audit, audit
     from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim, read_claim
     from audit.errors import TargetFailed
@@ -84,7 +83,7 @@ _PLACES = {
     "assert_fits": "testing.fits",
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
-    "audit": "api",
+    "audit": "assembly",
     "canaries": "training.canaries",
     "declare": "replay.declared",
     "dpsgd": "training.dpsgd",

@@ -8,12 +8,15 @@ run()     the search for a pair, where one is asked for, then the layers of audi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claims.verdicts import INTERRUPTED, cause_of
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.verdicts import INTERRUPTED, cause_of, level
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, read_feature
 from audit.layers import run_layers
@@ -21,16 +24,17 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.neighbours import doubts, pairs_of
-from audit.targets.spelling import target_of
+from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
+from dpcore.command.progress import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
-    from audit.search.search import Found
+    from audit.search.search import SearchResult
 
 Progress = Callable[[int], None]
-_RUNS: Final = 100_000
-_MOST_RUNS: Final = 1_000_000
 # The layers that read a field: without one of them it would have no effect.
 _READERS: Final[dict[str, tuple[str, ...]]] = {
     "search": ("sample",),
@@ -86,7 +90,7 @@ class Audit:
             self.baselines = baseline_names(spec.baselines)
         self.space = None
         if spec.search is not None:
-            from audit.search.spelling import read_space
+            from audit.search.spaces import read_space
 
             self.space = read_space(spec.search, claim.relation)
         self.layers = _layers_of(target, spec)
@@ -95,7 +99,7 @@ class Audit:
             "pair": pairs[0],
             "pairs": pairs,
             "features": tuple(features),
-            "runs": spec.runs or (_MOST_RUNS if spec.sequential else _RUNS),
+            "runs": spec.planned_runs,
             "seed": _seed_of(spec),
         }
         self.plan = Plan(**{each.name: getattr(spec, each.name) for each in fields(spec)} | derived)
@@ -132,7 +136,7 @@ class Audit:
         self,
         plan: Plan,
         *,
-        found: Found | None,
+        found: SearchResult | None,
         progress: Progress | None,
         figures: bool,
     ) -> AuditReport:
@@ -155,12 +159,12 @@ class Audit:
                 report = replace(report, verdict=None, error=failed)
         return report
 
-    def _kept_search(self) -> Found | None:
+    def _kept_search(self) -> SearchResult | None:
         # What the first start of a resumed audit found: a second one tests the same pair.
         if self.spec.resume is None or self.space is None:
             return None
         from audit.resume.checkpoint import stored_search, stored_seed
-        from audit.search.search import Found, training_runs
+        from audit.search.search import SearchResult, training_runs
 
         path = str(self.spec.resume)
         held = stored_search(path)
@@ -168,7 +172,7 @@ class Audit:
             if stored_seed(path) is None:
                 return None
             raise InvalidParameter("--resume", path, "was begun without a search")
-        found = Found.of_json(held)
+        found = SearchResult.of_json(held)
         if found.space != self.space.spelling:
             raise InvalidParameter("--resume", path, "was begun with another search")
         most = training_runs(self.plan.runs)
@@ -221,3 +225,94 @@ def _doubted(target: Target, plan: Plan) -> tuple[str, ...]:
         if pair is not own
         for doubt in doubts(pair, plan.claim.relation)
     )
+
+
+def audit(  # noqa: PLR0913 - each is an option of the command
+    target: Auditable,
+    claim: Claim | CurveClaim | str | None = None,
+    *,
+    pair: tuple[Any, Any] | None = None,
+    pairs: Iterable[tuple[Any, Any]] | None = None,
+    search: str | None = None,
+    relation: Relation | str | None = None,
+    features: Iterable[str] = (),
+    floats: str = "test",
+    runs: int | None = None,
+    sequential: bool = False,
+    alpha: RationalLike | None = None,
+    confidence: RationalLike | None = None,
+    layers: str | Iterable[str] | None = None,
+    baselines: Iterable[str] = (),
+    seed: int | None = None,
+    timeout: float | None = 60.0,
+    deadline: float | None = None,
+    jobs: int = 1,
+    resume: str | Path | None = None,
+    allow_constant: bool = False,
+) -> AuditReport:
+    r"""Test a mechanism: does the code keep its epsilon on two neighbouring datasets?
+
+    ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n
+    outputs; a noise; or a target as the command spells it. ``claim`` is text such as "epsilon=1",
+    "epsilon=1,delta=1e-6" or "rho=0.1", or a claim. ``pair`` is two neighbouring datasets,
+    ``pairs`` are several; ``search`` names a space to look for one in. A mechanism of the catalogue
+    brings its own claim and pair.
+
+    All bounds hold together with confidence 1 - ``alpha``, and of a true claim an audit says
+    "refuted" with probability at most ``alpha`` (0.001); ``confidence`` may be given in its place.
+    ``runs`` are those of both datasets and all pairs together (100,000); with ``sequential`` the
+    most of them (1,000,000), and the audit stops as soon as the evidence suffices. ``layers`` are
+    of "exact", "fit", "replay" and "sample": by default "exact" where the law is known, else
+    "sample".
+    ``features`` read something of each output, ``floats="ignore"`` leaves the floating-point
+    representation of outputs alone, ``jobs`` processes draw (-1: one a core),
+    ``timeout`` seconds limit one call of the target and ``deadline`` seconds the drawing,
+    ``resume`` is a file that keeps what was drawn.
+
+    The target runs in this process, and ``seed`` repeats the audit. In a notebook a bar shows how
+    far it is, and the report is shown as a card.
+
+    >>> def noisy_count(names, n, rng):
+    ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
+    >>> pair = ([], ["ada"])
+    >>> report = audit(noisy_count, "epsilon=0.5", pair=pair, relation="add-remove", seed=7)
+    >>> report.refuted, report.verdict, 0.6 < report.epsilon_lower < 0.7
+    (True, 'refuted', True)
+    >>> print(audit("discrete-laplace:scale=1", "epsilon=1", pair=(0, 1)))
+    PROVEN  discrete-laplace:scale=1 keeps epsilon=1
+      pair     A = 0, B = 1 (replace)
+      epsilon  exactly 1 on this pair (proven)
+      delta    exactly 0 at the claimed epsilon (proven)
+      exact    for every event, and every pair of integers at distance <= 1
+
+    Raises :class:`dpcore.errors.InvalidParameter` by the name of the argument, and
+    :class:`audit.errors.TargetFailed` where the target gives no outputs.
+    """
+    if confidence is not None:
+        if alpha is not None:
+            raise InvalidParameter("confidence", confidence, "is given beside alpha: leave one out")
+        alpha = 1 - level("confidence", confidence, "0.95")
+    spec = AuditSpec(
+        target=target,
+        claim=claim,
+        pair=pair,
+        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
+        search=search,
+        relation=relation,
+        features=features,  # type: ignore[arg-type]  # the same
+        floats=floats,
+        runs=runs,
+        sequential=sequential,
+        alpha="0.001" if alpha is None else alpha,
+        layers=layers,  # type: ignore[arg-type]  # the same
+        baselines=baselines,  # type: ignore[arg-type]  # the same
+        seed=seed,
+        timeout=timeout,
+        deadline=deadline,
+        jobs=jobs,
+        resume=None if resume is None else Path(resume),
+        allow_constant=allow_constant,
+    )
+    ready = Audit(spec)
+    with notebook_bar("runs", ready.plan.runs) as progress:
+        return ready.completed(progress)

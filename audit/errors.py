@@ -19,8 +19,8 @@ class Unreadable(Exception):
 class TargetFailed(DpcoreError):
     r"""The audited code did not return outputs: what it did instead, and on which dataset.
 
-    ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both worlds where a
-    single run is to blame. ``reveals`` says that this dataset failed in every one of
+    ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both datasets where
+    a single run is to blame. ``reveals`` says that this dataset failed in every one of
     :data:`REPEATS` more runs, and the other one in none. Exit code 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)

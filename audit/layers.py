@@ -67,9 +67,9 @@ def run_layers(
         if report is None:
             report = sampled
         else:
-            from audit.exact.proof import both
+            from audit.exact.proof import join_layers
 
-            report = both(report, sampled)
+            report = join_layers(report, sampled)
     report = report or _nothing_drawn(target, plan)
     if fitted is not None:
         report = _with_fit(report, fitted)
@@ -161,18 +161,18 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
     from audit.sandbox.sandbox import Remote, importing, run_isolated
 
     if not isinstance(target, Remote):
-        return _of_replay(target, plan)
+        return _replay_findings(target, plan)
 
     def there() -> list[dict[str, Any]]:
         with importing(plan.timeout):
             subject = read_target(target.spelling)
-        return [finding.to_json() for finding in _of_replay(subject, plan)]
+        return [finding.to_json() for finding in _replay_findings(subject, plan)]
 
     found = run_isolated(target.spelling, there, timeout=plan.timeout)
     return tuple(Finding(**fields) for fields in found)
 
 
-def _of_replay(target: Target, plan: Plan) -> tuple[Finding, ...]:
+def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
     from audit.replay.replay import replay
 
     found: list[Finding] = []

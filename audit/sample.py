@@ -3,7 +3,7 @@ r"""An audit from beginning to end: runs are drawn, tested and reported.
     sample(target, plan) = report_of(draw(target, plan))
 
 Every coin of an audit comes from its seed: which world each run is in, what a target gets as
-randomness in each world and block, and the coins that make p-values exact. The same seed and a
+randomness in each dataset and block, and the coins that make p-values exact. The same seed and a
 target that keeps to the randomness it is given repeat the report, drawn by one process or many, at
 once or resumed.
 """
@@ -33,8 +33,8 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of
-from audit.runs.drawn import Collected, Drawn
-from audit.sandbox.jobs import Drawer, drawer, revealing
+from audit.runs.drawn import DrawnRuns, RunCollector
+from audit.sandbox.jobs import Drawer, check_reveals, drawer
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -66,7 +66,7 @@ def sample(
 
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
-) -> Drawn:
+) -> DrawnRuns:
     r"""Draw the runs of an audit, as far as the target, the user and the evidence let it.
 
     ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: what it holds is not drawn
@@ -94,7 +94,7 @@ def draw(
             found.error, stopped = error, _FAILED
             if state is None or error is not state.failed:  # what failed before is not run again
                 task = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
-                found.error = revealing(error, task, by)
+                found.error = check_reveals(error, task, by)
         except KeyboardInterrupt:
             if not found.runs:
                 raise
@@ -109,7 +109,7 @@ def draw(
     return found.drawn(stopped)
 
 
-def _begun(target: Target, plan: Plan) -> Collected:
+def _begun(target: Target, plan: Plan) -> RunCollector:
     if plan.timed and not target.tells_time:
         reason = (
             "is measured of Python functions that are called for each run, f(dataset) or "
@@ -117,7 +117,7 @@ def _begun(target: Target, plan: Plan) -> Collected:
             "for each of them"
         )
         raise InvalidParameter("feature", "time", reason)
-    found = Collected(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
+    found = RunCollector(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
     if plan.timed:
         found.notes.append(
             "time was measured on this machine, as it was busy then: another one may tell more or "
@@ -130,7 +130,7 @@ def _begun(target: Target, plan: Plan) -> Collected:
     return found
 
 
-def _continue(found: Collected, by: Drawer, state: State | None) -> str:
+def _continue(found: RunCollector, by: Drawer, state: State | None) -> str:
     # Goes on behind the stored blocks. One by one: a plan may have more blocks than fit in memory.
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
@@ -153,7 +153,7 @@ def _continue(found: Collected, by: Drawer, state: State | None) -> str:
         raise
 
 
-def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
+def _draw(found: RunCollector, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
     plan = found.plan
     until = math.inf if plan.deadline is None else time.time() + plan.deadline
     sent: deque[Planned] = deque()
@@ -173,7 +173,7 @@ def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | 
     return "as many as planned" if found.runs == plan.runs else _DEADLINE
 
 
-def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
+def _keep(found: RunCollector, block: Planned, drawing: Drawing, state: State | None) -> None:
     found.pair = block.pair
     # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
     whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
@@ -192,7 +192,7 @@ def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | Non
         raise KeyboardInterrupt
 
 
-def _sufficed(found: Collected) -> str:
+def _sufficed(found: RunCollector) -> str:
     return f"the evidence sufficed at run {found.rejected_at:,}"
 
 
@@ -205,7 +205,7 @@ def coins_of(plan: Plan) -> int:
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 
-def report_of(drawn: Drawn) -> AuditReport:
+def report_of(drawn: DrawnRuns) -> AuditReport:
     r"""Test the claim on the drawn runs, and report."""
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
     error, notes = drawn.error, list(drawn.notes)
@@ -256,7 +256,7 @@ def report_of(drawn: Drawn) -> AuditReport:
     )
 
 
-def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
+def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
     plan = drawn.plan
     accept = plan.allow_constant
     if drawn.process is None:
@@ -268,15 +268,14 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
 
 
 def run_baselines(
-    report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
+    report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
     r"""Add the bounds of other methods and the figures, for the view and point of the bound."""
     from audit.evidence.baselines import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read
-    from audit.report.histogram import histogram
-    from audit.report.tradeoff import tradeoff_band
+    from audit.report.figure_data import histogram, tradeoff_band
 
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None

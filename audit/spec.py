@@ -30,6 +30,8 @@ r"""Whether the floating-point representation of outputs is tested beside their 
 LAYERS: Final = ("exact", "fit", "replay", "sample")
 r"""The layers by name, strongest first."""
 
+_RUNS: Final = 100_000
+_SEQUENTIAL_RUNS: Final = 1_000_000
 _MOST_RUNS: Final = 10**12
 _MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
 # A p-value below the floats is 0, and must not be taken for one below alpha.
@@ -316,6 +318,11 @@ class AuditSpec:
             read, value = each.metadata["option"].read, getattr(self, each.name)
             if read is not None and value is not None:
                 object.__setattr__(self, each.name, read(each.name, value))
+
+    @property
+    def planned_runs(self) -> int:
+        r"""The number of runs; with ``sequential`` the most of them."""
+        return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
     def given(self, name: str) -> bool:
         r"""Whether a field says something else than its default."""

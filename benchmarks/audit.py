@@ -3,9 +3,9 @@ r"""What the auditor gets out of its runs: tightness, false alarms, detection an
 ``python -m benchmarks.audit [--quick] [--jobs 2] [--rows bounds boundary ...] [--output FILE]
 [--peer-python /path/to/python] [--only rappor ...]``.
 
-Runs are counted over both worlds together, alpha is 0.05, and a share of repeats comes with its
-exact one-sided 95% bounds. Methods that over-claim go through the harness of the false alarms as
-negative controls.
+Runs are counted over both worlds together, alpha is 0.05 (but in the row ``default-level``), and a
+share of repeats comes with its exact one-sided 95% bounds. Methods that over-claim go through the
+harness of the false alarms as negative controls.
 
 Peers: jax_privacy by the interpreter of ``--peer-python`` (this one, where it is not given), on the
 same data; where that has none, its bounds are re-derived, and the result says so. DP-Auditorium,
@@ -30,7 +30,7 @@ from joblib import Parallel
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.auditing.alarms import anytime, boundary, controls, twins
+from benchmarks.auditing.alarms import anytime, boundary, controls, default_level, twins
 from benchmarks.auditing.bounds import bounds, histogram
 from benchmarks.auditing.canaries import canary_rows
 from benchmarks.auditing.detection import catalogue, replayed, search, sequential
@@ -53,6 +53,7 @@ ROWS: Final[Mapping[str, Callable[[Effort], Iterator[Row]]]] = {
     "bounds": bounds,
     "histogram": histogram,
     "boundary": boundary,
+    "default-level": default_level,
     "twins": twins,
     "anytime": anytime,
     "controls": controls,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from accounting.cli.releases import NEIGHBOURS, exact, whole
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
-from dpcore.command.table import fact
-from dpcore.command.terminal import show
+from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational, write_rational

@@ -5,7 +5,15 @@ joins both with a target and a ledger, ``session`` keeps one budget over several
 Proofs: docs/proofs/selection.md.
 """
 
-from dpcore.late import late_names
+from typing import TYPE_CHECKING
+
+from dpcore.lazy_import import lazy_names
+
+if TYPE_CHECKING:
+    from accounting.queries.query import Count, Histogram, Mean, Quantile, Sum, Target, TopK
+    from accounting.queries.released import Released, release
+    from accounting.queries.session import Session
+    from accounting.queries.table import Table, TableScope
 
 __all__ = [
     "Count",
@@ -22,14 +30,4 @@ __all__ = [
     "release",
 ]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        **dict.fromkeys(
-            ("Count", "Histogram", "Mean", "Quantile", "Sum", "Target", "TopK"), "query"
-        ),
-        **dict.fromkeys(("Table", "TableScope"), "table"),
-        **dict.fromkeys(("Released", "release"), "released"),
-        "Session": "session",
-    },
-)
+__getattr__ = lazy_names(__name__)

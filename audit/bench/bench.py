@@ -30,20 +30,28 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 import numpy as np
 
 from audit.catalogue import Entry, Layer, Subject
-from audit.claims.claim import Claim, shown
-from audit.claims.verdicts import level, level_upper
+from audit.claims.claim import Claim, format_rational
+from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
-from audit.evidence.coverage import idle
+from audit.evidence.coverage import unmeasured_pairs
 from audit.evidence.verdict import versions
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
-from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, members, out_of
+from audit.wording.result import (
+    Case,
+    Outcome,
+    Result,
+    Statement,
+    computed,
+    fact,
+    format_share,
+    members,
+)
 from dpcore.command.terminal import aligned
-from dpcore.command.workers import checked_jobs, in_processes
+from dpcore.command.workers import in_processes
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
@@ -200,8 +208,8 @@ class Bench(Result):
     def exit_code(self) -> int:
         return 0 if self.passed else 1
 
-    def told(self) -> Told:
-        return Told(
+    def statement(self) -> Statement:
+        return Statement(
             verdict="PASSED" if self.passed else "FAILED",
             about=f"caught {self.caught} of {len(self.rows)} broken mechanisms",
         )
@@ -238,7 +246,7 @@ def _cells(row: BenchRow) -> tuple[str, ...]:
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
     claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
-    epsilon, delta = map(shown, claim.exact)
+    epsilon, delta = map(format_rational, claim.exact)
     return (
         str(row.entry.number),
         row.entry.name,
@@ -257,7 +265,7 @@ def _down(value: Fraction | float) -> str:
 
 
 def _sentences(bench: Bench) -> Iterator[str]:
-    alpha, cases = up(bench.alpha, 6), out_of(bench.alpha, 6)
+    alpha, cases = up(bench.alpha, 6), format_share(bench.alpha, 6)
     yield (
         f"caught: {bench.caught} of {len(bench.rows)}; a true claim would be refuted in at most "
         f"{cases} such audits"
@@ -266,7 +274,11 @@ def _sentences(bench: Bench) -> Iterator[str]:
     if other:
         names = ", ".join(row.entry.name for row in other)
         seen = min(row.broken.resolution for row in other)
-        shown = f"; in {out_of(seen)} runs or more it would be seen" if math.isfinite(seen) else ""
+        shown = (
+            f"; in {format_share(seen)} runs or more it would be seen"
+            if math.isfinite(seen)
+            else ""
+        )
         yield f"{_BELOW}, and looked for by replay: {names}{shown}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
@@ -281,7 +293,7 @@ def _sentences(bench: Bench) -> Iterator[str]:
             yield f"found in {row.twin.name}: {row.twin.finding}"
     if bench.left_out:
         yield f"left out, as they need more runs: {', '.join(bench.left_out)}"
-    yield f"{bench.told().verdict}; repeat with --seed {bench.seed}"
+    yield f"{bench.statement().verdict}; repeat with --seed {bench.seed}"
 
 
 TRIES: Final = (1, 2, 4)
@@ -318,9 +330,7 @@ def bench(
     Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
     needs laws which are not known.
     """
-    exact = level("alpha", alpha)
-    integer("seed", seed, at_least=0)
-    checked_jobs(jobs)
+    exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)
     for entry in ordered:
         _refuse_lawless(entry)
@@ -358,9 +368,9 @@ def first_runs(entry: Entry) -> int:
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
 
 
-def _nothing_said(report: AuditReport) -> str | None:
+def _missing_answer(report: AuditReport) -> str | None:
     if report.verdict == "nothing_measured":
-        return f"nothing was measured: {idle(report.coverage)[0].reason}"
+        return f"nothing was measured: {unmeasured_pairs(report.coverage)[0].reason}"
     return None if report.error is None else str(report.error)
 
 
@@ -414,12 +424,12 @@ class _Task:
             epsilon_lower=report.epsilon_lower,
             p_value=report.p_value,
             resolution=report.resolution,
-            error=_nothing_said(report),
+            error=_missing_answer(report),
         )
 
     def _decided(self) -> Answer:
+        from audit.exact.divergence import decide
         from audit.exact.law_file import read_law
-        from audit.exact.points import decide
 
         subject, claim = self._subject, self._target.claim()
         p, q = (read_law("law", text).checked().law for text in subject.laws or ())

@@ -7,31 +7,35 @@ asks for both); numbers are those of the catalogue in the audit chapter.
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from audit.catalogue import (
-    composition,
-    noise,
-    papers,
-    protocols,
-    randomised_response,
-    randomness,
-    selection,
-)
 from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
+
+if TYPE_CHECKING:
+    ENTRIES: tuple[Entry, ...]
 
 __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
 
 _MODULES: Final = (
-    noise, randomness, selection, randomised_response, composition, protocols, papers,
+    "noise", "randomness", "selection", "randomised_response", "composition", "protocols", "papers",
 )  # fmt: skip
 
-ENTRIES: Final[tuple[Entry, ...]] = tuple(
-    sorted(
-        (entry for module in _MODULES for entry in module.ENTRIES), key=lambda entry: entry.number
-    )
-)
-r"""All entries, in the order of their numbers."""
+
+@cache
+def _entries() -> tuple[Entry, ...]:
+    # Read when they are first asked for: an audit of code of your own needs none of them.
+    modules = [import_module(f"audit.catalogue.{name}") for name in _MODULES]
+    found = (entry for module in modules for entry in module.ENTRIES)
+    return tuple(sorted(found, key=lambda entry: entry.number))
+
+
+def __getattr__(name: str) -> Any:
+    # ``ENTRIES``: all entries, in the order of their numbers.
+    if name == "ENTRIES":
+        return _entries()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def find(name: str) -> Entry | None:
@@ -41,4 +45,4 @@ def find(name: str) -> Entry | None:
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
     (Fraction(1, 1), Fraction(2, 1), None)
     """
-    return next((entry for entry in ENTRIES if entry.name == name), None)
+    return next((entry for entry in _entries() if entry.name == name), None)

@@ -76,7 +76,7 @@ class Entry(Subject):
     (epsilon, delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()``
     where none is, and for Skellam and Gaussian noise where none is without delta; where ``layer``
     is ``TIME`` it is within the claim. ``number`` is
-    the row of the catalogue in the audit chapter, ``runs`` how many runs (both worlds together)
+    the row of the catalogue in the audit chapter, ``runs`` how many runs (both datasets together)
     refute the claim at alpha = 0.05 in 95 cases of 100; where ``layer`` is not the sample they are
     what a sample may be given, and need not suffice.
     """

@@ -76,7 +76,9 @@ class Claim:
 
     def __str__(self) -> str:
         epsilon, delta = self.exact
-        return f"epsilon={shown(epsilon)}" + (f",delta={shown(delta)}" if delta else "")
+        return f"epsilon={format_rational(epsilon)}" + (
+            f",delta={format_rational(delta)}" if delta else ""
+        )
 
     def to_json(self) -> dict[str, str]:
         r"""Exact values as text.
@@ -92,10 +94,10 @@ class Claim:
         }
 
 
-def shown(value: Fraction) -> str:
+def format_rational(value: Fraction) -> str:
     r"""The decimal a person wrote, where there is an exact short one; else the fraction.
 
-    >>> shown(Fraction("0.25")), shown(Fraction(1, 3))
+    >>> format_rational(Fraction("0.25")), format_rational(Fraction(1, 3))
     ('0.25', '1/3')
     """
     with localcontext(prec=_DIGITS):

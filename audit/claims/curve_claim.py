@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
-from audit.claims.claim import ACCEPTED, Claim, shown
+from audit.claims.claim import ACCEPTED, Claim, format_rational
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
@@ -181,7 +181,9 @@ def _promise(text: str) -> _Promise:
     try:
         if word in _WORDS:
             amount = positive_rational(word, value, f"{word} = 0 would be perfect privacy")
-            return _Promise(spelling=f"{word}={shown(amount)}", delta=_WORDS[word](amount))
+            return _Promise(
+                spelling=f"{word}={format_rational(amount)}", delta=_WORDS[word](amount)
+            )
         noise, at, sensitivity = text.rpartition("@")
         if not at:
             raise InvalidParameter("claim", text, _ALL)

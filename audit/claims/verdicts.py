@@ -14,7 +14,7 @@ from dpcore.numbers.rounding import down, up
 VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
 
-class Shown(NamedTuple):
+class VerdictDisplay(NamedTuple):
     r"""The words that a report begins with, their colour on a terminal, and the exit code."""
 
     words: str
@@ -22,12 +22,12 @@ class Shown(NamedTuple):
     exit_code: int
 
 
-VERDICTS: Final[dict[VerdictWord | None, Shown]] = {
-    "refuted": Shown("REFUTED", "bold red", 1),
-    "not_refuted": Shown("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
-    "proven": Shown("PROVEN", "bold green", 0),
-    "nothing_measured": Shown("NOTHING MEASURED", "bold magenta", 4),
-    None: Shown("THE TARGET FAILED", "bold magenta", 3),
+VERDICTS: Final[dict[VerdictWord | None, VerdictDisplay]] = {
+    "refuted": VerdictDisplay("REFUTED", "bold red", 1),
+    "not_refuted": VerdictDisplay("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
+    "proven": VerdictDisplay("PROVEN", "bold green", 0),
+    "nothing_measured": VerdictDisplay("NOTHING MEASURED", "bold magenta", 4),
+    None: VerdictDisplay("THE TARGET FAILED", "bold magenta", 3),
 }
 
 Cause: TypeAlias = Literal["values", "floating-point", "time", "errors"]
@@ -87,10 +87,10 @@ def level_upper(alpha: RationalLike) -> float:
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 
 
-def shown_p_value(value: float) -> str:
+def format_p_value(value: float) -> str:
     r"""A p-value in three digits, rounded up; a bound where it is too small for a float.
 
-    >>> shown_p_value(0.0012345), shown_p_value(0.0)
+    >>> format_p_value(0.0012345), format_p_value(0.0)
     ('0.00124', 'below 1e-300')
     """
     return "below 1e-300" if value < 1e-300 else up(value, 3)
@@ -104,7 +104,7 @@ def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | Non
     """
     exact = rational("alpha", alpha)
     if e_value is None:
-        return f"p-value {shown_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
+        return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
     shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
     return f"e-value {shown}; {up(1 / exact, 6)} or more refutes"
 

@@ -11,11 +11,9 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from audit.cli.exact import exact
 from audit.cli.run import run
-from audit.cli.single import fit, replay_command
+from audit.cli.single import canaries_command, dpsgd_command, exact, fit, replay_command
 from audit.cli.suites import bench_command, corpus
-from audit.cli.training import canaries_command, dpsgd_command
 from dpcore.command.options import AsJson
 from dpcore.command.terminal import say, show
 

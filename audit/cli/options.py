@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import secrets
 import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.spec import AuditSpec, Option
-from audit.spec import read_seed as seed_in
 from dpcore.command.input_file import read_text
 from dpcore.command.options import argument, named, option
 from dpcore.errors import InvalidParameter
@@ -24,37 +22,52 @@ from dpcore.spec import did_you_mean
 _MOST_BYTES: Final = 1 << 28
 
 
-def with_spec(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command, with each field of a spec as an option: it is called with those given, by name.
+def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    r"""The command, with the fields of these names of a spec as options; with all if none is named.
 
-    The options of the command itself follow.
+    It is called with the values that were given, by name; the options of its own follow.
     """
-    own = [*inspect.signature(command, eval_str=True).parameters.values()][1:]
-    names = [each.name for each in fields(AuditSpec)]
+    taken = [each for each in fields(AuditSpec) if not names or each.name in names]
 
-    @wraps(command)
-    def called(**values: Any) -> None:
-        spec = {name: values.pop(name) for name in names}
-        command({n: value for n, value in spec.items() if value not in (None, False)}, **values)
+    def made(command: Callable[..., None]) -> Callable[..., None]:
+        own = [*inspect.signature(command, eval_str=True).parameters.values()]
+        first = [one for one in own[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
 
-    # What the command line's parser reads of a command.
-    parameters = [*map(_parameter, fields(AuditSpec)), *own]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
-    called.__annotations__ = {one.name: one.annotation for one in parameters}
-    return called
+        @wraps(command)
+        def called(**values: Any) -> None:
+            spec = {each.name: values.pop(each.name) for each in taken}
+            command({n: value for n, value in spec.items() if value not in (None, False)}, **values)
+
+        # What the command line's parser reads of a command.
+        fields_first = [_parameter(each, panels=not names) for each in taken]
+        parameters = [*first, *fields_first, *own[1 + len(first) :]]
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
+        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        return called
+
+    return made
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
-    told: Option = field.metadata["option"]
-    given = (told.metavar, told.help + _default(field))
-    panel = {"rich_help_panel": told.panel}
+def spec_of(given: dict[str, Any]) -> AuditSpec:
+    r"""The spec of the options that were given; errors name them."""
+    with named_by_options():
+        if "pair" in given:
+            given["pair"] = read_pair(given["pair"])
+        return AuditSpec(**given)
+
+
+def _parameter(field: Field[Any], *, panels: bool) -> inspect.Parameter:
+    stated: Option = field.metadata["option"]
+    given = (stated.metavar, stated.help + _default(field))
+    panel = {"rich_help_panel": stated.panel} if panels else {}
     if field.name == "target":
-        default, kind = argument(*given, default=None), told.kind | None
+        default, kind = argument(*given, default=None), stated.kind | None
     elif field.default is False:
         default, kind = option(*given, _name(field), default=False, **panel), bool
     else:
-        typed = list[str] if field.default == () else told.kind
-        default, kind = option(*given, *told.names, **panel), typed | None
+        typed = list[str] if field.default == () else stated.kind
+        default, kind = option(*given, *stated.names, **panel), typed | None
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
     )
@@ -111,15 +124,6 @@ def _dataset(name: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         reason = f"must be JSON, such as 3, [1, 2] or '\"text\"' ({error})"
         raise InvalidParameter(f"--pair: dataset {name}", text, reason) from None
-
-
-def read_seed(text: str | None) -> int:
-    r"""The seed of --seed, or a fresh one.
-
-    >>> read_seed("7")
-    7
-    """
-    return secrets.randbits(32) if text is None else seed_in("--seed", text)
 
 
 def read_spec(path: Path) -> dict[str, Any]:

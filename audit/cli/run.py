@@ -15,7 +15,7 @@ import typer
 from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.written import Written, check_files
 from audit.spec import AuditSpec
-from audit.wording.formats import format_of
+from audit.wording.result import format_of
 from dpcore.command.options import FORMAT_HELP, Format, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
@@ -30,7 +30,7 @@ _INTERRUPTED: Final = 128 + signal.SIGINT
 _RESULT: Final = {"rich_help_panel": "The report"}
 
 
-@with_spec
+@with_spec()
 def run(
     given: dict[str, Any],
     *,
@@ -78,7 +78,7 @@ def run(
             check_files(
                 resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
             )
-            asked = _asked(given, spec, scheduler)
+            asked = _read_options(given, spec, scheduler)
             written = _audited(asked, scheduler, html, printed)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
@@ -87,7 +87,7 @@ def run(
     raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _asked(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
+def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
     if "pair" in given:
         given["pair"] = read_pair(given["pair"])
     if scheduler is not None:
@@ -110,16 +110,16 @@ def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: st
 
     # What the target prints, also while its outputs are read, must not mix with the report.
     with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
-        with _of_target():
+        with _target_errors():
             target = sandbox.target(spec.target, seeded=spec.seed is not None)
         audit = Audit(replace(spec, target=target), feature=sandbox.feature)
-        with progress_bar("runs", audit.plan.runs) as progress, _drawn_on(scheduler):
+        with progress_bar("runs", audit.plan.runs) as progress, _cluster(scheduler):
             report = audit.run(progress, figures=html is not None)
         return Written.of(report, html=html, form=form)
 
 
 @contextmanager
-def _of_target() -> Iterator[None]:
+def _target_errors() -> Iterator[None]:
     # "horizon = 0" is of TARGET, as continual:tree,horizon=0.
     try:
         yield
@@ -128,12 +128,12 @@ def _of_target() -> Iterator[None]:
         raise InvalidParameter(name, error.value, error.reason) from None
 
 
-def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
+def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
     if scheduler is None:
         return nullcontext()
-    from audit.sandbox.jobs import backend
+    from audit.sandbox.jobs import dask_cluster
 
-    return backend("dask", scheduler)
+    return dask_cluster(scheduler)
 
 
 def _exit_code(report: AuditReport, spec: AuditSpec) -> int:

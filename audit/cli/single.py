@@ -1,31 +1,75 @@
-r"""Layers by themselves: ``dpcore audit replay`` and ``dpcore audit fit``."""
+r"""Audits by themselves: ``dpcore audit replay``, ``fit``, ``canaries`` (one training run),
+``dpsgd`` (one training step) and ``exact`` (two known laws, and what is proven of them).
+"""
 
 from __future__ import annotations
 
+import math
+import secrets
+import shlex
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from audit.cli.written import leave
-from audit.wording.formats import format_of
+from audit.cli.options import spec_of, with_spec
+from audit.cli.written import leave, leave_with
+from audit.spec import AuditSpec
+from audit.wording.result import Result, format_of
 from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.command.terminal import page, say
-from dpcore.numbers.parameter import whole_number
+from dpcore.command.terminal import say
+from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.parameter import rational, rational_in, whole_number
+from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.fit.fit import FitReport
+    from audit.exact.divergence import Order, Point, Shifted
+    from audit.exact.law_file import WrittenLaw
 
 
+def _leave_isolated(
+    target: str,
+    spec: AuditSpec,
+    load: Callable[[], Any],
+    audited: Callable[[Any], Result],
+    form: str,
+    /,
+    **names: str,
+) -> NoReturn:
+    # Loads and audits a target in a process of its own, prints the report and ends the command;
+    # errors about an argument name the option that ``names`` gives.
+    from audit.sandbox.sandbox import importing, run_isolated
+
+    def there() -> tuple[str, int]:
+        with importing(spec.timeout):
+            subject = load()
+        report = audited(subject)
+        return report.to_format(form), report.exit_code
+
+    with named(**names):
+        text, code = run_isolated(target, there, timeout=spec.timeout)
+    leave(text, code)
+
+
+def _seed(spec: AuditSpec) -> int:
+    return secrets.randbits(32) if spec.seed is None else spec.seed
+
+
+@with_spec("pair", "seed", "timeout", "deadline", "allow_constant")
 def replay_command(
+    given: dict[str, Any],
     target: str = argument(
         "TARGET",
         "module:callable, file.py:callable, a noise, a protocol, or a name that dpcore audit "
         "catalogue lists.",
     ),
     *,
-    pair: tuple[str, str] | None = option("A B", "Two neighbouring datasets, as JSON."),
     sensitivity: str | None = option(
         "D", "State that output = query + noise, and a person changes the query by at most D."
     ),
@@ -39,12 +83,6 @@ def replay_command(
     changes: str = option(
         "N", "The most tapes on which one draw is set to an extreme.", default="500"
     ),
-    seed: str | None = option("N", "Repeat a replay exactly: the seed that its report shows."),
-    timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
-    deadline: str | None = option("SECONDS", "Start no new tape after this time."),
-    allow_constant: bool = option(
-        "", "Accept a target that draws nothing, on purpose.", "--allow-constant", default=False
-    ),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
@@ -55,45 +93,43 @@ def replay_command(
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
-    printed = format_of(form, as_json=as_json)
-    from audit.cli.options import read_pair, read_seed
-    from audit.sandbox.sandbox import importing, run_isolated
-    from audit.spec import read_seconds
-
+    printed, spec = format_of(form, as_json=as_json), spec_of(given)
     tried = whole_number("--tapes", tapes, at_least=2)
     changed = whole_number("--changes", changes, at_least=0)
-    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
-    until = None if deadline is None else read_seconds("--deadline", deadline)
+    seed = _seed(spec)
 
-    def there() -> tuple[str, int]:
-        from audit.replay.replay import replay
-        from audit.targets.neighbours import pairs_of
+    def load() -> Any:
         from audit.targets.spelling import read_target
 
-        with importing(seconds):
-            subject = read_target(target, seeded=True)
-        report = replay(
+        return read_target(target, seeded=True)
+
+    def audited(subject: Any) -> Result:
+        from audit.replay.replay import replay
+        from audit.targets.neighbours import pairs_of
+
+        return replay(
             subject,
-            pairs_of(subject, None if pair is None else read_pair(pair))[0],
+            pairs_of(subject, spec.pair)[0],
             sensitivity=sensitivity,
             norm=norm,  # type: ignore[arg-type]  # refused by name where it is another word
             strict=strict,
             tapes=tried,
             changes=changed,
-            seed=first,
-            timeout=seconds,
-            deadline=until,
-            allow_constant=allow_constant,
+            seed=seed,
+            timeout=spec.timeout,
+            deadline=spec.deadline,
+            allow_constant=spec.allow_constant,
         )
-        text = report.to_format(printed, text=page(report.lines()))
-        return text, report.exit_code
 
-    with named(target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm"):
-        text, code = run_isolated(target, there, timeout=seconds)
-    leave(text, code)
+    _leave_isolated(
+        target, spec, load, audited, printed,
+        target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm",
+    )  # fmt: skip
 
 
+@with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
 def fit(
+    given: dict[str, Any],
     target: str = argument(
         "TARGET",
         "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise such as "
@@ -101,19 +137,6 @@ def fit(
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
-    runs: str | None = option(
-        "N",
-        "How many draws; with --sequential the most of them. (default: 1e5, with --sequential 1e6)",
-        "-n",
-        "--runs",
-        "--max-n",
-    ),
-    sequential: bool = option(
-        "", "Stop as soon as there is enough evidence.", "--sequential", default=False
-    ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
-    seed: str | None = option("N", "Repeat a test exactly: the seed that its report shows."),
-    timeout: str = option("SECONDS", "The most time one call may take.", default="60"),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
@@ -123,39 +146,37 @@ def fit(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
-    printed = format_of(form, as_json=as_json)
-    from audit.cli.options import read_seed
+    printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.errors import TargetFailed
     from audit.sandbox.sandbox import importing, run_isolated
-    from audit.spec import read_runs, read_seconds
     from dpcore.command.options import read_law
 
-    noise = read_law("--law", law)
-    drawn = read_runs("-n", runs or ("1e6" if sequential else "1e5"))
-    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
+    noise, seed = read_law("--law", law), _seed(spec)
 
     def there() -> tuple[tuple[str, ...], str, int, tuple[str, int | None] | None]:
         from audit.fit.fit import fit as fitted
 
-        with importing(seconds):
+        with importing(spec.timeout):
             sampler = _sampler(target)
         report = fitted(
             sampler,
             noise,
-            runs=drawn,
-            alpha=alpha,
-            seed=first,
-            sequential=sequential,
-            timeout=seconds,
+            runs=spec.planned_runs,
+            alpha=spec.alpha,
+            seed=seed,
+            sequential=spec.sequential,
+            timeout=spec.timeout,
+            deadline=spec.deadline,
         )
         error = None if report.error is None else (report.error.reason, report.error.run)
         if error is not None:
             report = replace(report, error=TargetFailed(target, error[0], run=error[1]))
         report = replace(report, target=target)
-        return report.warnings, _written(report, printed), report.exit_code, error
+        text = report.to_format(printed, text="" if error and not report.runs else None)
+        return report.warnings, text, report.exit_code, error
 
     with named(target="TARGET", sampler="TARGET"):
-        warnings, text, code, error = run_isolated(target, there, timeout=seconds)
+        warnings, text, code, error = run_isolated(target, there, timeout=spec.timeout)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -176,6 +197,319 @@ def _sampler(spelling: str) -> Any:
     return load(spelling)
 
 
-def _written(report: FitReport, form: str) -> str:
-    drawn = report.error is None or report.runs
-    return report.to_format(form, text=page(report.told().lines()) if drawn else "")
+@with_time_limit
+def canaries_command(
+    scores: str = argument(
+        "SCORES",
+        "A CSV file with the columns score and included (1 or 0), one canary a line; an .npz "
+        "file of numpy with arrays of these names; - is standard input (CSV).",
+    ),
+    *,
+    claim: str = option(
+        "CLAIM",
+        "epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
+        default=...,
+    ),
+    relation: str = option(
+        "WORD",
+        "What happened to a canary that was not included: left out (add-remove), or replaced "
+        "by something fixed (replace).",
+        default="add-remove",
+    ),
+    guesses: str | None = option(
+        "N",
+        "How many canaries to guess; fix it before you see scores and coins together. "
+        "(default: a sixteenth of them, more where the claim needs it, a quarter and all of them, "
+        "which share the level)",
+    ),
+    guess: str = option(
+        "WORD",
+        "Guess the highest scores as included, the lowest as excluded, or half of each (both).",
+        default="both",
+    ),
+    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
+    seed: str = option("N", "The seed that puts equal scores in order.", default="0"),
+    html: Path | None = option("FILE", "Also write the report as a web page."),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Audit one training run by its canaries: does it keep the claim?
+
+    A canary is an example that a fair coin put into the training data or not; its score is larger
+    where the model seems to have seen it.
+
+    Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
+
+    Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
+    """
+    printed = format_of(form, as_json=as_json)
+    from audit.claims.verdicts import level
+    from audit.spec import read_seed
+    from audit.training.canaries import canaries, read_scores
+    from dpcore.command.output_file import check_writable, write_whole
+    from dpcore.errors import InvalidParameter
+
+    exact = level("--alpha", alpha)
+    number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
+    check_writable("--html", html)
+    if html is not None and html.resolve() == Path(scores).resolve():
+        raise InvalidParameter("--html", str(html), "is the file of SCORES")
+    values, included = read_scores(scores)
+    options = named(
+        claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",
+        relation="--relation", guesses="--guesses", guess="--guess",
+    )  # fmt: skip
+    with options:
+        report = canaries(
+            values,
+            included,
+            claim,
+            relation=relation,
+            guesses=number,
+            guess=guess,  # type: ignore[arg-type]  # refused by name where it is another word
+            confidence=1 - exact,
+            seed=read_seed("--seed", seed),
+        )
+    if html is not None:
+        command = shlex.join(["dpcore", *sys.argv[1:]])
+        write_whole("--html", html, report.to_html(command=command))
+    say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
+    leave_with(report, printed)
+
+
+@with_optional_time_limit
+@with_spec("alpha", "seed", "timeout")
+def dpsgd_command(
+    given: dict[str, Any],
+    step: str = argument(
+        "STEP",
+        "module:Class or file.py:Class with two methods: sample(rng) returns the records of "
+        "the next batch, update(gradients, rng) the released vector, from per-example "
+        "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
+        "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
+    ),
+    *,
+    records: str = option("N", "How many records the data has.", default=...),
+    rate: str = option("Q", "The stated chance that a record enters a batch.", default=...),
+    noise_multiplier: str = option(
+        "SIGMA", "The stated standard deviation of the noise, over the clipping norm.", default=...
+    ),
+    clip: str = option(
+        "C", "The stated clipping norm: the largest l2 norm of a gradient.", default=...
+    ),
+    sampling: str = option(
+        "WORD", "poisson: a coin for each record; fixed: exactly rate x records.", default="poisson"
+    ),
+    dimension: str = option("D", "How many coordinates a gradient has.", default="500"),
+    batches: str = option("N", "How many batches to draw.", default="400"),
+    draws: str = option(
+        "N", "How many coordinates of noise to test.", "-n", "--draws", default="20000"
+    ),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Audit a training step: does it sample, clip, add noise and divide as stated?
+
+    Example: dpcore audit dpsgd step.py:Step --records 1000 --rate 0.1 --noise-multiplier 1 --clip 1
+
+    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
+    """
+    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    numbers = {
+        name: whole_number(f"--{name}", text, at_least=least)
+        for name, text, least in (
+            ("records", records, 2), ("dimension", dimension, 2), ("batches", batches, 2),
+            ("draws", draws, 100),
+        )
+    }  # fmt: skip
+    seed = _seed(spec)
+
+    def load() -> Any:
+        from audit.outputs import loading
+        from audit.training.dpsgd import LIBRARIES
+
+        return step if step in LIBRARIES else loading.load(step)
+
+    def audited(made: Any) -> Result:
+        from audit.training.dpsgd import dpsgd
+
+        return dpsgd(
+            made,
+            **numbers,
+            rate=rate,
+            noise_multiplier=noise_multiplier,
+            clip=clip,
+            sampling=sampling,  # type: ignore[arg-type]  # refused by name where it is another word
+            alpha=spec.alpha,
+            seed=seed,
+            timeout=spec.timeout,
+            target=step,
+        )
+
+    names = ("records", "rate", "clip", "sampling", "alpha")
+    options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
+    options["noise_multiplier"] = "--noise-multiplier"
+    _leave_isolated(step, spec, load, audited, printed, **options)
+
+
+_EPSILONS: Final = ("0", "1/2", "1", "2")
+_DELTAS: Final = ("0", "1e-6")
+_ORDERS: Final = ("2", "inf")
+
+
+def exact(
+    p: str = argument(
+        "P",
+        "A noise moved by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
+        '@0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
+        '"1/4"}, or CSV with the columns output,probability.',
+    ),
+    q: str = argument("Q", "The other law, in the same form."),
+    *,
+    claim: str | None = option(
+        "CLAIM",
+        "What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a claimed "
+        "curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
+    ),
+    epsilon: list[str] | None = option("E", "Compute delta at this epsilon; repeatable."),
+    delta: list[str] | None = option("D", "Compute epsilon at this delta; repeatable."),
+    order: list[str] | None = option(
+        "A", "Compute the Renyi divergence of this order > 1, or inf."
+    ),
+    normalise: bool = option(
+        "", "Divide the probabilities of a file by their exact sum.", "--normalise", default=False
+    ),
+    plot: Path | None = option("FILE", "Draw delta over epsilon to a file: .svg, .png or .pdf."),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Compute the privacy loss between two known output laws P and Q, by proof.
+
+    Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
+
+    Each number is the worse of P against Q and Q against P. Exit code: 0 proven, or nothing was
+    claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close to the true one for the
+    highest precision (never with two files).
+    """
+    printed = format_of(form, as_json=as_json)
+    from audit.claims.curve_claim import read_claim
+    from audit.evidence.verdict import versions
+    from audit.exact.divergence import decide
+    from audit.exact.report import ExactReport
+
+    if plot is not None:
+        from dpcore.command.picture import check_picture
+
+        check_picture("--plot", plot)
+    one, other, notes = _read(p, q, divide=normalise)
+    claimed = None if claim is None else read_claim(claim)
+    stated = () if claimed is None else claimed.points
+    decisions = tuple(decide(one.law, other.law, at) for at in stated)
+    points, missing = _points(one, other, (epsilon, delta, order), default=claim is None)
+    report = ExactReport(
+        p=one,
+        q=other,
+        points=points,
+        claim=None if claimed is None else str(claimed),
+        decisions=decisions,
+        notes=(*notes, *missing),
+        versions=versions(),
+    )
+    if plot is not None:
+        from audit.exact.report import curve_points, draw_curve
+
+        drawn = curve_points(one.law, other.law)
+        draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
+    leave_with(report, printed)
+
+
+def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
+    from audit.exact.divergence import Shifted
+    from audit.exact.law_file import read_law
+
+    written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
+    if divide and all(law.outputs is None for law in written):
+        raise InvalidParameter(
+            "--normalise", "true", "is for files of probabilities; both are noises"
+        )
+    one, other = (law.normalised() if divide else law.checked() for law in written)
+    here, there = one.law, other.law
+    if isinstance(here, Shifted) and isinstance(there, Shifted):
+        if here.noise != there.noise:
+            raise InvalidParameter("Q", q, f"must be the noise of P, moved: P = {p}")
+        if _coordinates(here) != _coordinates(there):
+            raise InvalidParameter("Q", q, f"must be moved by as many integers as P = {p}")
+    elif isinstance(here, Shifted) or isinstance(there, Shifted):
+        raise InvalidParameter("Q", q, f"must be a noise or a file of probabilities, as P = {p} is")
+    notes = [
+        f"the probabilities of {law.argument} are divided by their sum, which is about 1 "
+        f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"
+        for law in (one, other)
+        if law.divided_by != 1
+    ]
+    if one.outputs is not None and other.outputs is not None and not one.outputs & other.outputs:
+        notes.append("no output has mass in both files: are they written alike?")
+    return one, other, notes
+
+
+def _coordinates(law: Shifted) -> int | None:
+    return len(law.shift) if isinstance(law.shift, tuple) else None
+
+
+def _points(
+    one: WrittenLaw,
+    other: WrittenLaw,
+    asked: tuple[list[str] | None, list[str] | None, list[str] | None],
+    *,
+    default: bool,
+) -> tuple[tuple[Point, ...], list[str]]:
+    # The points asked for; of the table that is printed where nothing is asked, what is derived.
+    from accounting.errors import NotDerived
+
+    wanted = _wanted(one, other, asked)
+    if wanted or not default:
+        return tuple(find() for find in wanted), []
+    found: list[Point] = []
+    refused: list[Exception] = []
+    for find in _wanted(one, other, (_EPSILONS, _DELTAS, _ORDERS)):
+        try:
+            found.append(find())
+        except (NotDerived, PrecisionExhausted) as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return tuple(found), list(dict.fromkeys(map(str, refused)))
+
+
+def _wanted(
+    one: WrittenLaw, other: WrittenLaw, asked: tuple[Sequence[str] | None, ...]
+) -> list[Callable[[], Point]]:
+    from audit.exact.divergence import delta_point, epsilon_point, renyi_point
+
+    epsilons, deltas, orders = (texts or () for texts in asked)
+    p, q = one.law, other.law
+    return [
+        *(partial(delta_point, p, q, _epsilon(text)) for text in epsilons),
+        *(partial(epsilon_point, p, q, _delta(text)) for text in deltas),
+        *(partial(renyi_point, p, q, _order(text)) for text in orders),
+    ]
+
+
+def _epsilon(text: str) -> Fraction:
+    exact = rational("--epsilon", text)
+    if exact < 0:
+        raise InvalidParameter("--epsilon", text, "must be >= 0")
+    return exact
+
+
+def _delta(text: str) -> Fraction:
+    return rational_in("--delta", text, "[0, 1)")
+
+
+def _order(text: str) -> Order:
+    if text.strip().lower() in {"inf", "infinity"}:
+        return math.inf
+    exact = rational("--order", text)
+    if exact <= 1:
+        raise InvalidParameter("--order", text, "must be > 1, or inf")
+    return exact

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from audit.cli.written import leave
-from audit.wording.formats import format_of
+from audit.cli.options import spec_of, with_spec
+from audit.cli.written import leave, leave_with
+from audit.spec import read_seed
+from audit.wording.result import format_of
 from dpcore.command.options import (
     AsFormat,
     AsJson,
     Format,
     argument,
     command_group,
-    named,
     option,
     read_jobs,
 )
@@ -49,14 +50,16 @@ def show(
 ) -> None:
     r"""Show an entry: what was claimed, what is true, who found it, and the code that shows it."""
     from audit.corpus.entry import find
-    from audit.corpus.judge import entries_text, shown_lines
+    from audit.corpus.judge import entries_text, entry_lines
 
     entry = find(name)
-    leave(entries_text([entry]) if as_json else page(shown_lines(entry)), 0)
+    leave(entries_text([entry]) if as_json else page(entry_lines(entry)), 0)
 
 
 @corpus.command()
+@with_spec("alpha")
 def run(
+    given: dict[str, Any],
     names: list[str] | None = argument(
         "NAME", "Entries of dpcore audit corpus list.", default=None
     ),
@@ -69,7 +72,6 @@ def run(
     cache: Path | None = option(
         "FOLDER", "Where environments are made. (default: your cache folder)"
     ),
-    alpha: str = option("P", "The chance of a false alarm, of each audit.", default="0.001"),
     seed: str = option("N", "Seed: the same seed gives the same coins.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
@@ -83,12 +85,11 @@ def run(
 
     Exit code: 0 all judged as they should be, 1 otherwise, 2 usage, 3 an environment failed.
     """
-    printed = format_of(form, as_json=as_json)
-    from audit.cli.options import read_seed
+    printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.corpus.entry import entries, find
     from audit.corpus.environment import cache_folder
     from audit.corpus.judge import judge, steps
-    from dpcore.command.output_file import check_writable, write_whole
+    from dpcore.command.output_file import check_writable
     from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
@@ -100,25 +101,25 @@ def run(
         raise InvalidParameter("--cache", str(folder), "must be a folder")
     chosen = entries() if everything else tuple(map(find, dict.fromkeys(names or ())))
     width = read_jobs(jobs)
-    with named(alpha="--alpha"), progress_bar("environments, audits", steps(chosen)) as progress:
+    with progress_bar("environments, audits", steps(chosen)) as progress:
         found = judge(
             chosen,
             cache=folder,
             keep=keep,
-            alpha=alpha,
-            seed=read_seed(seed),
+            alpha=spec.alpha,
+            seed=read_seed("--seed", seed),
             jobs=width,
             done=progress,
         )
-    if output is not None:
-        write_whole("--output", output, found.to_text())
-    leave(found.to_format(printed), found.exit_code)
+    leave_with(found, printed, output)
 
 
 _QUICK: Final = 5000
 
 
+@with_spec("alpha")
 def bench_command(
+    given: dict[str, Any],
     names: list[str] | None = argument(
         "NAME", "Entries of dpcore audit catalogue. (default: all)", default=None
     ),
@@ -127,9 +128,6 @@ def bench_command(
         "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
     ),
     jobs: int = option("N", "How many processes; -1: one per core.", default=2),
-    alpha: str = option(
-        "P", "The chance of a false alarm, for each entry and each twin.", default="0.001"
-    ),
     seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
@@ -148,21 +146,19 @@ def bench_command(
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
-    printed = format_of(form, as_json=as_json)
+    printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.bench.bench import bench
-    from audit.cli.options import read_seed
-    from dpcore.command.output_file import check_writable, write_whole
+    from dpcore.command.output_file import check_writable
     from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)
     with progress_bar("audits", 2 * len(chosen)) as progress:
-        found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
+        found = bench(
+            chosen, alpha=spec.alpha, seed=read_seed("--seed", seed), jobs=jobs, done=progress
+        )
     found = replace(found, left_out=tuple(entry.name for entry in left_out))
-    # The file first: it is there even if standard output fails.
-    if output is not None:
-        write_whole("--output", output, found.to_text())
-    leave(found.to_format(printed), found.exit_code)
+    leave_with(found, printed, output)
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:

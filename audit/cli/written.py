@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 import typer
 
 from audit.claims.claim import Claim
-from audit.wording.result import Told, aligned, terminal_width
+from audit.wording.result import Result, Statement, aligned, terminal_width
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
@@ -28,6 +28,16 @@ def leave(text: str, exit_code: int) -> NoReturn:
     sys.stdout.write(text)
     sys.stdout.flush()
     raise typer.Exit(exit_code)
+
+
+def leave_with(result: Result, form: str, output: Path | None = None) -> NoReturn:
+    r"""Print a result in a format, and end the command.
+
+    Its JSON document goes to the file ``output`` first: it is there even if standard output fails.
+    """
+    if output is not None:
+        write_whole("--output", output, result.to_text())
+    leave(result.to_format(form), result.exit_code)
 
 
 def check_files(**files: Path | None) -> None:
@@ -67,7 +77,7 @@ class Written:
         r"""Make all views first: an output's own code may print while its report is written."""
         table = io.StringIO()
         if report.error is None or report.runs:
-            show(report.told(), table)
+            show(report.statement(), table)
         page: str | InvalidParameter = ""
         if html is not None:
             try:
@@ -92,7 +102,7 @@ class Written:
             say([f"warning: {warning}"], sys.stderr)
         sys.stderr.flush()
         if form == "text" and sys.stdout.isatty() and self.shown:
-            show(self.report.told(), sys.stdout)
+            show(self.report.statement(), sys.stdout)
         else:
             sys.stdout.write(self.shown)
         sys.stdout.flush()
@@ -100,23 +110,25 @@ class Written:
             raise unwritten
 
 
-def show(told: Told, file: TextIO) -> None:
+def show(statement: Statement, file: TextIO) -> None:
     r"""Print a report; in colour on a terminal that has some.
 
     >>> import sys
-    >>> show(Told(verdict="PROVEN", about="it holds"), sys.stdout)
+    >>> show(Statement(verdict="PROVEN", about="it holds"), sys.stdout)
     PROVEN  it holds
     """
     if not file.isatty():
-        file.write(page(told.lines()))
+        file.write(page(statement.lines()))
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console(file=file, highlight=False, soft_wrap=True)
-    for line in map(printable, told.lines()):
+    for line in map(printable, statement.lines()):
         text = Text(line)
-        text.stylize(told.style, 0, len(told.verdict) if line.startswith(told.verdict) else 0)
+        text.stylize(
+            statement.style, 0, len(statement.verdict) if line.startswith(statement.verdict) else 0
+        )
         console.print(text)
 
 

@@ -124,7 +124,7 @@ class Environment:
 
 
 @contextmanager
-def made(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
+def environments(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
     r"""Makes environments below ``cache``; removes at the end those it made, unless ``keep``."""
     own: list[Path] = []
 

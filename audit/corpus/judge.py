@@ -21,17 +21,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from audit.assembly import Audit
-from audit.claims.verdicts import level
 from audit.corpus.entry import ROLES, Entry, Role, Side
-from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, made
+from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, environments
 from audit.evidence.verdict import versions
-from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, json_text, members, plain
+from audit.spec import AuditSpec
+from audit.wording.result import (
+    Case,
+    Outcome,
+    Result,
+    Statement,
+    computed,
+    fact,
+    json_text,
+    members,
+    plain,
+)
 from audit.wording.result import aligned as named_rows
 from dpcore.command.terminal import aligned
-from dpcore.command.workers import checked_jobs, in_processes
+from dpcore.command.workers import in_processes
 from dpcore.errors import DpcoreError
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -51,7 +60,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
     return aligned([heads, *rows], right=(4,))
 
 
-def shown_lines(entry: Entry) -> list[str]:
+def entry_lines(entry: Entry) -> list[str]:
     r"""All that an entry says."""
     facts = [
         ("failure", entry.failure),
@@ -204,13 +213,13 @@ class CorpusReport(Result):
             return _MISJUDGED
         return _MISSING if any(row.missing for row in self.rows) else 0
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         right = sum(row.right for row in self.rows)
         missing = sum(row.missing for row in self.rows)
         about = f"judged as they should be: {right} of {len(self.rows)}"
         if missing:
             about += f"; {missing} could not be installed"
-        return Told(verdict="PASSED" if self.passed else "FAILED", about=about)
+        return Statement(verdict="PASSED" if self.passed else "FAILED", about=about)
 
     def cases(self) -> Iterator[Case]:
         for row in self.rows:
@@ -237,7 +246,7 @@ class CorpusReport(Result):
                 if result.error is not None:
                     words = f"{row.entry.name} ({role}): {result.error}"
                     lines += textwrap.wrap(words, _WIDTH, break_on_hyphens=False)
-        return "\n".join([*lines, self.told().about])
+        return "\n".join([*lines, self.statement().about])
 
 
 _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
@@ -269,11 +278,9 @@ def judge(
 
     Raises :class:`InvalidParameter` for what is out of range.
     """
-    exact = level("alpha", alpha)
-    integer("seed", seed, at_least=0)
-    checked_jobs(jobs)
+    exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     tell = done or (lambda _: None)
-    with made(cache, keep=keep) as make:
+    with environments(cache, keep=keep) as make:
         places: dict[Environment, Path | EnvironmentFailed] = {}
         for environment in dict.fromkeys(_environment(e, r) for e in entries for r in e.sides):
             try:

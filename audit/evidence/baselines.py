@@ -38,7 +38,7 @@ _MOST_THRESHOLDS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BaselineParameters:
     r"""delta, rounded up; the error probability alpha, rounded down; the seed of any coins."""
 
     delta: float
@@ -63,7 +63,7 @@ class Asked:
 class Counts:
     r"""How often an event came, at each of some thresholds.
 
-    ``hits`` of ``runs`` in the world it points to, ``misses`` of ``others`` in the other world.
+    ``hits`` of ``runs`` in the world it points to, ``misses`` of ``others`` in the other dataset.
     """
 
     hits: Integers
@@ -149,7 +149,7 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
     return _log_ratio(p, q, delta)
 
 
-def chosen_event(scores: Scores, asked: Asked) -> Counts | None:
+def chosen_event(scores: Scores, asked: BaselineParameters) -> Counts | None:
     r"""The event with the largest bound in one random half of the runs, counted in the other.
 
     None where there are no runs to choose by.
@@ -166,7 +166,7 @@ def chosen_event(scores: Scores, asked: Asked) -> Counts | None:
     return list(test.counts(thresholds[place : place + 1]))[int(event)]
 
 
-def clopper_pearson_split(scores: Scores, asked: Asked) -> float:
+def clopper_pearson_split(scores: Scores, asked: BaselineParameters) -> float:
     r"""Event from one random half, Clopper-Pearson bounds at alpha/2 each from the other.
 
     Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
@@ -179,10 +179,10 @@ def clopper_pearson_split(scores: Scores, asked: Asked) -> float:
     return max(0.0, float(_bounded(counts, asked.delta, asked.alpha / 2)[0]))
 
 
-def dkw(scores: Scores, asked: Asked) -> float:
+def dkw(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest bound over all thresholds, from bands around both distribution functions.
 
-    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is taken for alpha/2 in each world. Valid:
+    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is taken for alpha/2 in each dataset. Valid:
     every threshold is within the bands at once. Source: Dvoretzky, Kiefer and Wolfowitz 1956, the
     constant by Massart 1990.
     """
@@ -197,11 +197,11 @@ def dkw(scores: Scores, asked: Asked) -> float:
     return best
 
 
-def bonferroni_thresholds(scores: Scores, asked: Asked) -> float:
+def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
     r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
 
     A random tenth of the runs places the thresholds, at its quantiles; the others are counted. Each
-    threshold has four bounds (two worlds, two ends), each at level alpha/(4 thresholds). Valid by
+    threshold has four bounds (two datasets, two ends), each at level alpha/(4 thresholds). Valid by
     the union bound. Source: Bonferroni; the textbook's way to test many events.
     """
     order = asked.coins.permutation(len(scores.numbers))
@@ -213,10 +213,10 @@ def bonferroni_thresholds(scores: Scores, asked: Asked) -> float:
     return max(0.0, *(float(bounds.max(initial=0.0)) for bounds in found))
 
 
-def plug_in(scores: Scores, asked: Asked) -> float:
+def plug_in(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
 
-    A negative control, never valid: the smallest of continuous outputs is in one world only, and
+    A negative control, never valid: the smallest of continuous outputs is in one dataset only, and
     the ratio there is infinite, whatever the mechanism.
     """
     best = 0.0
@@ -234,13 +234,13 @@ _STEPS: Final = 32
 _NODES: Final = 512
 
 
-def bayes(scores: Scores, asked: Asked) -> float:
+def bayes(scores: Scores, asked: BaselineParameters) -> float:
     r"""The alpha-quantile of the posterior of epsilon, under Jeffreys priors.
 
     The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
-    other half, its probabilities in the two worlds have independent Beta(k + 1/2, n - k + 1/2)
+    other half, its probabilities in the two datasets have independent Beta(k + 1/2, n - k + 1/2)
     posteriors, and epsilon the law of the least epsilon that allows both. Not a confidence
-    bound: epsilon = 0 has posterior probability 0, so of identical worlds it is positive whatever
+    bound: epsilon = 0 has posterior probability 0, so of identical datasets it is positive whatever
     happens. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of differential privacy".
     """
     counts = chosen_event(scores, asked)
@@ -256,7 +256,7 @@ def bayes(scores: Scores, asked: Asked) -> float:
 
 
 def _posterior_quantiles(counts: Counts) -> Floats:
-    # Of the other world's probability, at the middles of equal shares: an integral over them is
+    # Of the other dataset's probability, at the middles of equal shares: an integral over them is
     # their mean.
     j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
     found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
@@ -272,7 +272,7 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
     return float(np.maximum(share, 0.0).mean())
 
 
-def gaussian_dp(scores: Scores, asked: Asked) -> float:
+def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
     r"""The epsilon of the Gaussian mechanism that could have made the error rates.
 
     At every threshold mu = Phi^-1(p) - Phi^-1(q) from Clopper-Pearson bounds p, q at alpha/2 each;
@@ -320,7 +320,7 @@ GUESSED: Final = 10
 r"""One in so many of the runs is guessed at each end of the scores."""
 
 
-def one_run(scores: Scores, asked: Asked) -> float:
+def one_run(scores: Scores, asked: BaselineParameters) -> float:
     r"""The lowest tenth of the outputs is guessed to be of one world, the highest of the other.
 
     Valid: which way round is not looked up, each way has alpha/2. The bound is the largest epsilon
@@ -353,7 +353,7 @@ class Baseline:
     name: str
     says: str
     valid: bool
-    bound: Callable[[Scores, Asked], float]
+    bound: Callable[[Scores, BaselineParameters], float]
 
     def lower(
         self,
@@ -368,7 +368,7 @@ class Baseline:
 
         Raises :class:`InvalidParameter` for outputs that are not finite numbers.
         """
-        return self.bound(Scores.read(outputs, worlds), Asked.read(delta, alpha, seed))
+        return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
 _ALL: Final = (
@@ -461,7 +461,7 @@ def compare(
 ) -> tuple[BaselineFinding, ...]:
     r"""The baselines' bounds on the same runs, each at level alpha by itself."""
     chosen = baseline_names(names)
-    asked = Asked.read(delta, alpha, seed)
+    asked = BaselineParameters.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):
         says = "cannot read these outputs: not all of them are finite numbers"
         return tuple(

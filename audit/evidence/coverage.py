@@ -7,7 +7,7 @@ test is silent, and its silence says nothing about the target.
 The rule that verdicts, exit codes and assertions share: a run is not measured by a view whose
 output came only once and has no order, or could not be read by the view's feature. A view measures
 nothing if that is so of more than half of its runs. An audit that does not refute has measured
-something only if some view of each pair has (:func:`idle`).
+something only if some view of each pair has (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _enough(level: Fraction) -> int:
     return TRAINING + math.ceil(-math.log2(WEIGHTS[-1] * level.numerator / level.denominator))
 
 
-def cover(
+def coverage_of(
     tallies: Sequence[Tally],
     names: Sequence[tuple[int, str | None]],
     levels: Sequence[Fraction],
@@ -162,13 +162,15 @@ def cover(
     return tuple(each.accepted() if allow_constant else each for each in found)
 
 
-def idle(coverage: Sequence[Coverage]) -> list[Coverage]:
+def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
     r"""The first view of each pair in which no view measured anything.
 
     >>> blind = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
     >>> numbers = Coverage(runs=9, looked_at=9, once=0, constant=False, measured=True)
-    >>> idle([blind, numbers]), [each.pair for each in idle([numbers, replace(blind, pair=1)])]
-    ([], [1])
+    >>> unmeasured_pairs([blind, numbers])
+    []
+    >>> [each.pair for each in unmeasured_pairs([numbers, replace(blind, pair=1)])]
+    [1]
     """
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Name, shown
+from audit.outputs.identity import Name, display_name
 from audit.outputs.reading import Integers, NumberLine, Place, Reading
-from audit.outputs.rows import spelled, structure_words
+from audit.outputs.rows import path_spelling, structure_words
 from audit.wording.result import Facts, fact
 from audit.wording.shorten import shortened
 
@@ -84,17 +84,18 @@ _EXACT: Final = 2**53  # beyond, one less is the same float
 
 
 def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
-    # Row 0 counts world A, row 1 world B. One pass, integers throughout.
+    # Row 0 counts dataset A, row 1 dataset B. One pass, integers throughout.
     flat = np.bincount(codes + cells * worlds, minlength=2 * cells)
     return flat.reshape(2, cells).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    r"""How often each output came up in each world, over all runs seen so far.
+    r"""How often each output came up in each dataset, over all runs seen so far.
 
     ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
-    ``labels`` gives the column of each label in ``label_counts``. Row 0 is world A, row 1 world B.
+    ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
+    dataset B.
 
     >>> from audit.outputs.reading import read
     >>> tally = Tally.empty().add(read([3, 3, "stop"]), np.array([False, True, True]))
@@ -255,7 +256,7 @@ class Cells:
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
-        r"""Runs in each cell, shape (2, cells), row 0 world A."""
+        r"""Runs in each cell, shape (2, cells), row 0 dataset A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
     def pieces(
@@ -272,11 +273,11 @@ class Cells:
         if not columns:
             return found
         names = list(self.labels)
-        wrapped = any(shown(names[column]) != str(names[column]) for column in columns)
+        wrapped = any(display_name(names[column]) != str(names[column]) for column in columns)
         texts = set(map(str, names)) if wrapped else ()
         for column in columns:
             cell = self.intervals + column
-            words = f"{{{shortened(shown(names[column], texts))}}}"
+            words = f"{{{shortened(display_name(names[column], texts))}}}"
             found.append((words, slice(cell, cell + 1)))
         return found
 
@@ -373,6 +374,15 @@ class Witness(Facts):
         "all that computes a learned feature", default=None, compare=False, repr=False
     )
 
+    @classmethod
+    def counted(cls, event: Event, counts: Integers, world: Literal["A", "B"]) -> Witness:
+        r"""An event that points to ``world``, with the counts (2, cells) of some runs."""
+        inside, runs = counts[:, event.chosen].sum(axis=1).tolist(), counts.sum(axis=1).tolist()
+        return cls(
+            event=event.words(), where=event, world=world,
+            inside_a=inside[0], runs_a=runs[0], inside_b=inside[1], runs_b=runs[1],
+        )  # fmt: skip
+
     @property
     def margin(self) -> float:
         r"""Runs of the world it points to beyond those of the other, in standard deviations."""
@@ -384,8 +394,10 @@ class Witness(Facts):
         r"""The same about what a feature shows of the output, by its name."""
         if feature is None or self.where is None:
             return self
-        words = (self.score or {}).get("words") or _of_structure(feature, self.where)
-        return replace(self, feature=feature, event=words or self.where.words(_of(feature)))
+        words = (self.score or {}).get("words") or _structure_words(feature, self.where)
+        return replace(
+            self, feature=feature, event=words or self.where.words(_feature_words(feature))
+        )
 
     def __str__(self) -> str:
         return (
@@ -394,20 +406,20 @@ class Witness(Facts):
         )
 
 
-def _of(feature: str) -> str:
+def _feature_words(feature: str) -> str:
     # What a feature shows, as a person reads it: precision(output.mean) of column:mean+precision.
     first, *rest = feature.split("+")
     name, _, path = first.partition(":")
     if name == "column":
-        return "".join((*(f"{each}(" for each in rest[::-1]), spelled(path), ")" * len(rest)))
+        return "".join((*(f"{each}(" for each in rest[::-1]), path_spelling(path), ")" * len(rest)))
     return "output" if feature == "identity" else f"{feature}(output)"
 
 
-def _of_structure(feature: str, event: Event) -> str | None:
+def _structure_words(feature: str, event: Event) -> str | None:
     if feature != "structure":
         return None
     inside = [bool(each) for each in event.chosen[event.cells.intervals : -1]]
-    names = [shown(name) for name in event.cells.labels]
+    names = [display_name(name) for name in event.cells.labels]
     return structure_words(
         [name for name, chosen in zip(names, inside, strict=True) if chosen],
         [name for name, chosen in zip(names, inside, strict=True) if not chosen],
@@ -437,19 +449,7 @@ def witness_of(
         named[stretches[i] if i < len(stretches) else labels[i - len(stretches)]] = True
     if not named.any():
         return None
-    event = Event(cells=cells, chosen=named, integral=integral)
-    (inside_a, inside_b), (runs_a, runs_b) = (
-        of.sum(axis=1).tolist() for of in (counts[:, named], counts)
-    )
-    return Witness(
-        event=event.words(),
-        where=event,
-        world=world,
-        inside_a=inside_a,
-        runs_a=runs_a,
-        inside_b=inside_b,
-        runs_b=runs_b,
-    )
+    return Witness.counted(Event(cells=cells, chosen=named, integral=integral), counts, world)
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:

@@ -284,15 +284,17 @@ def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: 
     p, rest = np.full(len(loud), u), np.full(len(loud), 1.0 - u)
     at = np.flatnonzero(loud)
     wrong, right = votes.wrong[at], votes.right[at]
-    p[at] = _between(u, wrong, right, wrong_rate[at], beyond=False)
+    p[at] = _randomised_tail(u, wrong, right, wrong_rate[at], beyond=False)
     larger = ~(p[at] < 0.5)
     at, wrong, right = at[larger], wrong[larger], right[larger]
-    rest[at] = _between(u, wrong, right, wrong_rate[at], beyond=True)
+    rest[at] = _randomised_tail(u, wrong, right, wrong_rate[at], beyond=True)
     z: Floats = np.where(p < 0.5, -ndtri(np.maximum(p, _LEAST)), ndtri(rest))
     return z
 
 
-def _between(u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool) -> Floats:
+def _randomised_tail(
+    u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool
+) -> Floats:
     # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); ``beyond``: what it lacks to 1.
     part, none = (betainc, 1.0) if beyond else (betaincc, 0.0)
     below = np.where(wrong == 0, none, part(np.maximum(wrong, 1), right + 1.0, rate))

@@ -1,9 +1,10 @@
-r"""A rule: for each cell, which world to guess there, and up to which epsilon it is worth it.
+r"""A rule: for each cell, which dataset to guess there, and up to which epsilon it is worth it.
 
 Everything here is free: a rule may be any function of earlier runs; its quality decides power,
-never validity (``docs/proofs/confidence.md``). A cell carries signed numbers, positive for world B:
-``lean``, the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon)
-is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
+never validity (``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset
+B: ``lean``, the learned log-odds of B, and two *reaches*: the epsilon whose
+e^epsilon/(1 + e^epsilon) is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often
+that guess was right.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Expert:
         return base + best
 
     def guesses(self, epsilon: float) -> NDArray[np.int8]:
-        r"""+1 for world B, -1 for world A, 0 for none; one entry a cell."""
+        r"""+1 for dataset B, -1 for dataset A, 0 for none; one entry a cell."""
         chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
         found = np.zeros(self.cells, dtype=np.int8)
         found[chosen] = np.where(self.toward_b[cut:], 1, -1)
@@ -143,7 +144,7 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    r"""What the past says about each cell: the learned log-odds of world B, and the experts. The
+    r"""What the past says about each cell: the learned log-odds of dataset B, and the experts. The
     last expert is bold: it guesses where the learned odds exceed epsilon, from the best cut on. It
     has no part of the level of its own, and may be followed (:mod:`audit.evidence.family`).
     """
@@ -154,7 +155,7 @@ class Rule:
 
     @property
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        r"""Log-odds of world B a cell: as learned, the same of cells that stand alone only, and
+        r"""Log-odds of dataset B a cell: as learned, the same of cells that stand alone only, and
         the two signed reaches, which are wary.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
@@ -168,8 +169,8 @@ class Rule:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
-    r"""The rule that earlier runs teach; ``isotonic`` where a larger number speaks for world B, as
-    a learned score does: then the learned odds never fall from one interval to the next.
+    r"""The rule that earlier runs teach; ``isotonic`` where a larger number speaks for dataset B,
+    as a learned score does: then the learned odds never fall from one interval to the next.
 
     The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
     reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
@@ -293,7 +294,7 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    r"""A rule and the runs it met afterwards: ``counts`` (2, cells), row 0 world A.
+    r"""A rule and the runs it met afterwards: ``counts`` (2, cells), row 0 dataset A.
 
     ``integral`` says that all numbers seen, then and before, are integers (for wording only).
     ``sums`` keeps those of each expert that was asked: it is asked at many epsilons.

@@ -14,7 +14,7 @@ import numpy as np
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
-from audit.evidence.coverage import Coverage, idle
+from audit.evidence.coverage import Coverage, unmeasured_pairs
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import resolution
 from audit.wording.result import Facts, fact, members
@@ -80,7 +80,7 @@ class Weighed:
     coverage: tuple[Coverage, ...] = ()
 
 
-def shown(outcomes: Sequence[Outcome], surest: int) -> int:
+def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The place of the outcome to report: of those about the point of the surest one, and marked
     as it is, the one with the largest bound; of refuted ones values come before the representation
     of floats, and time comes last. All bounds hold together (``docs/proofs/confidence.md``).
@@ -104,7 +104,7 @@ def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
     """
     if refuted:
         return "refuted"
-    return "not_refuted" if coverage and not idle(coverage) else "nothing_measured"
+    return "not_refuted" if coverage and not unmeasured_pairs(coverage) else "nothing_measured"
 
 
 def resolution_of(

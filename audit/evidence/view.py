@@ -55,12 +55,14 @@ def scored(
     for trial in trials:
         learned = int(trial.rule.cells.counts.sum())
         taught = max((runs for runs in models if runs <= learned), default=None)
-        if taught is not None and (witness := _of(trial, claim, taught, models[taught])):
+        if taught is not None and (witness := _score_witness(trial, claim, taught, models[taught])):
             found.append(witness)
     return max(found, key=lambda witness: witness.margin, default=None)
 
 
-def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witness | None:
+def _score_witness(
+    trial: Trial, claim: tuple[Any, Any], taught: int, model: Score
+) -> Witness | None:
     cells = trial.rule.cells
     past = cells.counts[:, : cells.intervals].astype(np.float64)
     if cells.intervals < 2:
@@ -83,18 +85,9 @@ def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witn
     else:
         chosen[: cut + 1] = True
     event = Event(cells=cells, chosen=chosen, integral=trial.integral)
-    (in_a, in_b), (a, b) = trial.counts[:, chosen].sum(axis=1), trial.counts.sum(axis=1)
     threshold = cells.cuts[cut : cut + 1].values.tolist()[0]
     return replace(
-        Witness(
-            event=event.words(),
-            where=event,
-            world="B" if world else "A",
-            inside_a=int(in_a),
-            runs_a=int(a),
-            inside_b=int(in_b),
-            runs_b=int(b),
-        ),
+        Witness.counted(event, trial.counts, "B" if world else "A"),
         score={
             "learned_from": taught,
             "threshold": float(threshold),

@@ -72,12 +72,12 @@ class Box:
         return self.law.enclose_epsilon(delta, _WIDTH)
 
     def enclose_renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
-        r"""Infinite: each world shows values that the other never does."""
+        r"""Infinite: each dataset shows values that the other never does."""
         del order, bits
         return Enclosure.infinite()
 
 
-def between(noise: Noise, p: int, q: int) -> OneWay:
+def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
     r"""The curve of P = p + X against Q = q + X, for p != q.
 
     Raises :class:`NeverWorse` for one-sided Polya noise of shape <= 1 with p > q.
@@ -101,7 +101,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
     if not moves:
         return None
     if len(moves) == 1:
-        return next(between(noise, a, b) for a, b in zip(p, q, strict=True) if a != b)
+        return next(shift_curve(noise, a, b) for a, b in zip(p, q, strict=True) if a != b)
     if isinstance(noise, Binomial) and noise.probability == Fraction(1, 2):
         return Box(BinomialBox(trials=noise.trials, bounds=moves))
     if not noise.symmetric:
@@ -110,7 +110,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OutputInterval:
     r"""The outputs first..last, either of which may be None: without an end."""
 
     first: int | None
@@ -120,7 +120,12 @@ class Rows:
     def words(self) -> str:
         r"""As a sentence about the output.
 
-        >>> Rows(1, None).words, Rows(None, 0).words, Rows(3, 3).words, Rows(-1, 1).words
+        >>> (
+        ...     OutputInterval(1, None).words,
+        ...     OutputInterval(None, 0).words,
+        ...     OutputInterval(3, 3).words,
+        ...     OutputInterval(-1, 1).words,
+        ... )
         ('output >= 1', 'output <= 0', 'output = 3', '-1 <= output <= 1')
         """
         if self.last is None:
@@ -142,24 +147,24 @@ class Rows:
         return narrow(lambda: noise.sf_ball(first - 1 - place) - noise.sf_ball(last - place), bits)
 
 
-def rows(noise: Noise, p: int, q: int, level: Fraction) -> Rows | None:
+def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
     r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it.
 
     >>> from dpcore import DiscreteLaplace
-    >>> rows(DiscreteLaplace(scale=1), 0, 1, Fraction(1, 2)).words
+    >>> worst_interval(DiscreteLaplace(scale=1), 0, 1, Fraction(1, 2)).words
     'output <= 0'
     """
-    pair = between(noise, p, q).pair
+    pair = shift_curve(noise, p, q).pair
     with precision(_DECIDING):
         span = _span(pair, level)
     if span is None:
         return None
     first, last = span
     if isinstance(pair, DisclosingPair):
-        return Rows(first + q, None if last is None else last + q)
+        return OutputInterval(first + q, None if last is None else last + q)
     if p > q:
-        return Rows(p + first, None if last is None else p + last)
-    return Rows(None if last is None else p - last, p - first)
+        return OutputInterval(p + first, None if last is None else p + last)
+    return OutputInterval(None if last is None else p - last, p - first)
 
 
 def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:

@@ -65,8 +65,8 @@ class WrittenLaw:
         r"""This law, if its masses sum to exactly 1."""
         if (total := self.total) != 1:
             reason = (
-                f"its probabilities sum to {_shown(total)}, not to exactly 1 (floats are rounded; "
-                "--normalise divides by the exact sum)"
+                f"its probabilities sum to {_format_total(total)}, not to exactly 1 (floats are "
+                "rounded; --normalise divides by the exact sum)"
             )
             raise InvalidParameter(self.argument, self.spelling, reason)
         return self
@@ -82,7 +82,7 @@ class WrittenLaw:
         return replace(self, law=divided, divided_by=total)
 
 
-def _shown(total: Fraction) -> str:
+def _format_total(total: Fraction) -> str:
     written = down(total, _DIGITS)
     if Fraction(written) == total:
         return written
@@ -100,7 +100,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     """
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
-        return WrittenLaw(argument=argument, spelling=text, law=_moved(argument, text))
+        return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))
     path = Path(text)
     try:
         content = read_text(argument, path, most=_MOST_BYTES)
@@ -110,7 +110,11 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}
     )
-    pairs = _of_json(argument, text, content) if is_json else _of_csv(argument, text, content)
+    pairs = (
+        _pairs_from_json(argument, text, content)
+        if is_json
+        else _pairs_from_csv(argument, text, content)
+    )
     masses: dict[Hashable, RationalLike] = {}
     for output, written in pairs:
         if output in masses:
@@ -126,7 +130,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     return WrittenLaw(argument=argument, spelling=text, law=masses)
 
 
-def _moved(argument: str, text: str) -> Shifted:
+def _shifted_noise(argument: str, text: str) -> Shifted:
     spelled, at, place = text.partition("@")
     noise = read_noise(spelled)
     try:
@@ -142,7 +146,7 @@ class _Object(list[tuple[str, Any]]):
     pass
 
 
-def _of_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
+def _pairs_from_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not a number")
 
@@ -188,7 +192,7 @@ def _part(argument: str, text: str, item: Any) -> str:
     return json.dumps(item) if quoted else _label(argument, text, item)
 
 
-def _of_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
+def _pairs_from_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for line, row in rows_of(argument, text, content.splitlines()):
         cells = tuple(cell.strip() for cell in row)

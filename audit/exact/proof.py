@@ -12,8 +12,7 @@ from typing import Any
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
-from audit.exact.divergence import Shifted
-from audit.exact.points import Decision, decide
+from audit.exact.divergence import Decision, Shifted, decide
 from audit.report.record import ExactFinding, ExactWitness
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
@@ -146,7 +145,7 @@ def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
     )
 
 
-def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:
+def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
     r"""One report of two layers: refuted if either refutes, proven if only the law was doubted.
 
     The bound is the proven one, unless it is the runs alone that refute.

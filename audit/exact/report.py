@@ -9,13 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.claim import shown
+from audit.claims.claim import format_rational
+from audit.exact.divergence import AnyLaw, Decision, Order, Point, delta_point, epsilon_point
 from audit.exact.law_file import WrittenLaw
-from audit.exact.points import Decision, Order, Point
-from audit.wording.result import Result, Told, between, computed, fact, members, plain
-from dpcore.numbers.enclosure import Enclosure
+from audit.wording.result import Result, Statement, computed, fact, format_enclosure, members, plain
+from dpcore.command.picture import curve_picture
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.parameter import write_rational
 
 SCHEMA: Final = "dpcore-exact/1"
@@ -163,11 +167,11 @@ class ExactReport(Result):
     def subject(self) -> str:
         return f"{self.p.spelling} against {self.q.spelling}"
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         word, about = "", ""
         if self.verdict is not None:
             word, about, _ = _VERDICTS[self.verdict]
-        return Told(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
+        return Statement(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
 
     def _of(self, quantity: str, at: str) -> list[dict[str, Any]]:
         found = [point for point in self.points if point.quantity == quantity]
@@ -175,12 +179,12 @@ class ExactReport(Result):
 
 
 def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
-    yield "P", _named(report.p)
-    yield "Q", _named(report.q)
+    yield "P", _law_words(report.p)
+    yield "Q", _law_words(report.q)
     if len(report.decisions) == 1:
-        yield from _of_claim(report.decisions[0])
+        yield from _claim_rows(report.decisions[0])
     for decision in report.decisions if len(report.decisions) > 1 else ():
-        yield decision.verdict, f"{decision.claim}: delta {_between(decision.delta.worse)}"
+        yield decision.verdict, f"{decision.claim}: delta {_format_interval(decision.delta.worse)}"
     if report.broken is not None:
         of = f"of {report.broken.claim}, " if len(report.decisions) > 1 else ""
         yield "witness", of + _shown_witness(report.broken)
@@ -190,21 +194,24 @@ def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
             "epsilon": ("epsilon", f"at delta = {_short(point.at)}"),
             "renyi": ("Renyi", f"of order {_short(point.at)}"),
         }[point.quantity]
-        yield name, f"{_between(point.worse)} {at}"
+        yield name, f"{_format_interval(point.worse)} {at}"
     for note in report.notes:
         yield "note", note
 
 
-def _of_claim(decision: Decision) -> Iterator[tuple[str, str]]:
+def _claim_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     epsilon, delta = decision.claim.exact
-    yield "delta", f"{_between(decision.delta.worse)} at the claimed epsilon = {_short(epsilon)}"
+    yield (
+        "delta",
+        f"{_format_interval(decision.delta.worse)} at the claimed epsilon = {_short(epsilon)}",
+    )
     reached = "jumps, and no precision tells to which side,"
     if decision.epsilon is not None:
-        reached = _between(decision.epsilon.worse)
+        reached = _format_interval(decision.epsilon.worse)
     yield "epsilon", f"{reached} at the claimed delta = {_short(delta)}"
 
 
-def _named(law: WrittenLaw) -> str:
+def _law_words(law: WrittenLaw) -> str:
     outputs = law.outputs
     if outputs is None:
         return law.spelling
@@ -213,11 +220,11 @@ def _named(law: WrittenLaw) -> str:
 
 
 def _short(at: Order) -> str:
-    return "infinity" if isinstance(at, float) else shown(at)
+    return "infinity" if isinstance(at, float) else format_rational(at)
 
 
-def _between(value: Enclosure) -> str:
-    return "infinite" if value.lower == math.inf else between(value, _DIGITS)
+def _format_interval(value: Enclosure) -> str:
+    return "infinite" if value.lower == math.inf else format_enclosure(value, _DIGITS)
 
 
 def _shown_witness(decision: Decision) -> str:
@@ -226,6 +233,71 @@ def _shown_witness(decision: Decision) -> str:
         return "no event is named for noise of several coordinates; delta above refutes"
     likely, rare = ("P", "Q") if decision.direction == "p_against_q" else ("Q", "P")
     return (
-        f"{event.words}: {likely} gives it a probability {_between(event.p)}, "
-        f"{rare} {_between(event.q)}"
+        f"{event.words}: {likely} gives it a probability {_format_interval(event.p)}, "
+        f"{rare} {_format_interval(event.q)}"
     )
+
+
+_POINTS: Final = 61
+_SEEN: Final = 1e-15
+"""What is smaller is left out: beside it all else would be one line."""
+_LEAST_DELTA: Final = Fraction(1, 10**9)
+_LAST: Final = 40
+
+
+def curve_points(p: AnyLaw, q: AnyLaw) -> tuple[Point, ...]:
+    r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9.
+
+    >>> points = curve_points({"a": "3/4", "b": "1/4"}, {"a": "1/4", "b": "3/4"})
+    >>> len(points), points[0].worse.lower_float, points[-1].worse.upper_float < 0.02
+    (61, 0.5, True)
+    """
+    end = _end(p, q)
+    return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
+
+
+def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
+    # A round number near it: epsilons of a picture have few digits. Nothing rests on it.
+    for delta in (Fraction(), _LEAST_DELTA):
+        try:
+            found = epsilon_point(p, q, delta)
+        except PrecisionExhausted:
+            continue
+        ends = [way.upper for way in (found.p_against_q, found.q_against_p) if way is not None]
+        largest = max((end for end in ends if end < math.inf), default=0)
+        if largest > 0:
+            return Fraction(f"{min(float(largest), _LAST):.2g}")
+    return Fraction(_LAST, 8)
+
+
+def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
+    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on.
+
+    Raises :class:`InvalidParameter` when every delta is smaller, or the file cannot be written.
+    """
+    ways = {
+        "P against Q": [(x.at, x.p_against_q) for x in points if x.p_against_q is not None],
+        "Q against P": [(x.at, x.q_against_p) for x in points if x.q_against_p is not None],
+    }
+    shown = {label: list(_visible(way)) for label, way in ways.items()}
+    if not any(shown.values()):
+        raise InvalidParameter("--plot", str(path), "every delta is below 1e-15: nothing to draw")
+    styles: tuple[dict[str, Any], ...] = (
+        {"color": "black", "marker": "o", "markersize": 4.0, "linewidth": 1.6},
+        {"color": "tab:red", "marker": "o", "markersize": 2.0, "linewidth": 0.8},
+    )
+    with curve_picture("--plot", path, title=title) as axes:
+        for (label, dots), style in zip(shown.items(), styles, strict=True):
+            if dots:
+                epsilons, lowers, uppers = zip(*dots, strict=True)
+                axes.plot(epsilons, uppers, label=label, **style)
+                axes.fill_between(epsilons, lowers, uppers, color=style["color"], alpha=0.3)
+
+
+def _visible(
+    way: list[tuple[Fraction | float, Enclosure]],
+) -> Iterator[tuple[float, float, float]]:
+    # What a logarithmic axis can show; an enclosure may begin below it.
+    for at, found in way:
+        if found.upper > _SEEN:
+            yield float(at), max(round_down(found.lower), _SEEN), round_up(found.upper)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from audit.features.columns import Column, Reader, learn_reader
 from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
-from audit.features.steps import Steps, counted, cuts_of, heights_of, placed
+from audit.features.steps import Steps, cell_counts, cell_places, cuts_of, heights_of
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
@@ -55,7 +55,7 @@ class Score:
     unit: float = 0.0
 
     def __call__(self, table: Table) -> Floats:
-        r"""The score of each run; larger speaks for world B."""
+        r"""The score of each run; larger speaks for dataset B."""
         plain = self.reader.plain(table)
         total = np.nan_to_num(plain - self.center) @ self.slope
         for column, weight, steps in self.columns:
@@ -224,10 +224,10 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
-        read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
+        read.append(cell_places(cuts[-1], numbers, codes, _MOST_CELLS))
     # Worlds of the first half, and behind them those of the second.
     groups = worlds + 2 * ~fold
-    halves = np.stack([counted(cells, places, groups, 4) for places in read])
+    halves = np.stack([cell_counts(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
     heights, told = heights_of(halves[0] + halves[1], reader.codes)
     # What the other half of the runs taught.

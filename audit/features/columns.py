@@ -14,9 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.lattice import step_of
-from audit.features.numbers import LOWEST_BIT, parts_of_step
-from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, named
+from audit.features.numbers import LOWEST_BIT, parts_of_step, step_of
+from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, display_path
 
 _FLAG: Final = 0.01
 _MOST_FLAGS: Final = 12
@@ -48,13 +47,13 @@ class Column:
         """
         match self.what:
             case "column":
-                return named(self.path)
+                return display_path(self.path)
             case "difference":
-                return f"{named(self.path)} - the number before it"
+                return f"{display_path(self.path)} - the number before it"
             case "number" | "lowest-bit":
-                return f"{self.what} of {named(self.path)}"
+                return f"{self.what} of {display_path(self.path)}"
             case "modulo":
-                return f"{named(self.path)} modulo {self.value!r}"
+                return f"{display_path(self.path)} modulo {self.value!r}"
             case "count":
                 return f"count of {self.value:g}"
             case _:
@@ -93,7 +92,7 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
-        return [named(path) for path in self.paths]
+        return [display_path(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
         r"""The number at a place that is no flag."""

@@ -20,8 +20,8 @@ from urllib.parse import quote
 import numpy as np
 
 from audit.features.columns import MOST_WIDE
-from audit.features.lattice import step_of
 from audit.features.maps import each
+from audit.features.numbers import step_of
 from audit.outputs.form import Outputs
 from audit.outputs.identity import identity, number_in
 from audit.outputs.reading import as_float
@@ -74,15 +74,15 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
         for kind in (float, int):
             mine = [number.value for number in numbers if isinstance(number.value, kind)]
             if not again and 2 * len(mine) > len(values):
-                parts = _of_number(np.array([as_float(value) for value in mine]))
+                parts = _number_family(np.array([as_float(value) for value in mine]))
                 return _shares(parts) if len(parts) > 1 else ()
         return ()
     schema = Schema()
     table = schema.read(outputs)
-    return _of_table(table, schema.paths, again=again)
+    return _table_family(table, schema.paths, again=again)
 
 
-def _of_number(numbers: Floats, path: str | None = None) -> dict[str, int]:
+def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
     # One number an output, which hardly comes twice; ``path`` is where it lies within it.
     name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
     rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
@@ -91,7 +91,7 @@ def _of_number(numbers: Floats, path: str | None = None) -> dict[str, int]:
     return {name: 80} | {chain + each: 20 // len(rest) for each in rest}
 
 
-def _of_table(table: Table, paths: Sequence[str], *, again: bool) -> tuple[Share, ...]:
+def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> tuple[Share, ...]:
     known = table.known()
     columns = [table.column(place) for place in range(table.width)]
     varying = [
@@ -108,7 +108,7 @@ def _of_table(table: Table, paths: Sequence[str], *, again: bool) -> tuple[Share
     structure = _STRUCTURE if several else {}
     if len(varying) == 1 and known[:, (place := varying[0])].all():
         path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
-        parts = {"identity": 40 if again else 5} | _of_number(table.numbers[:, place], path)
+        parts = {"identity": 40 if again else 5} | _number_family(table.numbers[:, place], path)
         return _shares(parts | structure)
     if again:
         return _shares(_REPEATED | structure)

@@ -333,20 +333,20 @@ def _copied(output: object) -> object:
 _OUTPUT: Final = coordinate(0)
 
 
-def beside_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
     told to read the output of it.
 
     >>> both = read_feature("identity"), read_feature("time")
-    >>> [feature.apply([(5, 90)])[0] for feature in beside_time(both)]
+    >>> [feature.apply([(5, 90)])[0] for feature in with_time(both)]
     [5, 90]
     """
     if not any(feature.of_time for feature in features):
         return features
-    return tuple(feature if feature.of_time else _of_output(feature) for feature in features)
+    return tuple(feature if feature.of_time else _after_output(feature) for feature in features)
 
 
-def _of_output(feature: Feature) -> Feature:
+def _after_output(feature: Feature) -> Feature:
     apply = feature.apply
     steps = apply.steps if isinstance(apply, _Chain) else (apply,)
     if steps[0] is _OUTPUT:

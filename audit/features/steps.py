@@ -38,7 +38,7 @@ class Steps:
     others: Floats
 
     def __call__(self, numbers: Floats, codes: Codes) -> Floats:
-        places = placed(self.cuts, numbers, codes, len(self.heights))
+        places = cell_places(self.cuts, numbers, codes, len(self.heights))
         found: Floats = np.concatenate((self.heights, self.others))[places]
         return found
 
@@ -59,7 +59,7 @@ def cuts_of(numbers: Floats) -> Floats:
     return np.unique(cuts[cuts > values[0]])
 
 
-def placed(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
+def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
     r"""The cell of each value, those of codes behind ``cells`` of numbers."""
     if bool(codes.any()):
         place = np.searchsorted(cuts, numbers, side="right")
@@ -89,7 +89,7 @@ def _search(cuts: Floats, numbers: Floats) -> Places:
     return place
 
 
-def counted(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
+def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
     r"""Runs in each of the cells, a row for each of so many groups of runs."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
@@ -117,7 +117,7 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
 
 
 def _smooth(leaves: Floats, base: float) -> Floats:
-    # The rate of world B in each cell, shrunk towards its parent's by the spread among siblings.
+    # The rate of dataset B in each cell, shrunk towards its parent's by the spread among siblings.
     columns, _, width = leaves.shape
     size = 1 << max(width - 1, 0).bit_length()
     levels = [np.pad(leaves, ((0, 0), (0, 0), (0, size - width)))]

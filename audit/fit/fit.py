@@ -11,7 +11,7 @@ five tests whose weights are fixed beforehand:
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
 p = min p_i / w_i. A value that the law excludes refutes by itself. ``sequential`` looks as the
-draws come, see ``audit.fit.sequential``. Statements and proofs: ``docs/proofs/known_laws.md``.
+draws come, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations
@@ -32,16 +32,27 @@ from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_
 from audit.errors import TargetFailed
 from audit.evidence.anytime import log_bar
 from audit.evidence.verdict import versions
-from audit.fit.cells import FitCells, Integers, Seen
-from audit.fit.fixed import SIMULATIONS, WEIGHTS, fit_p_values, joined
 from audit.fit.sampler import Sampler, sampler_of
-from audit.fit.sequential import TILTED_WEIGHT, TILTS, log_wealth, log_wealths
+from audit.fit.statistics import (
+    SIMULATIONS,
+    TILTED_WEIGHT,
+    TILTS,
+    WEIGHTS,
+    CellCounts,
+    FitCells,
+    Integers,
+    fit_p_values,
+    joined,
+    log_wealth,
+    log_wealths,
+)
 from audit.outputs.guard import stdout_to_stderr
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.spec import AuditSpec
+from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
 from dpcore.spelling import write_noise
 
@@ -146,10 +157,10 @@ class FitReport(Result):
         r"""0 not refuted, 1 refuted, 3 the target failed."""
         return VERDICTS[self.verdict].exit_code
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         r"""The report as sentences."""
         has = "does not have the law" if self.verdict == "refuted" else "as"
-        return Told(
+        return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
             rows=tuple(_rows(self)) if self.runs else (),
@@ -172,7 +183,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "blind spot", "a wrong spread of any size: there are too few draws to detect it"
-    cases = out_of(alpha, 6)
+    cases = format_share(alpha, 6)
     yield (
         "trust",
         f"if it had the law, at most {cases} such fits would say REFUTED (independent draws)",
@@ -181,7 +192,6 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         yield "repeat", f"--seed {report.seed}"
 
 
-_LEAST_ALPHA: Final = Fraction(1, 10**300)
 _ROUNDING: Final = 2.0**-40
 _DETECTED: Final = 0.95
 
@@ -217,18 +227,12 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     Raises :class:`InvalidParameter` for what is out of range, for something that is no sampler,
     and for a law outside the range of the float functions.
     """
-    integer("runs", runs, at_least=1)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    integer("seed", seed, at_least=0)
-    level = rational("alpha", alpha)
-    if not _LEAST_ALPHA <= level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in [1e-300, 1)")
+    AuditSpec(runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline)  # or refuses
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a noise of dpcore")
-    for name, seconds in (("timeout", timeout), ("deadline", deadline)):
-        if seconds is not None and not 0 < seconds < math.inf:
-            raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
+    level = rational("alpha", alpha)
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
     start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)
@@ -251,7 +255,7 @@ class _Watched:
     cells: FitCells
     alpha: Fraction
     sequential: bool
-    seen: Seen | None = None
+    seen: CellCounts | None = None
     log_e: float = 0.0
     stopped: str = "nothing was drawn"
     error: TargetFailed | None = None
@@ -354,7 +358,7 @@ _CUT_SHORT: Final = (
 )
 
 
-def _grouped(cells: FitCells, seen: Seen) -> dict[str, float]:
+def _grouped(cells: FitCells, seen: CellCounts) -> dict[str, float]:
     parts: dict[str, list[float]] = {}
     for name, value in log_wealths(cells, seen):
         parts.setdefault(name, []).append(value)
@@ -366,13 +370,13 @@ def _exp(log_e: float) -> float:
     return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
 
 
-def _excluded(event: str, count: int, seen: Seen) -> FitWitness:
+def _excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
     return FitWitness(
         event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
     )
 
 
-def witness(cells: FitCells, seen: Seen, alpha: Fraction) -> FitWitness:
+def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     r"""Of cells, half-lines and residues, the event whose count is furthest from its probability.
 
     Furthest by the likelihood ratio of its count; a description of the draws, not a test.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.fit.cells import Integers
+from audit.fit.statistics import Integers
 from audit.outputs.guard import RAISED, Watchdog, failure
 from audit.targets.target import Block, Catalogued, Target
 from dpcore.errors import InvalidParameter, Unrepresentable

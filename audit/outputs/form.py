@@ -1,8 +1,8 @@
 r"""Join outputs in run order, distinguish their kinds, and warn about odd ones.
 
-A :class:`Form` says how outputs are read: lines of a program as JSON or as text, values or only
-their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever tested, so
-it is fixed before the runs that count (``docs/proofs/confidence.md``).
+A :class:`OutputParser` says how outputs are read: lines of a program as JSON or as text, values or
+only their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever
+tested, so it is fixed before the runs that count (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from audit.errors import Unreadable
-from audit.outputs.identity import TEXTS, identity, is_table, shown, written
+from audit.outputs.identity import TEXTS, display_name, identity, is_table, written
 from audit.wording.shorten import shortened
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
@@ -47,9 +47,9 @@ def kind(output: object) -> str:
             return "None"
         case np.ndarray():
             shape = f" of shape {output.shape}" if output.ndim else ""
-            return f"{_named(output.dtype)} {type(output).__name__.removeprefix('nd')}{shape}"
+            return f"{_dtype_name(output.dtype)} {type(output).__name__.removeprefix('nd')}{shape}"
         case np.generic():
-            return _named(output.dtype)
+            return _dtype_name(output.dtype)
         case list() | tuple():
             return f"{type(output).__name__} of {len(output)}"
         case _ if is_table(type(output)):
@@ -58,7 +58,7 @@ def kind(output: object) -> str:
             return type(output).__name__
 
 
-def _named(dtype: np.dtype[Any]) -> str:
+def _dtype_name(dtype: np.dtype[Any]) -> str:
     return TEXTS.get(dtype.kind, dtype.name)
 
 
@@ -148,7 +148,7 @@ def _kinds(outputs: Outputs) -> Iterable[str]:
 def join(
     side_a: Outputs, side_b: Outputs, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> Outputs:
-    r"""Outputs of the two worlds put in run order, each side shuffled first.
+    r"""Outputs of the two datasets put in run order, each side shuffled first.
 
     Sides of another type or shape stay what they are.
 
@@ -166,7 +166,7 @@ def _stackable(*sides: Outputs) -> bool:
     arrays = [side for side in sides if isinstance(side, np.ndarray)]
     if len(arrays) < len(sides):
         return False
-    return len({(_named(side.dtype), side.shape[1:]) for side in arrays}) == 1
+    return len({(_dtype_name(side.dtype), side.shape[1:]) for side in arrays}) == 1
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
@@ -206,7 +206,7 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class OutputParser:
     r"""How the outputs of an audit are read.
 
     ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
@@ -221,10 +221,10 @@ class Form:
     by_kind: bool
 
     @classmethod
-    def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> Form:
+    def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> OutputParser:
         r"""From the training runs.
 
-        >>> Form.learn(["1", "x"], np.array([False, True]), lines=True).as_json
+        >>> OutputParser.learn(["1", "x"], np.array([False, True]), lines=True).as_json
         False
         """
         as_json = lines and all(_value(line) is not line for line in outputs)
@@ -263,10 +263,10 @@ def same(one: Outputs, other: Outputs) -> bool:
     return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
 
 
-def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
     r"""Warnings about outputs: nan, a type that only one dataset gives, constants.
 
-    >>> plain = Form(lines=False, as_json=False, by_kind=False)
+    >>> plain = OutputParser(lines=False, as_json=False, by_kind=False)
     >>> oddities([1.0, math.nan], np.array([False, True]), plain)
     ['1 of 2 outputs are nan (0 on dataset A, 1 on dataset B): counted as a value']
     """
@@ -299,7 +299,7 @@ def _is_nan(output: object) -> bool:
     return isinstance(output, float | np.floating) and math.isnan(output)
 
 
-def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
     if isinstance(outputs, np.ndarray):
         return []
     plain = {type(output) for output in outputs}
@@ -325,7 +325,7 @@ def _constant(outputs: Outputs) -> list[str]:
     first = identity(outputs[0])
     if any(identity(output) != first for output in outputs):
         return []
-    said = shortened(" ".join(shown(first).split()))
+    said = shortened(" ".join(display_name(first).split()))
     return [f"every output was {said}, on both datasets"]
 
 
@@ -342,7 +342,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Fair coins, True for world B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.
+    r"""Fair coins, True for dataset B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.
 
     >>> int(draw_worlds(1000, np.random.default_rng(7)).sum())
     500
@@ -355,7 +355,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Outputs of a vectorised mechanism put in run order, each world's permuted first.
+    r"""Outputs of a vectorised mechanism put in run order, each dataset's permuted first.
 
     >>> interleave([1, 1], [5], np.array([False, True, False]), np.random.default_rng(0)).tolist()
     [1, 5, 1]
@@ -367,7 +367,7 @@ def interleave(
             raise InvalidParameter(name, len(side), f"must hold {runs} outputs, one a run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
         raise InvalidParameter(
-            "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as world A"
+            "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as dataset A"
         )
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))

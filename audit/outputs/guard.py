@@ -260,9 +260,9 @@ def stdout_to_stderr() -> Iterator[None]:
     >>> with stdout_to_stderr():
     ...     print("from the target")
     """
-    with _DOOR:
+    with _STREAMS_LOCK:
         if not _inside:
-            lent: Any = None if sys.stderr is None else _Lent(sys.stderr)
+            lent: Any = None if sys.stderr is None else _UncloseableStream(sys.stderr)
             _turned.enter_context(redirect_stdout(lent))
             _turned.enter_context(redirect_stderr(lent))
             _turned.enter_context(_descriptor_to_stderr())
@@ -270,18 +270,18 @@ def stdout_to_stderr() -> Iterator[None]:
     try:
         yield
     finally:
-        with _DOOR:
+        with _STREAMS_LOCK:
             _inside.pop()
             if not _inside:
                 _turned.close()
 
 
-_DOOR = threading.Lock()
+_STREAMS_LOCK = threading.Lock()
 _inside: list[int] = []
 _turned = ExitStack()
 
 
-class _Lent:
+class _UncloseableStream:
     # Another stream in every way but one: to close it only flushes it.
 
     def __init__(self, stream: Any) -> None:

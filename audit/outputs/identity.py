@@ -169,10 +169,10 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
     return found
 
 
-def shown(name: str | Name, others: object = ()) -> str:
+def display_name(name: str | Name, others: object = ()) -> str:
     r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``.
 
-    >>> shown("np.bool(True)"), shown("np.bool(True)", {"True"})
+    >>> display_name("np.bool(True)"), display_name("np.bool(True)", {"True"})
     ('True', 'np.bool(True)')
     """
     text = str(name)
@@ -197,10 +197,10 @@ def number_in(output: object) -> Number | None:
         case Written():
             return Number(output.value, output.text)
         case np.ndarray() if output.ndim and output.size == 1 and output.dtype.kind in "iuf":
-            value = _of_numpy(output.reshape(1)[0])
+            value = _numpy_value(output.reshape(1)[0])
             return None if value is None else Number(value, f"{output.dtype.name}{output.shape}")
         case np.integer() | np.floating():
-            value = _of_numpy(output)
+            value = _numpy_value(output)
             return None if value is None else Number(value, output.dtype.name)
         case Decimal() | Fraction() if kind in {Decimal, Fraction}:
             finite = isinstance(output, Fraction) or output.is_finite()
@@ -214,7 +214,7 @@ def number_in(output: object) -> Number | None:
             return None
 
 
-def _of_numpy(number: Any) -> Exact | None:
+def _numpy_value(number: Any) -> Exact | None:
     if number.dtype.kind != "f":
         return int(number)
     if not np.isfinite(number):

@@ -49,8 +49,8 @@ class Place(NamedTuple):
         if isinstance(value, float) and value == 0.0:
             form = form.removeprefix("-")
         if form in _BARE:
-            return _shown(value)
-        return f"np.{form}({_shown(value)})" if _DTYPE.fullmatch(form) else form
+            return _format_number(value)
+        return f"np.{form}({_format_number(value)})" if _DTYPE.fullmatch(form) else form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def _place(value: Exact, form: str) -> Place:
     return Place(value, form)
 
 
-def _shown(value: Exact) -> str:
+def _format_number(value: Exact) -> str:
     if not isinstance(value, float):
         return str(value)
     whole = value.is_integer() and abs(value) < _READABLE and repr(value) != "-0.0"
@@ -247,7 +247,7 @@ def read(outputs: object) -> Reading:
         if kind is int:
             return _plain(NumberLine.of_int(outputs), len(outputs))
         if kind is float:
-            return _of_floats(np.array(outputs, dtype=np.float64), "float")
+            return _read_floats(np.array(outputs, dtype=np.float64), "float")
         if issubclass(kind, np.number) and kind.__module__ == "numpy" and kind not in _LARGE:
             return _read_array(np.array(outputs))
     return _read_objects(outputs)
@@ -264,7 +264,7 @@ def _read_array(array: NDArray[Any]) -> Reading:
         if dtype.kind in "iu":
             return _plain(NumberLine.of_int(flat, form), len(flat))
         if dtype.kind == "f" and dtype.itemsize <= 8:
-            return _of_floats(flat, form, rest)
+            return _read_floats(flat, form, rest)
     if array.ndim == 1 and dtype.kind == "b":
         names = (identity(np.False_), identity(np.True_))
         return Reading(numbers=_fill(len(array)), codes=array.astype(np.int64), names=names)
@@ -283,7 +283,7 @@ def _fill(runs: int) -> NumberLine:
     return NumberLine(places=np.zeros(runs, dtype=np.int64), form="")
 
 
-def _of_floats(numbers: NDArray[Any], form: str, shape: tuple[int, ...] = ()) -> Reading:
+def _read_floats(numbers: NDArray[Any], form: str, shape: tuple[int, ...] = ()) -> Reading:
     codes = np.full(len(numbers), -1, dtype=np.int64)
     names: list[str | Name] = []
     if not bool(np.isfinite(numbers).all()):
@@ -312,14 +312,14 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""The worlds in run order, True for world B; refused unless one truth value a run.
+    r"""The worlds in run order, True for dataset B; refused unless one truth value a run.
 
     >>> read_worlds([False, True], 2).tolist()
     [False, True]
     """
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
-        raise InvalidParameter("worlds", worlds, "must be truth values: True for world B")
+        raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")
     if len(array) != runs:
         raise InvalidParameter("worlds", len(array), f"must have one entry a run: {runs}")
     return array.astype(np.bool_)

@@ -283,22 +283,22 @@ def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
     return _paths("", shape) if shape else ("",)
 
 
-def named(path: str) -> str:
+def display_path(path: str) -> str:
     r"""A path as a person reads it.
 
-    >>> named(""), named(".rows[3].mean")
+    >>> display_path(""), display_path(".rows[3].mean")
     ('output', 'output.rows[3].mean')
     """
     return f"output{path}"
 
 
-def spelled(path: str) -> str:
+def path_spelling(path: str) -> str:
     r"""The name of a path as the feature ``column`` takes it.
 
-    >>> spelled("mean"), spelled("[0]['a%2Bb']")
+    >>> path_spelling("mean"), path_spelling("[0]['a%2Bb']")
     ('output.mean', "output[0]['a+b']")
     """
-    return named(path_of(path))
+    return display_path(path_of(path))
 
 
 def path_of(text: str) -> str:

@@ -20,9 +20,9 @@ from typing import Any, Final, TypeVar
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.replay.findings import Finding, Norm, require_norm
-from audit.replay.parts import difference, numbers_in, root
-from audit.replay.session import playing
-from audit.replay.tape import Asked
+from audit.replay.output_parts import difference, numbers_in, root
+from audit.replay.rng_hooks import playing
+from audit.replay.tape import Draw
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import down
@@ -40,7 +40,7 @@ class Declared:
     value: Any
     sensitivity: Fraction
     norm: Norm
-    flow: tuple[Asked, ...]
+    flow: tuple[Draw, ...]
 
 
 def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = "l1") -> T:

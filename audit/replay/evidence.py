@@ -10,12 +10,20 @@ from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
 
-from audit.claims.claim import shown as exact_decimal
+from audit.claims.claim import format_rational as exact_decimal
 from audit.outputs.identity import identity
-from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
-from audit.replay.parts import FACETS, Number, difference, named_parts, numbers_in, root, shown
-from audit.replay.run import Both, Execution, numbers_of
+from audit.replay.output_parts import (
+    FACETS,
+    Number,
+    difference,
+    format_facet,
+    named_parts,
+    numbers_in,
+    root,
+)
+from audit.replay.rng_hooks import EARLY, PLAIN
+from audit.replay.run import Execution, PairedRuns, numbers_of
 from audit.replay.tape import Seeded
 from audit.wording.shorten import cut
 from dpcore.numbers.rounding import down, up
@@ -27,7 +35,7 @@ _MOST_COMPARED: Final = 16
 # -- the declared sensitivity ----------------------------------------------------------------
 
 
-def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Iterator[Finding]:
+def moves(pairs: Sequence[PairedRuns], declared: Fraction | None, norm: Norm) -> Iterator[Finding]:
     r"""How far the output moves where both runs drew alike, against the declared sensitivity.
 
     Declared is: output = query(dataset) + noise(draws), the query moving by at most ``declared``.
@@ -74,7 +82,7 @@ def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Itera
         )
 
 
-def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+def _move(both: PairedRuns, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     # The exact difference, its norm (of l2 the square) and what rounding may add to the norm.
     if both.failed or both.a.flow != both.b.flow:
         return None
@@ -98,7 +106,7 @@ def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> 
 # -- control flow -------------------------------------------------------------------------
 
 
-def flows(pairs: Iterable[Both]) -> Iterator[Finding]:
+def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     r"""Declared (strict): which draws are made does not depend on the data. One tape refutes it."""
     for both in pairs:
         if both.failed or both.a.tape.cut or both.b.tape.cut:
@@ -119,7 +127,7 @@ def flows(pairs: Iterable[Both]) -> Iterator[Finding]:
 # -- what has no noise -----------------------------------------------------------------------
 
 
-def unnoised_parts(pairs: Iterable[Both]) -> Iterator[Finding]:
+def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     r"""A part of the output, or a difference of two parts, that no tape moved, and the data did."""
     good = [both for both in pairs if not both.failed]
     if not good:
@@ -268,7 +276,7 @@ _NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _LONG: Final = 200
 
 
-def appearances(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
+def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
     r"""A finding for each facet that depends on the data: an error where each dataset always gave
     its own.
 
@@ -279,10 +287,12 @@ def appearances(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
     for facet, means in FACETS.items():
         if told & set(_SIZE):
             return
-        differ = next((both for both in good if _of(both.a, facet) != _of(both.b, facet)), None)
+        differ = next(
+            (both for both in good if _facet(both.a, facet) != _facet(both.b, facet)), None
+        )
         if differ is None:
             continue
-        kept = {_of(both.a, facet) for both in good}, {_of(both.b, facet) for both in good}
+        kept = {_facet(both.a, facet) for both in good}, {_facet(both.b, facet) for both in good}
         apart = len(kept[0]) == len(kept[1]) == 1
         refutes = strict and facet in _STRICT
         if not apart and facet not in _STRICT:
@@ -301,15 +311,15 @@ def appearances(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
         )
 
 
-def _of(run: Execution, facet: str) -> Hashable:
+def _facet(run: Execution, facet: str) -> Hashable:
     return run.facets.get(facet)
 
 
 def _either(side: set[Hashable]) -> str:
-    return cut(" or ".join(sorted(map(shown, side))), _LONG)
+    return cut(" or ".join(sorted(map(format_facet, side))), _LONG)
 
 
-def failures(pairs: Sequence[Both]) -> Iterator[Finding]:
+def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
     r"""Errors and hangs, which are outputs that are seen: worse where only one dataset has them,
     or where their type or text depends on the data.
     """
@@ -351,7 +361,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
     return ": the numbers in its text differ between the datasets", False
 
 
-def without_end(skipped: Sequence[Both]) -> Finding:
+def without_end(skipped: Sequence[PairedRuns]) -> Finding:
     r"""The changed tapes on which the target ended on neither dataset."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from audit.wording.formats import Case
-from audit.wording.result import Facts, Result, Told, computed, fact
+from audit.wording.result import Case, Facts, Result, Statement, computed, fact
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
 
@@ -90,9 +89,14 @@ class Finding(Facts):
             detail="\n".join([self.statement, *self.shown_witness()]),
         )
 
+    def rows(self) -> Iterator[tuple[str, str]]:
+        r"""The finding and its witness as rows of a report."""
+        yield self.named, f"{self.statement} [{self.kind}]"
+        yield from (("", line) for line in self.shown_witness())
+
     def shown_witness(self) -> list[str]:
         r"""The witness as lines, each value cut."""
-        return [f"{key}: {_shown(each)}" for key, each in plain(dict(self.witness)).items()]
+        return [f"{key}: {_format_value(each)}" for key, each in plain(dict(self.witness)).items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,35 +167,22 @@ class ReplayReport(Result):
         r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
         return _VERDICTS[self.verdict][1]
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         word, code = _VERDICTS[self.verdict]
-        a, b = (_shown(dataset) for dataset in self.pair)
+        a, b = (_format_value(dataset) for dataset in self.pair)
         refuted = next((f.kind for f in self.findings if f.refutes), None)
         what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
         counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
-        return Told(
+        return Statement(
             verdict=word,
             about=f"{what}{self.target} on A = {a}, B = {b}",
             rows=(
-                *((found.named, f"{found.statement} [{found.kind}]") for found in self.findings),
+                *(row for found in self.findings for row in found.rows()),
                 ("replayed", f"{self.runs:,} runs on {counts}; --seed {self.seed}"),
                 ("assumes", ASSUMES),
             ),
             style={0: "bold yellow", 1: "bold red"}.get(code, "bold magenta"),
         )
-
-    def lines(self) -> list[str]:
-        r"""The report as a person reads it, the verdict first.
-
-        >>> ReplayReport(target="f.py:f", pair=(0, 1), findings=(), seed=7).lines()[0]
-        'NOTHING FOUND BY REPLAY  f.py:f on A = 0, B = 1'
-        """
-        told = self.told()
-        witnesses = [found.shown_witness() for found in self.findings]
-        lines = [f"{told.verdict}  {told.about}"]
-        for (name, value), witness in zip(told.rows, [*witnesses, [], []], strict=True):
-            lines += [f"  {name}: {value}", *(f"      {line}" for line in witness)]
-        return lines
 
     def cases(self) -> Iterator[Case]:
         if self.exit_code != 1:
@@ -229,5 +220,5 @@ def plain(value: Any) -> Any:
             return shortened(repr(value))
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return cut(json.dumps(plain(value)), _SHOWN)

@@ -1,9 +1,9 @@
 r"""Replay: the same random tape on both neighbours, and tapes bent on purpose.
 
 A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
-``audit.replay.doors``). On ordinary tapes the outputs show how far the data move them; then each
-draw in turn is set to its extremes, so that rare branches open. What a finding proves, and what it
-does not, stands in docs/proofs/replay.md: most are faults to explain, few refute.
+``audit.replay.rng_hooks``). On ordinary tapes the outputs show how far the data move them; then
+each draw in turn is set to its extremes, so that rare branches open. What a finding proves, and
+what it does not, stands in docs/proofs/replay.md: most are faults to explain, few refute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from audit.outputs.guard import Watchdog, stdout_to_stderr
 from audit.replay.declared import declarations
-from audit.replay.doors import open_doors
 from audit.replay.evidence import (
     appearances,
     failures,
@@ -31,7 +30,8 @@ from audit.replay.evidence import (
     without_end,
 )
 from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
-from audit.replay.run import Both, Execution, Runner, function_of
+from audit.replay.rng_hooks import hooked_rngs
+from audit.replay.run import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.targets.spelling import target_of
 from audit.targets.target import Target
@@ -116,7 +116,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     if function is None:
         replayed.note(_elsewhere())
     else:
-        with stdout_to_stderr(), Watchdog(timeout) as watchdog, open_doors(function) as session:
+        with stdout_to_stderr(), Watchdog(timeout) as watchdog, hooked_rngs(function) as session:
             runner = Runner(
                 target=subject,
                 pair=subject.check(pair),
@@ -169,7 +169,7 @@ class _Replayed:
     # What has been replayed so far; the only thing here that changes.
     end: float
     findings: list[Finding] = field(default_factory=list)
-    pairs: list[Both] = field(default_factory=list)
+    pairs: list[PairedRuns] = field(default_factory=list)
     replayable: bool = True
     constant: bool = False
 
@@ -259,7 +259,7 @@ def _repeats(replayed: _Replayed, runner: Runner, first: list[Execution], times:
     return True
 
 
-def _silence(silent: list[bool], ordinary: list[Both]) -> Finding:
+def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
     # A run that reads nothing from its tape does the same on every tape.
     both = ordinary[0]
     if not all(silent):
@@ -291,7 +291,7 @@ def _silence(silent: list[bool], ordinary: list[Both]) -> Finding:
     )
 
 
-def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int) -> None:
+def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
     # Each draw of the first tape in turn at each extreme. Where that opens another flow, the draws
     # behind it are set as well: a rare branch inside of a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
@@ -301,7 +301,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
     queue: deque[dict[Place, str | int]] = deque({p: e} for p in chosen for e in EXTREMES)
     done = 0
     faulted = False
-    skipped: list[Both] = []
+    skipped: list[PairedRuns] = []
     limit = runner.hangs + _FEW_HANGS
     while queue and done < most and time.monotonic() < replayed.end and runner.hangs < limit:
         change = queue.popleft()
@@ -338,7 +338,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
 
 
 def _unnoised_branch(
-    replayed: _Replayed, runner: Runner, both: Both, ordinary: list[Both]
+    replayed: _Replayed, runner: Runner, both: PairedRuns, ordinary: list[PairedRuns]
 ) -> Finding | None:
     # With the changed draws kept and all others redrawn, both outputs stay what they are; with the
     # same draws kept at what the tape had, redrawing moves the output: so noise is there, and this
@@ -382,7 +382,7 @@ def _unnoised_branch(
     )
 
 
-def _still(runner: Runner, both: Both, change: Changes, numbers: range) -> bool:
+def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) -> bool:
     # Whether both datasets give what they gave in ``both``, whatever the draws not in ``change``.
     return all(
         runner.on(world, number, change).key == key

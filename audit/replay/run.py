@@ -14,9 +14,9 @@ from audit.outputs.copies import captured, copies
 from audit.outputs.form import kind, require_readable
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
-from audit.replay.parts import Facets, Number, facets, numbers_in
-from audit.replay.session import Session
-from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
+from audit.replay.output_parts import Facets, Number, facets, numbers_in
+from audit.replay.rng_hooks import Session
+from audit.replay.tape import Changes, Draw, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
 MOST_HANGS: Final = 12
@@ -42,7 +42,7 @@ class Execution:
     facets: Facets = field(default_factory=dict)
 
     @property
-    def flow(self) -> tuple[Asked, ...]:
+    def flow(self) -> tuple[Draw, ...]:
         r"""What was asked of the tape, in order: the control flow that draws show."""
         return tuple(self.tape.log)
 
@@ -56,7 +56,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Both:
+class PairedRuns:
     r"""The runs of both datasets on one tape."""
 
     a: Execution
@@ -101,8 +101,8 @@ class Runner:
         r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
         return self.run(world, Tape(self.first + number, changes))
 
-    def both(self, number: int, changes: Changes | None = None) -> Both:
-        return Both(a=self.on(0, number, changes), b=self.on(1, number, changes))
+    def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
+        return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
         r"""The run of a dataset (0 is A) on a tape that was not played yet.
@@ -164,19 +164,19 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
         case NoiseAdded():
             return target.check((dataset, dataset))[0] + target.noise.sample()
         case Vectorised():
-            outputs = target.function(dataset, n=1, rng=_given(target, session))
+            outputs = target.function(dataset, n=1, rng=_rng_for(target, session))
             if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
                 raise Unreadable("did not return one output along the first axis for n = 1")
             return outputs[0]
         case Scalar():
             if target.seeded:
-                return target.function(dataset, rng=_given(target, session))
+                return target.function(dataset, rng=_rng_for(target, session))
             return target.function(dataset)
         case _:  # function_of refused it
             raise Unreadable(f"{target.spelling} cannot be replayed")
 
 
-def _given(target: Scalar | Vectorised, session: Session) -> Any:
+def _rng_for(target: Scalar | Vectorised, session: Session) -> Any:
     return session.given_ours() if target.ours else session.given()
 
 

@@ -6,7 +6,7 @@ next real. So a tape is the same for two datasets by construction, however much 
 draws of different widths read the same real. Any finite set of bits read has positive probability.
 
 Each real may be set to one of :data:`EXTREMES`; a tape so changed still has positive probability.
-What was asked for is logged. ``audit.replay.doors`` makes the sources read a tape.
+What was asked for is logged. ``audit.replay.rng_hooks`` makes the sources read a tape.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PCG64: Final = np.random.PCG64
 _SEQUENCE: Final = np.random.SeedSequence
 
 
-class Asked(NamedTuple):
+class Draw(NamedTuple):
     r"""``reals`` of a source were read one after the other, ``width`` bits of each."""
 
     source: str
@@ -87,7 +87,7 @@ class Tape:
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
         self.changes = dict(changes or {})
-        self.log: list[Asked] = []
+        self.log: list[Draw] = []
         self.seeds: list[Seeded] = []
         self.met: set[str] = set()
         self.declared: list[Any] = []
@@ -155,7 +155,7 @@ class Tape:
             # Two words at once or one after the other are the same to a program.
             self.log[-1] = last._replace(reals=last.reals + count)
         elif len(self.log) < _MOST_LOGGED:
-            self.log.append(Asked(stream.source, index, count, width))
+            self.log.append(Draw(stream.source, index, count, width))
         else:
             self.cut = True
         return index

@@ -24,7 +24,7 @@ from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
-from audit.wording.result import Result, between, computed, fact
+from audit.wording.result import Result, computed, fact, format_enclosure
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
 
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from audit.evidence.trace import Trace
     from audit.fit.fit import FitReport
     from audit.replay.findings import Finding
-    from audit.report.histogram import Histogram
-    from audit.report.tradeoff import TradeoffBand
-    from audit.search.search import Found
+    from audit.report.figure_data import Histogram, TradeoffBand
+    from audit.search.search import SearchResult
 
 SCHEMA: Final = "dpcore-audit/2"
 
@@ -54,7 +53,7 @@ class ExactWitness:
     probability_b: Enclosure
 
     def __str__(self) -> str:
-        a, b = (between(p, 6) for p in (self.probability_a, self.probability_b))
+        a, b = (format_enclosure(p, 6) for p in (self.probability_a, self.probability_b))
         return f"{self.event}: probability {a} on dataset A, {b} on B (points to {self.world})"
 
 
@@ -178,16 +177,18 @@ class AuditRecord(Result):
     baselines: tuple[BaselineFinding, ...] = fact(
         'for comparison only: {"name", "epsilon_lower", "says", "valid"}', default=()
     )
-    search: Found | None = fact('how the pair was found: {"space", "runs", "tried"}', default=None)
+    search: SearchResult | None = fact(
+        'how the pair was found: {"space", "runs", "tried"}', default=None
+    )
     histogram: Histogram | None = fact(
-        "outputs on both datasets by cell, see audit.report.histogram", default=None
+        "outputs on both datasets by cell, see audit.report.figure_data", default=None
     )
     trace: Trace | None = fact(
         "the bound as the runs came in, see audit.evidence.trace", default=None
     )
     tradeoff_band: TradeoffBand | None = fact(
         "a curve that the trade-off curve of the pair lies below everywhere, with the confidence "
-        "1 - alpha that it states, see audit.report.tradeoff",
+        "1 - alpha that it states, see audit.report.figure_data",
         default=None,
     )
     curve: tuple[tuple[float, float], ...] = fact(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from audit.claims.claim import shown
+from audit.claims.claim import format_rational
 from audit.claims.verdicts import VERDICTS, VerdictWord, evidence
 from audit.evidence.event import Witness
 from audit.report.record import AuditRecord
@@ -26,8 +26,7 @@ from audit.report.sentences import (
     tested,
     values_alone,
 )
-from audit.wording.formats import Case, outcome_of
-from audit.wording.result import Told, between
+from audit.wording.result import Case, Statement, format_enclosure, outcome_of
 from audit.wording.shorten import cut
 from dpcore.numbers.rounding import down
 
@@ -61,10 +60,10 @@ class AuditReport(AuditRecord):
     ('refuted', 1)
     """
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         open_ended = self.verdict in {"not_refuted", "nothing_measured"}
         faults = self.faults and open_ended
-        return Told(
+        return Statement(
             verdict=FAULTS if faults else self.headline,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
             rows=(*self.datasets(), *self.findings_told(), *self.how()),
@@ -99,23 +98,27 @@ class AuditReport(AuditRecord):
             name=str(self.claim),
             rule="dpcore-audit",
             outcome="error" if ended else outcome_of(found.exit_code),
-            message=f"{found.words}: {self.told().about}",
+            message=f"{found.words}: {self.statement().about}",
             detail=f"{self.sentence}\n\n{self}",
         )
         for finding in self.findings:
             yield finding.case(self.target)
 
     def datasets(self) -> Iterator[tuple[str, str]]:
-        r"""What was tested, and the bound that was found: rows of :meth:`told`."""
+        r"""What was tested, and the bound that was found: rows of :meth:`statement`."""
         a, b = (cut(json.dumps(dataset, default=str), _SHOWN) for dataset in self.pair)
         which = f"{self.pairs.index(self.pair) + 1} of {len(self.pairs)}: " if self.pairs else ""
         yield "pair", f"{which}A = {a}, B = {b} ({self.claim.to_json()['relation']})"
         if self.search is not None:
             yield "search", f"found by {self.search.runs:,} further runs in {self.search.space}"
-        at = f" at delta = {shown(self.at_delta)}" if self.outcomes or self.at_delta else ""
+        at = (
+            f" at delta = {format_rational(self.at_delta)}"
+            if self.outcomes or self.at_delta
+            else ""
+        )
         if self.exact is not None:
-            yield "epsilon", f"{between(self.exact.epsilon)} on this pair{at} (proven)"
-            yield "delta", f"{between(self.exact.delta)} at the claimed epsilon (proven)"
+            yield "epsilon", f"{format_enclosure(self.exact.epsilon)} on this pair{at} (proven)"
+            yield "delta", f"{format_enclosure(self.exact.delta)} at the claimed epsilon (proven)"
         # Of two layers the bound is the proven one, unless only the runs refute.
         if self.runs and (self.exact is None or isinstance(self.witness, Witness)):
             name = "epsilon" if self.exact is None else "sampled"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from audit.claims.claim import Claim, shown
-from audit.claims.verdicts import shown_p_value
+from audit.claims.claim import Claim, format_rational
+from audit.claims.verdicts import format_p_value
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report.record import AuditRecord, ExactWitness
 from audit.report.sentences import confidence, leak, scored
 from audit.wording.html import Section, as_json, code, copied
-from audit.wording.result import between
+from audit.wording.result import format_enclosure
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down, up
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from audit.evidence.baselines import BaselineFinding
     from audit.evidence.trace import Trace
     from audit.replay.findings import Finding
-    from audit.report.histogram import Histogram
-    from audit.report.tradeoff import TradeoffBand
+    from audit.report.figure_data import Histogram, TradeoffBand
 
 _EVENT: Final = 1_500
 _STRONG: Final = Markup("<strong>{}</strong>")
@@ -136,7 +135,10 @@ def _proven(found: ExactWitness) -> Section:
         copied=copied(found),
         id="witness",
         columns=("dataset", "probability (proven)"),
-        rows=[("A", between(found.probability_a)), ("B", between(found.probability_b))],
+        rows=[
+            ("A", format_enclosure(found.probability_a)),
+            ("B", format_enclosure(found.probability_b)),
+        ],
         note=f"The event that is hardest on the claim; it points to dataset {found.world}.",
     )
 
@@ -184,11 +186,11 @@ def _claimed_point(report: AuditRecord, claim: Claim) -> Section:
     proven = None if report.exact is None else report.exact.epsilon
     sure = f"{confidence(report.alpha)} confidence" if proven is None else "proven"
     bound = report.epsilon_lower if proven is None else proven.lower_float
-    words = f"at least {down(bound)}" if proven is None else between(proven)
+    words = f"at least {down(bound)}" if proven is None else format_enclosure(proven)
     out = "every smaller epsilon"
     if bound == math.inf:
         words, out = "infinite: no epsilon holds", "every epsilon"
-    at = f" at delta = {shown(delta)}" if delta else ""
+    at = f" at delta = {format_rational(delta)}" if delta else ""
     return Section(
         title="Claimed and measured" if proven is None else "Claimed and proven",
         svg=line_figure(epsilon, bound, words),
@@ -238,11 +240,11 @@ def _outcomes(rows: Sequence[Outcome]) -> Section:
 
 
 def _outcome(row: Outcome) -> tuple[object, ...]:
-    weight = "none" if row.p_value is None else shown_p_value(row.p_value)
+    weight = "none" if row.p_value is None else format_p_value(row.p_value)
     return (
         str(row.pair + 1),
         "outputs themselves" if row.feature is None else code(row.feature),
-        *map(shown, row.claim.exact),
+        *map(format_rational, row.claim.exact),
         weight if row.e_value is None else down(row.e_value, 3),
         down(row.epsilon_lower),
         _STRONG.format("refuted") if row.refuted else "no",

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claims.claim import shown
-from audit.claims.verdicts import VerdictWord, cause_of, shown_p_value
-from audit.evidence.coverage import idle, unresolved, unseen
-from audit.wording.result import out_of
+from audit.claims.claim import format_rational
+from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
+from audit.evidence.coverage import unmeasured_pairs, unresolved, unseen
+from audit.wording.result import format_share
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
@@ -51,9 +51,9 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
     if epsilon_lower > epsilon:
         return None
     return (
-        f"not above the refuted epsilon = {shown(epsilon)}, as it stops at the first epsilon, from "
-        "0 up, that a test of its own does not refute; the test of the claim says that epsilon is "
-        f"above {shown(epsilon)}, with {confidence(alpha)} confidence"
+        f"not above the refuted epsilon = {format_rational(epsilon)}, as it stops at the first "
+        "epsilon, from 0 up, that a test of its own does not refute; the test of the claim says "
+        f"that epsilon is above {format_rational(epsilon)}, with {confidence(alpha)} confidence"
     )
 
 
@@ -63,7 +63,7 @@ def refutals(alpha: RationalLike) -> str:
     >>> refutals("0.05")
     'at most 5 of 100 such audits would say REFUTED (independent runs)'
     """
-    cases = out_of(rational("alpha", alpha), 6)
+    cases = format_share(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
 
 
@@ -113,7 +113,7 @@ def blind_spot(
     'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
     """
     if verdict == "nothing_measured":
-        first = next(iter(idle(coverage)), None)
+        first = next(iter(unmeasured_pairs(coverage)), None)
         several = any(each.pair for each in coverage)
         where = f" on pair {first.pair + 1}" if first and several else ""
         return f"everything{where}: {first.reason if first else 'no run was drawn'}"
@@ -121,7 +121,7 @@ def blind_spot(
         return f"not known: {why}"
     if not math.isfinite(resolution):
         return "everything: these are too few runs to count on refuting anything"
-    cases = out_of(resolution)
+    cases = format_share(resolution)
     return (
         f"an output that gives the data away in fewer than {cases} runs could be missed"
         f"{unseen(coverage)}"
@@ -167,7 +167,7 @@ def fitted(report: FitReport) -> str:
         return f"{runs} do not have the law {law}: {report.witness}"
     if report.e_value is not None:
         return f"{runs}, e-value {down(report.e_value, 3)} against the law {law}"
-    return f"{runs}, p-value {shown_p_value(report.p_value or 0.0)} of the law {law}"
+    return f"{runs}, p-value {format_p_value(report.p_value or 0.0)} of the law {law}"
 
 
 def compared(baseline: BaselineFinding) -> str:

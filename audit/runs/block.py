@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
 from audit.errors import TargetFailed
-from audit.features.feature import Feature, beside_time
+from audit.features.feature import Feature, with_time
 from audit.outputs.form import Outputs, concatenate, draw_worlds, same
 from audit.outputs.guard import Watchdog, reading
 from audit.spec import AuditSpec
@@ -55,7 +55,7 @@ class Planned:
 class Plan(AuditSpec):
     r"""A spec whose claim, pairs, features, runs and seed are found: what the layers run.
 
-    ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both worlds and all
+    ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both datasets and all
     pairs together. Fields are not read again. Raises :class:`InvalidParameter` for fewer runs than
     pairs, and a feature that is given twice.
     """
@@ -72,7 +72,7 @@ class Plan(AuditSpec):
         if len(self.pairs) > 1 and self.runs < len(self.pairs):
             reason = f"must be at least one for each of the {len(self.pairs)} pairs"
             raise InvalidParameter("runs", self.runs, reason)
-        object.__setattr__(self, "features", beside_time(self.features))
+        object.__setattr__(self, "features", with_time(self.features))
         names = [feature.name for feature in self.features]
         for name in names:
             if names.count(name) > 1:

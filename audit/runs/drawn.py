@@ -19,17 +19,17 @@ from audit.features.additive import Score
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed
 from audit.features.learner import OnlineLearner, learned_scores
-from audit.outputs.form import Form, Outputs, concatenate
+from audit.outputs.form import OutputParser, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
 
 _LOOKED_AT: Final = 64
-_PLAIN: Final = Form(lines=False, as_json=False, by_kind=False)
+_PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class BlockRuns:
     r"""The runs of one block: outputs as they came, and as each feature shows them.
 
     ``shown`` is empty where a feature, or code of the outputs' own, failed. ``process`` is the
@@ -44,7 +44,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnRuns:
     r"""The runs of an audit, and why there are no more.
 
     ``error`` is the target's, ``notes`` are what a reader should know, ``process`` is the evidence
@@ -54,8 +54,8 @@ class Drawn:
 
     target: Target
     plan: Plan
-    blocks: tuple[Kept, ...]
-    forms: tuple[Form, ...]
+    blocks: tuple[BlockRuns, ...]
+    forms: tuple[OutputParser, ...]
     process: FamilyProcess | None
     stopped: str
     error: TargetFailed | None
@@ -97,7 +97,7 @@ class Drawn:
         ):
             yield
 
-    def untested(self) -> Drawn:
+    def untested(self) -> DrawnRuns:
         r"""The same with no runs to test: for outputs whose own code fails when they are read."""
         return replace(self, blocks=(), process=_no_evidence(self.plan, self.features))
 
@@ -189,7 +189,7 @@ def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -
 
 
 @dataclass(slots=True, kw_only=True)
-class Collected:
+class RunCollector:
     r"""Collect the runs of an audit as they are drawn; the only object of an audit that changes.
 
     A block is kept by one append, so that Ctrl-C finds it whole or not at all.
@@ -197,8 +197,8 @@ class Collected:
 
     plan: Plan
     target: Target
-    blocks: list[Kept] = field(default_factory=list)
-    forms: dict[tuple[int, int | None], Form] = field(default_factory=dict)
+    blocks: list[BlockRuns] = field(default_factory=list)
+    forms: dict[tuple[int, int | None], OutputParser] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     repeatable: bool = True
     error: TargetFailed | None = None
@@ -226,11 +226,11 @@ class Collected:
                         process = _through(process, block.pair, features)
                     process = process.update(block.pair, shown, worlds)
         except TargetFailed:
-            self.blocks.append(Kept(block=block, outputs=outputs, worlds=worlds))
+            self.blocks.append(BlockRuns(block=block, outputs=outputs, worlds=worlds))
             raise
         self.features[block.pair] = features
         self.blocks.append(
-            Kept(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
+            BlockRuns(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
         if first and all(output is None for output in outputs):
             several = len(self.plan.pairs) > 1
@@ -247,7 +247,7 @@ class Collected:
         first = form is None
         with reading(self.target.spelling):
             if form is None:
-                form = Form.learn(outputs, worlds, lines=self.target.lines)
+                form = OutputParser.learn(outputs, worlds, lines=self.target.lines)
                 self.forms[pair, None] = form
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
@@ -288,7 +288,7 @@ class Collected:
             if feature.learner is not None:
                 return seen
             if view not in self.forms:
-                self.forms[view] = Form.learn(seen, worlds, lines=False)
+                self.forms[view] = OutputParser.learn(seen, worlds, lines=False)
             return self.forms[view].apply(seen)
 
     @property
@@ -312,11 +312,11 @@ class Collected:
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
-    def drawn(self, stopped: str) -> Drawn:
+    def drawn(self, stopped: str) -> DrawnRuns:
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]
-        return Drawn(
+        return DrawnRuns(
             target=self.target,
             plan=self.plan,
             blocks=tuple(self.blocks),
@@ -344,7 +344,7 @@ class Collected:
             self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
 
 
-def _default(form: Form, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:
+def _default(form: OutputParser, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:
     # Kinds that already tell the datasets apart need nothing more.
     if form.by_kind:
         return ()

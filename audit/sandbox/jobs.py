@@ -2,8 +2,8 @@ r"""Who draws the blocks: this process, several, or a cluster; always in the ord
 
 One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
 chooses where: processes of this machine by default, the workers of a Dask cluster with
-``backend="dask"`` (:func:`backend` sets it up for the command). What a task draws does not depend
-on where it is drawn, for a target that keeps to the randomness it is given.
+``backend="dask"`` (:func:`dask_cluster` sets it up for the command). What a task draws does not
+depend on where it is drawn, for a target that keeps to the randomness it is given.
 
 A worker makes a target anew from its spelling where it came from one (a file must then be at the
 same path on every machine), else gets it by cloudpickle. One without a spelling or with randomness
@@ -13,27 +13,35 @@ worker the same numbers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from audit.errors import REPEATS, TargetFailed
-from audit.outputs.guard import Watchdog
+from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
+from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
-from audit.sandbox.worker import Sent, answer_of, work_block, work_probe
+from audit.sandbox.process import error_fields, error_from_fields, result_of, run_work
 from audit.targets.content import content_of
+from audit.targets.spelling import read_target
 from audit.targets.target import Target
-from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of
-from dpcore.errors import ABSENT, InvalidParameter
-
-BACKENDS: Final = ("processes", "dask")
-r"""Where the command can draw."""
+from dpcore.command.workers import (
+    OVERDUE,
+    WorkerLost,
+    in_processes,
+    leave_ctrl_c_to,
+    watch_over,
+    width_of,
+)
+from dpcore.errors import InvalidParameter
 
 _EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
 _PATIENCE: Final = "10s"
@@ -53,7 +61,7 @@ class Drawer(Protocol):
         """
 
 
-def revealing(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
+def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
     r"""The same error; ``reveals`` is set where its dataset fails in a few more runs of the task's
     pair and the other one does not. These runs are not tested.
 
@@ -125,7 +133,7 @@ class _Here:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Elsewhere:
-    sent: Sent
+    sent: SentTarget
     jobs: int
     timeout: float | None
     progress: Callable[[int], None] | None
@@ -141,7 +149,9 @@ class _Elsewhere:
                 self.progress(drawn + len(drawing.outputs))
             yield drawing
 
-    def _results(self, work: Callable[[Sent, Task], bytes], tasks: Iterator[Task]) -> Iterator[Any]:
+    def _results(
+        self, work: Callable[[SentTarget, Task], bytes], tasks: Iterator[Task]
+    ) -> Iterator[Any]:
         calls = ((self.sent, task) for task in tasks)
         with closing(in_processes(work, calls, self.jobs)) as answers:
             try:
@@ -153,7 +163,7 @@ class _Elsewhere:
                 raise _lost(self.sent.spelling, self.timeout, lost) from error
 
 
-def _send(target: Target, jobs: int) -> Sent:
+def _send(target: Target, jobs: int) -> SentTarget:
     pickled = None
     if not target.named:
         import cloudpickle
@@ -164,7 +174,7 @@ def _send(target: Target, jobs: int) -> Sent:
         except Exception as error:
             reason = f"the target {target.spelling} cannot be sent to another process ({error})"
             raise InvalidParameter("jobs", jobs, f"must be 1: {reason}") from error
-    return Sent(
+    return SentTarget(
         spelling=target.spelling,
         seeded=target.seeded,
         folder=target.folder,
@@ -193,29 +203,16 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
 
 
 @contextmanager
-def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
-    r"""Audits inside with ``jobs`` other than 1 draw on processes here, or on a Dask cluster.
+def dask_cluster(scheduler: str) -> Iterator[None]:
+    r"""Audits inside with ``jobs`` other than 1 draw on a Dask cluster.
 
-    ``scheduler`` is the address of the cluster's, e.g. ``tcp://host:8786``. All its workers draw,
-    whatever the number of jobs. They need the same dpcore and numpy, and a target's file at the
-    same path. They run threads: only ``exec:`` targets have a time limit for each call there.
+    ``scheduler`` is its address, e.g. ``tcp://host:8786``. All its workers draw, whatever the
+    number of jobs. They need the same dpcore and numpy, and a target's file at the same path. They
+    run threads: only ``exec:`` targets have a time limit for each call there.
 
-    >>> with backend("processes"):
-    ...     pass
-
-    Raises :class:`InvalidParameter` for another name, a scheduler that is missing, not needed or
-    not reached, and where ``distributed`` is not installed.
+    Raises :class:`InvalidParameter` for a scheduler that is not reached, and where ``distributed``
+    is not installed.
     """
-    if name not in BACKENDS:
-        raise InvalidParameter("backend", name, f"must be {' or '.join(BACKENDS)}")
-    if name == "processes":
-        if scheduler is not None:
-            raise InvalidParameter("--scheduler", scheduler, "is for the backend dask")
-        yield
-        return
-    if scheduler is None:
-        reason = "is needed: the address of a cluster, e.g. tcp://host:8786"
-        raise InvalidParameter("--scheduler", ABSENT, reason)
     try:
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
@@ -233,3 +230,101 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
         raise InvalidParameter("--scheduler", scheduler, f"is not reached: {lines[0]}") from error
     with client, parallel_config(backend="dask", client=client):
         yield
+
+
+_GRACE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTarget:
+    r"""How a worker gets a target: the same value is the same target, so one is made a process.
+
+    ``content`` is a digest of the file it is written in, ``process`` the audit's.
+    """
+
+    spelling: str
+    seeded: bool
+    folder: str
+    content: str | None
+    pickled: bytes | None
+    process: int
+
+
+def work_block(sent: SentTarget, task: Task) -> bytes:
+    r"""A drawing and the runs before it, or how the target failed, as ``audit.outputs.wire``."""
+
+    def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
+        drawing = draw_block(target, task, watchdog)
+        error = None if drawing.error is None else error_fields(drawing.error)
+        return drawing.outputs, error, drawing.interrupted, drawing.limited, task.drawn
+
+    return _work(sent, task, drawn)
+
+
+def work_probe(sent: SentTarget, task: Task) -> bytes:
+    r"""Whether the target keeps to its seed, or how it failed; as data."""
+    return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
+
+
+def answer_of(data: bytes, known: dict[int, Any]) -> Any:
+    r"""What a worker sent: a :class:`audit.runs.block.Drawing` and the runs before it, or a bool.
+
+    ``known`` are the objects that stayed with the workers. Raises :class:`TargetFailed`.
+    """
+    match result_of("a worker", *unpack(data, known)):
+        case bool(found):
+            return found
+        case (outputs, error, bool(interrupted), bool(limited), int(drawn)):
+            failed = None if error is None else error_from_fields(error)
+            return Drawing(
+                outputs=outputs, error=failed, interrupted=interrupted, limited=limited
+            ), drawn
+    raise ValueError("no answer of a worker")
+
+
+def _work(sent: SentTarget, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
+    leave_ctrl_c_to(sent.process)
+    watch = watch_over(sent.process)
+    with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
+
+        def work() -> object:
+            try:
+                target = _received(sent)
+            except InvalidParameter as error:
+                raise TargetFailed(sent.spelling, f"in a worker: {error}") from error
+            watch.due = partial(_overdue, watchdog)
+            return do(target, watchdog)
+
+        try:
+            kind, value = run_work(sent.spelling, work)
+            # Read here: a class of the target's is in no other process.
+            with reading(sent.spelling):
+                return pack((kind, value), _objects())
+        except TargetFailed as error:
+            return pack(("failed", error_fields(error)), _objects())
+        finally:
+            watch.due = None
+
+
+def _overdue(watchdog: Watchdog) -> float | None:
+    return None if watchdog.due is None else watchdog.due + _GRACE
+
+
+@cache
+def _objects() -> Objects:
+    return Objects(shared=True)
+
+
+@lru_cache(maxsize=4)
+def _received(sent: SentTarget) -> Target:
+    if sent.pickled is not None:
+        import cloudpickle
+
+        found = cloudpickle.loads(sent.pickled)  # of the audit's own process
+        assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
+        return found
+    if os.getpid() != sent.process:
+        # Relative names mean what they mean to the user.
+        with contextlib.suppress(OSError):
+            os.chdir(sent.folder)
+    return read_target(sent.spelling, seeded=sent.seeded)

@@ -1,9 +1,10 @@
 r"""Run audited code in a process of its own: if that process dies, the auditor goes on.
 
-It is forked, leads a session of its own and talks to the auditor over a pipe
-(``audit.sandbox.pipe``). The auditor ends it with all that it started when a call is long over its
-time, when it stops itself, when Ctrl-C has waited for it, and when its work is done. It ends with
-the auditor.
+It is forked, leads a session of its own and talks to the auditor over a pipe: requests and answers
+are frames of ``audit.outputs.wire`` on a socket, and shared memory shows the auditor which call is
+running and when that should end. The auditor ends the process with all that it started when a call
+is long over its time, when it stops itself, when Ctrl-C has waited for it, and when its work is
+done. It ends with the auditor.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import atexit
 import ctypes
 import gc
 import math
+import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -26,10 +30,155 @@ from typing import Any, Final, Self
 
 from audit.errors import TargetFailed
 from audit.outputs import guard
-from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.guard import RAISED, failure, flush, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
-from audit.sandbox.pipe import LENGTH, Pipe, SharedMemory, result_of
 from audit.targets.program import signal_name
+from dpcore.errors import ABSENT, InvalidParameter
+
+_TRACED: Final = 1 << 14
+
+
+def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
+    r"""Do the work of the target ``name``: ("done", what it returns), or the kind of its error."""
+    try:
+        return "done", work()
+    except InvalidParameter as error:
+        given = None if error.value is ABSENT else str(error.value)
+        return "refused", (error.argument, given, error.reason)
+    except KeyboardInterrupt:
+        return "interrupted", None
+    except RAISED as error:
+        if isinstance(error, TargetFailed):
+            return "failed", error_fields(error)
+        failed = failure(name, error)
+        failed.__cause__ = error
+        return "failed", error_fields(failed)
+
+
+def result_of(name: str, kind: object, value: Any) -> Any:
+    r"""What work returned that :func:`run_work` did.
+
+    >>> result_of("six", *run_work("six", lambda: 2 * 3))
+    6
+
+    Raises :class:`InvalidParameter` and :class:`TargetFailed` as the work did.
+    """
+    match kind, value:
+        case "done", _:
+            return value
+        case "refused", (str(argument), None | str() as given, str(reason)):
+            raise InvalidParameter(argument, ABSENT if given is None else given, reason)
+        case "failed", _:
+            raise error_from_fields(value)
+    raise TargetFailed(name, "raised KeyboardInterrupt")
+
+
+def error_fields(error: TargetFailed) -> tuple[Any, ...]:
+    r"""The error as plain data, with its traceback for ``--debug``: it is of another process."""
+    traced = "".join(traceback.format_exception(error))[-_TRACED:]
+    return error.target, error.reason, error.dataset, error.run, traced
+
+
+def error_from_fields(value: Any) -> TargetFailed:
+    r"""The error that :func:`error_fields` told."""
+    match value:
+        case (str(target), str(reason), dataset, run, str(traced)):
+            failed = TargetFailed(target, reason, dataset=dataset, run=run)
+            failed.add_note(f"where it runs:\n{traced}")
+            return failed
+    raise ValueError("no answer of a worker")
+
+
+LENGTH: Final = struct.Struct("<Q")
+r"""What stands before a frame: how many bytes it has."""
+
+_CALLS, _DUE, _STOP = 0, 8, 16
+_leave: Final = os._exit  # whatever a target makes of the module
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedMemory:
+    r"""Memory that both processes share: calls begun, when the last must end, whether to stop."""
+
+    held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
+    calls: int = 0
+    # Each number is stored whole. struct.pack_into clears the bytes first, and a look in between
+    # would find a call that should have ended at time 0.
+    _calls: memoryview[int] = field(init=False, repr=False)
+    _due: memoryview[float] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._calls = memoryview(self.held)[_CALLS:_DUE].cast("Q")
+        self._due = memoryview(self.held)[_DUE:_STOP].cast("d")
+        self.end()
+
+    def begin(self, due: float) -> None:
+        self.calls += 1
+        self._calls[0], self._due[0] = self.calls, due
+
+    def end(self) -> None:
+        self._calls[0], self._due[0] = self.calls, math.inf
+
+    def read(self) -> tuple[int, float]:
+        r"""Calls begun, and when the last one should end: inf where none is running."""
+        return self._calls[0], self._due[0]
+
+    def clear(self) -> None:
+        r"""Before a piece of work: no calls, and no wish to stop."""
+        self.calls = 0
+        self.end()
+        self.held[_STOP] = 0
+
+    def stop(self) -> None:
+        self.held[_STOP] = 1
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.held[_STOP])
+
+
+@dataclass(slots=True, kw_only=True)
+class Pipe:
+    r"""The other process's end: what it is asked, and its answers."""
+
+    socket: socket.socket
+    memory: SharedMemory
+    name: str
+    process: int = field(default_factory=os.getpid)
+    objects: Objects = field(default_factory=Objects)
+
+    def requests(self) -> Iterator[Any]:
+        r"""Yield the requests until the auditor closes the pipe."""
+        while (head := self._read(LENGTH.size)) is not None:
+            request = self._read(*LENGTH.unpack(head))
+            if request is None:
+                return
+            self.memory.clear()
+            yield unpack(request, {}, self.objects)
+
+    def _read(self, size: int) -> bytes | None:
+        found = bytearray()
+        while len(found) < size:
+            piece = self.socket.recv(min(size - len(found), _PIECE))
+            if not piece:
+                return None
+            found += piece
+        return bytes(found)
+
+    def answer(self, work: Callable[[], object]) -> None:
+        r"""Do a piece of work and send what it returns, or how it failed."""
+        self.send(*run_work(self.name, work))
+
+    def send(self, kind: str, value: object) -> None:
+        r"""Send a part of an answer, read where the code of its own classes is."""
+        if os.getpid() != self.process:
+            # A target forked, and this is the child: the auditor hears one process only.
+            _leave(0)
+        flush()  # this process may be ended before it would print what waits
+        with reading(self.name):
+            packed = pack((kind, value), self.objects)
+        self.socket.sendall(LENGTH.pack(len(packed)) + packed)
+
 
 _GRACE: Final = 2.0
 _LOOKS: Final = 0.1
@@ -141,7 +290,7 @@ class IsolatedProcess:
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
-            self.end(_said(os.waitstatus_to_exitcode(status)), reaped=True)
+            self.end(_exit_reason(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
             self.end(_GAVE_UP)
         elif late is not None and late == self._late:
@@ -278,7 +427,7 @@ def end_group(process: int, *, reaped: bool = False) -> None:
                 time.sleep(0.002)
 
 
-def _said(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code == _LOST:
         return _GAVE_UP
     if code >= 0:

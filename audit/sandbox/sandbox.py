@@ -22,8 +22,7 @@ from audit.errors import TargetFailed
 from audit.features.feature import Feature, own_map, read_feature
 from audit.outputs.form import Outputs, concatenate
 from audit.outputs.guard import Watchdog
-from audit.sandbox.pipe import Pipe
-from audit.sandbox.process import Ended, IsolatedProcess
+from audit.sandbox.process import Ended, IsolatedProcess, Pipe
 from audit.targets.content import files_of, source_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target
@@ -52,7 +51,7 @@ class Remote(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         try:
-            yield from self.sandbox.ask(("draw", self.spelling, *_asked(block)))
+            yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
         except Ended as error:
             # Several runs a call: the worlds are drawn one after the other.
             sides = [world for world in (0, 1) if block.sizes[world]]
@@ -117,7 +116,7 @@ class Sandbox:
 
     def _serve(self, pipe: Pipe) -> None:
         # Runs in the sandbox's process. Targets are kept: one may have state.
-        found = _Found(pipe=pipe, timeout=self._timeout)
+        found = _SandboxServer(pipe=pipe, timeout=self._timeout)
         for verb, spelling, *rest in pipe.requests():
             pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
             with Watchdog(self._timeout) as watchdog:
@@ -125,7 +124,7 @@ class Sandbox:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
+class _SandboxServer:
     # The targets and maps of a sandbox's process, and the requests it answers.
     pipe: Pipe
     timeout: float | None
@@ -138,20 +137,20 @@ class _Found:
         match verb:
             case "target":
                 with importing(self.timeout):
-                    return _told(self.target(spelling))
+                    return _target_fields(self.target(spelling))
             case "feature":
                 with importing(self.timeout):
                     return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
             case "map":
                 return self.feature(spelling)(rest[0])
-        return _drawn(self.target(spelling), self.pipe, _block(watchdog, *rest))
+        return _send_pieces(self.target(spelling), self.pipe, _block(watchdog, *rest))
 
 
-def _told(target: Target) -> tuple[bool, bool, str | None]:
+def _target_fields(target: Target) -> tuple[bool, bool, str | None]:
     return target.seeded, isinstance(target, Scalar), source_of(getattr(target, "function", None))
 
 
-def _asked(block: Block) -> tuple[Any, ...]:
+def _block_fields(block: Block) -> tuple[Any, ...]:
     # A block as plain data; the state of its generator is a dict.
     seeds = tuple((seed.entropy, seed.spawn_key) for seed in block.seeds)
     coins = block.mixing.bit_generator.state
@@ -181,7 +180,7 @@ def _block(
     )
 
 
-def _drawn(target: Target, pipe: Pipe, block: Block) -> None:
+def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
     pieces: list[Outputs] = []
     sent = time.monotonic()
     try:

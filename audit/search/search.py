@@ -31,12 +31,12 @@ from audit.evidence.event import Tally
 from audit.features.defaults import default_family
 from audit.features.feature import read_feature
 from audit.features.learner import learned_scores
-from audit.outputs.form import Form, Outputs, concatenate, draw_worlds
+from audit.outputs.form import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import Integers, read
 from audit.runs.block import Plan, Task
-from audit.sandbox.jobs import Drawer, drawer, revealing
-from audit.search.space import DatasetPair, Space, different, key
+from audit.sandbox.jobs import Drawer, check_reveals, drawer
+from audit.search.spaces import DatasetPair, Space, key, unique_pairs
 from audit.targets.target import Target
 from audit.wording.result import Facts
 from audit.wording.shorten import cut
@@ -62,7 +62,7 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried(Facts):
+class Candidate(Facts):
     r"""A candidate, the training runs it got, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
@@ -77,7 +77,7 @@ class Tried(Facts):
     score: float
 
     @classmethod
-    def of_json(cls, held: Any) -> Tried:
+    def of_json(cls, held: Any) -> Candidate:
         r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
@@ -86,7 +86,7 @@ class Tried(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found(Facts):
+class SearchResult(Facts):
     r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
     ``tried`` has each candidate once, the one that was chosen first, then those that came far
@@ -96,14 +96,14 @@ class Found(Facts):
     space: str
     pair: DatasetPair
     runs: int
-    tried: tuple[Tried, ...]
+    tried: tuple[Candidate, ...]
 
     @classmethod
-    def of_json(cls, held: Any) -> Found:
+    def of_json(cls, held: Any) -> SearchResult:
         r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
         match held:
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
-                every = tuple(map(Tried.of_json, tried))
+                every = tuple(map(Candidate.of_json, tried))
                 return cls(space=space, pair=(a, b), runs=runs, tried=every)
         raise ValueError("not what a search found")
 
@@ -123,7 +123,7 @@ def training_runs(runs: int) -> int:
 
 def search(
     target: Target, plan: Plan, space: Space, *, progress: Callable[[int], None] | None = None
-) -> Found:
+) -> SearchResult:
     r"""Spend at most ``training_runs(plan.runs)`` runs on the choice of a pair for its claim;
     ``plan.runs`` less ``Found.runs`` are left to test it.
 
@@ -143,7 +143,7 @@ def search(
         for share in shares[1:]:
             best = trainer.bracket(_changed(space, best, _width(share), rng), share)
     rest = [tried for tried in trainer.tried.values() if tried is not best[0]]
-    return Found(
+    return SearchResult(
         space=space.spelling,
         pair=best[0].pair,
         runs=trainer.drawn,
@@ -161,16 +161,16 @@ def _first(space: Space, width: int, rng: np.random.Generator) -> list[DatasetPa
     # The classic patterns, and some pairs at random.
     classic = islice(space.patterns(), width - width // _RANDOM)
     drawn = (space.draw(rng) for _ in range(4 * width))
-    return list(islice(different(chain(classic, drawn)), width))
+    return list(islice(unique_pairs(chain(classic, drawn)), width))
 
 
 def _changed(
-    space: Space, best: Sequence[Tried], width: int, rng: np.random.Generator
+    space: Space, best: Sequence[Candidate], width: int, rng: np.random.Generator
 ) -> list[DatasetPair]:
     # The best themselves, and changes of each in turn.
     old = [tried.pair for tried in best]
     new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
-    return list(islice(different(chain(old, new)), width))
+    return list(islice(unique_pairs(chain(old, new)), width))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,9 +182,9 @@ class _Trainer:
     drawn: int = 0
     tasks: int = 0
     runs: dict[str, _Runs] = field(default_factory=dict)
-    tried: dict[str, Tried] = field(default_factory=dict)
+    tried: dict[str, Candidate] = field(default_factory=dict)
 
-    def bracket(self, pairs: list[DatasetPair], runs: int) -> list[Tried]:
+    def bracket(self, pairs: list[DatasetPair], runs: int) -> list[Candidate]:
         # The last few of the candidates by successive halving, the best first. Runs of an earlier
         # bracket count as well: a change must beat what is better known.
         for pair in pairs:
@@ -206,8 +206,8 @@ class _Trainer:
         tasks = [self._task(candidate.pair, each, i) for i, candidate in enumerate(candidates)]
         for candidate, task, drawing in zip(candidates, tasks, self.draws.draw(tasks), strict=True):
             if drawing.error is not None:
-                failed = revealing(drawing.error, task, self.draws)
-                raise _named(failed, candidate.pair) from drawing.error
+                failed = check_reveals(drawing.error, task, self.draws)
+                raise _with_dataset(failed, candidate.pair) from drawing.error
             if drawing.interrupted:
                 raise KeyboardInterrupt
             candidate.outputs.append(drawing.outputs)
@@ -230,15 +230,15 @@ class _Trainer:
             timeout=self.plan.timeout,
         )
 
-    def _score(self, candidate: _Runs) -> Tried:
+    def _score(self, candidate: _Runs) -> Candidate:
         outputs, worlds = concatenate(candidate.outputs), np.concatenate(candidate.worlds)
-        form = Form.learn(outputs, worlds, lines=self.target.lines)
+        form = OutputParser.learn(outputs, worlds, lines=self.target.lines)
         values = form.apply(outputs)
         score = max(
             self._of_view(view, worlds[-len(view) :]) * math.sqrt(len(view))
             for view in self._views(values, worlds)
         )
-        return Tried(pair=candidate.pair, runs=len(worlds), score=score)
+        return Candidate(pair=candidate.pair, runs=len(worlds), score=score)
 
     def _views(self, values: Outputs, worlds: NDArray[np.bool_]) -> Iterator[Outputs]:
         # A learned score is of the second half of the runs, by what the first half taught.
@@ -278,7 +278,7 @@ class _Runs:
 
 
 def _advantage(counts: Integers, points: Sequence[Claim], rng: np.random.Generator) -> float:
-    # A function of the counts (2, cells) in each world, at the best of a few claimed points.
+    # A function of the counts (2, cells) in each dataset, at the best of a few claimed points.
     chosen = {*np.linspace(0, len(points) - 1, _POINTS).round().astype(int).tolist()}
     runs = counts.sum(axis=0)
     shuffled = [rng.binomial(runs, 0.5) for _ in range(_SHUFFLES)]
@@ -303,7 +303,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
     return total / max(int(runs.sum()), 1)
 
 
-def _named(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
+def _with_dataset(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
     # The dataset is one of many: it is shown.
     shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]

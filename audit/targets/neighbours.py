@@ -42,8 +42,8 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     r"""Refuse two lists, arrays or tables that are neighbours under no reading of the relation.
 
     Lists of one length may hold answers to queries, which have the same neighbours under every
-    relation (``audit.search.space``). Where their lengths differ they are records: none is replaced
-    then, and exactly one is there in addition, wherever it stands.
+    relation (``audit.search.spaces``). Where their lengths differ they are records: none is
+    replaced then, and exactly one is there in addition, wherever it stands.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):

@@ -97,7 +97,7 @@ class Program(Target):
         except OSError as error:
             reason = f"could not be started: {self._no_start(error)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
-        heard = _Heard(process=process, runs=runs)
+        heard = _Received(process=process, runs=runs)
         try:
             heard.listen(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
@@ -125,7 +125,7 @@ class _TooMuch(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Heard:
+class _Received:
     # What a program has written so far: all of its output, the end of its errors.
     process: subprocess.Popen[bytes]
     runs: int
@@ -186,7 +186,7 @@ def _written(pipe: int, unsent: memoryview) -> int:
         return len(unsent)
 
 
-def _late(heard: _Heard, error: subprocess.TimeoutExpired) -> str:
+def _late(heard: _Received, error: subprocess.TimeoutExpired) -> str:
     code = heard.process.poll()
     if code is None:
         return f"no answer within {error.timeout:g} s"

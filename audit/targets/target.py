@@ -1,7 +1,7 @@
 r"""Targets: what can be audited, and how one block of its runs is drawn.
 
-A target draws one block of runs at a time, in run order, with randomness of its own for each world
-and block. ``audit.targets.spelling`` reads one from its spelling.
+A target draws one block of runs at a time, in run order, with randomness of its own for each
+dataset and block. ``audit.targets.spelling`` reads one from its spelling.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Scalar(Target):
     def draw(self, block: Block) -> Iterator[Outputs]:
         fresh = (block.fresh(0), block.fresh(1))
         options: list[dict[str, Any]] = [
-            {"rng": _given(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
+            {"rng": _rng_for(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
         ]
         if block.timed:
             # Both worlds draw from one generator: of two, one may lie better in the caches for as
@@ -176,7 +176,7 @@ class Scalar(Target):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectorised(Target):
-    r"""f(dataset, n, rng): n outputs along the first axis, in one call for each world."""
+    r"""f(dataset, n, rng): n outputs along the first axis, in one call for each dataset."""
 
     function: Callable[..., Any]
     ours: bool = False
@@ -188,7 +188,7 @@ class Vectorised(Target):
         yield join(side_a, side_b, block.worlds, block.mixing)
 
     def _side(self, block: Block, world: int) -> Outputs:
-        rng = _given(block.seeds[world], ours=self.ours)
+        rng = _rng_for(block.seeds[world], ours=self.ours)
         dataset = block.fresh(world)()
         try:
             block.watchdog.restart()
@@ -221,7 +221,7 @@ class Vectorised(Target):
         raise TargetFailed(self.spelling, reason, dataset="AB"[world])
 
 
-def _given(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator | SeededRng:
+def _rng_for(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator | SeededRng:
     return SeededRng(_seed_of(seed)) if ours else np.random.default_rng(seed)
 
 

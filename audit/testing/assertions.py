@@ -26,8 +26,8 @@ import audit.sample  # noqa: F401 - as above
 from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import CAUSES, shown_p_value
-from audit.evidence.coverage import idle
+from audit.claims.verdicts import CAUSES, format_p_value
+from audit.evidence.coverage import unmeasured_pairs
 from audit.evidence.event import Witness
 from audit.outputs.copies import copies
 from audit.report.report import AuditReport
@@ -83,7 +83,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
 
     P(:class:`Refuted`) <= ``alpha`` where the claim holds and runs are independent: each of k pairs
-    is tested at alpha/k. ``runs`` are those of one pair, both its worlds together. A noise, or a
+    is tested at alpha/k. ``runs`` are those of one pair, both its datasets together. A noise, or a
     target of known law, is proven or refuted without runs. To pass proves nothing: a report says
     in ``resolution`` what it would have seen. ``relation`` is how neighbours differ: "replace"
     unless it is given, or the claim or an entry of the catalogue says otherwise. Pairs that
@@ -161,7 +161,7 @@ def _require_power(report: AuditReport) -> None:
 
 
 def _nothing(report: AuditReport) -> str:
-    pair, reason = _short(report.pair), idle(report.coverage)[0].reason
+    pair, reason = _short(report.pair), unmeasured_pairs(report.coverage)[0].reason
     return f"{report.target}: nothing was measured on the pair {pair}: {reason}"
 
 
@@ -181,7 +181,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))
         runs = f"{a:,} runs on dataset A and {b:,} on dataset B"
-        lines.append(f"  p-value {shown_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
+        lines.append(f"  p-value {format_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
         lines.append(f"  again: {repeat}")
         if not report.repeatable:
             lines.append("  (the target draws randomness of its own: other outputs will come)")
@@ -210,7 +210,9 @@ def assert_sensitivity(
     name = getattr(query, "__qualname__", None) or repr(query)
     for a, b in read_pairs("pairs", pairs):
         here, there = _answer(query, a, "A"), _answer(query, b, "B")
-        shown = f"on the pair {_short((a, b))}, from {_one(here)} to {_one(there)}"
+        shown = (
+            f"on the pair {_short((a, b))}, from {_format_answer(here)} to {_format_answer(there)}"
+        )
         if len(here) != len(there):
             raise Refuted(f"{name} changes the number of its answers {shown}")
         moves = [abs(x - y) for x, y in zip(here, there, strict=True)]
@@ -257,7 +259,7 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
     return str(size), size <= amount
 
 
-def _one(answer: tuple[int, ...]) -> str:
+def _format_answer(answer: tuple[int, ...]) -> str:
     return str(answer[0]) if len(answer) == 1 else _short(answer)
 
 

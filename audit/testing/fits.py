@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from audit.claims.verdicts import INTERRUPTED, shown_p_value
+from audit.claims.verdicts import INTERRUPTED, format_p_value
 from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
 from dpcore.noise import Noise
@@ -52,7 +52,7 @@ def assert_fits(
     repeat = again or (
         f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
     )
-    p_value = shown_p_value(report.p_value or 0.0)
+    p_value = format_p_value(report.p_value or 0.0)
     sentence = (
         f"{report.target} does not draw from {write_noise(noise)}\n"
         f"  witness: {report.witness}\n"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from audit.report.report import AuditReport
     from audit.spec import AuditSpec
     from audit.targets.spelling import Auditable
-    from audit.testing.purse import Purse
+    from audit.testing.alpha_budget import AlphaBudget
     from dpcore.mechanism import Relation
     from dpcore.noise import Noise
 
@@ -108,7 +108,7 @@ _GIVEN: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class AuditBudget:
     r"""The level, seed and number of runs that one statistical assertion may use."""
 
     alpha: Fraction
@@ -123,19 +123,19 @@ class _Run:
     alpha: Fraction
     effort: str
     seed: int
-    purse: Purse | None = None  # once a marked test is there
+    purse: AlphaBudget | None = None  # once a marked test is there
     collected: int = 0
     audited: dict[str, Fraction] = field(default_factory=dict)
     lost: int = 0
 
-    def bought(self, test: str, price: Fraction, place: int, runs: int) -> Bought:
+    def bought(self, test: str, price: Fraction, place: int, runs: int) -> AuditBudget:
         name = f"{test} #{place}"
         # A second attempt at a test that failed buys nothing: the run is red by the first alone.
         if self.purse is not None and name not in self.purse.bought:
             self.purse.buy(name, price)
             self.audited[test] = self.audited.get(test, Fraction()) + price
         coins = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
-        return Bought(
+        return AuditBudget(
             alpha=price,
             seed=int.from_bytes(coins[:4], "big"),
             runs=runs * EFFORTS[self.effort],
@@ -163,15 +163,15 @@ class Auditor:
     run: _Run = field(repr=False)
     bought: int = 0
 
-    def buy(self, runs: int | None = None) -> Bought:
+    def buy(self, runs: int | None = None) -> AuditBudget:
         r"""The level, seed and runs of a statistical test of one's own: reject at p <= alpha.
 
-        Raises :class:`audit.testing.purse.Overspent` beyond the ``audits`` of the mark.
+        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` beyond the ``audits`` of the mark.
         """
         if self.bought == self.terms.audits:
-            from audit.testing.purse import Overspent
+            from audit.testing.alpha_budget import BudgetExceeded
 
-            raise Overspent(
+            raise BudgetExceeded(
                 f"{self.nodeid} asks for one audit more than it is marked for: say "
                 f"@pytest.mark.dp(audits={self.bought + 1})"
             )
@@ -322,12 +322,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [item for item in items if item.get_closest_marker("dp") is not None]
     if not marked:
         return
-    from audit.testing.purse import Purse, equal_share
+    from audit.testing.alpha_budget import AlphaBudget, equal_share
     from dpcore.errors import ABSENT, InvalidParameter
 
     run = config.stash[_RUN]
     run.collected = len(marked)
-    run.purse = Purse(run.alpha)
+    run.purse = AlphaBudget(run.alpha)
     copies = getattr(config, "workerinput", {}).get("dp_copies", 1)
     share = equal_share(run.alpha, run.collected * copies)
     times: Counter[str] = Counter()
@@ -411,15 +411,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     run = config.stash[_RUN]
     if not run.collected:
         return
-    from audit.testing.purse import shown_up
+    from audit.testing.alpha_budget import format_up
 
     many = f"{len(run.audited)} statistical test{'' if len(run.audited) == 1 else 's'}"
     line = f"dp: {many} ran, of {run.collected} collected"
     if run.audited:
-        most = shown_up(sum(run.audited.values(), Fraction()))
+        most = format_up(sum(run.audited.values(), Fraction()))
         line += (
             ": where all that they assert through dp is true, any fails with probability at most "
-            f"{most} (--dp-alpha {shown_up(run.alpha)}); effort {run.effort}; "
+            f"{most} (--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
             f"--dp-seed {run.seed} repeats"
         )
     if run.lost:

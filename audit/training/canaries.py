@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from accounting.claims.guarantee import Guarantee
-from audit.claims.claim import Claim, shown
+from audit.claims.claim import Claim, format_rational
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
 from audit.evidence.one_run import (
@@ -40,7 +40,7 @@ from audit.evidence.one_run import (
 )
 from audit.evidence.verdict import versions
 from audit.report.sentences import confidence
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -195,9 +195,9 @@ class CanaryReport(Result):
             ],
         )
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         words = "does not keep" if self.refuted else "tested against"
-        return Told(
+        return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"the training {words} {self.claim}",
             rows=tuple(self._rows()),
@@ -207,7 +207,7 @@ class CanaryReport(Result):
     def _rows(self) -> Iterator[tuple[str, str]]:
         total = self.included + self.excluded
         sure = f"with {confidence(self.alpha)} confidence"
-        at = f" at delta = {shown(self.at_delta)}" if self.at_delta else ""
+        at = f" at delta = {format_rational(self.at_delta)}" if self.at_delta else ""
         yield "epsilon", f"at least {down(self.epsilon_lower)}{at}, {sure}"
         if self.mu_lower is not None:
             yield "Gaussian DP", f"for no mu below {down(self.mu_lower)}, {sure}"
@@ -217,7 +217,7 @@ class CanaryReport(Result):
         level = f"; {', '.join(others)} and {last} guesses share the level" if others else ""
         guessed = f"{self.right:,} of {self.guesses:,} right: {_GUESSED[self.guess]}"
         yield "guesses", guessed + level
-        cases = out_of(self.alpha, 6)
+        cases = format_share(self.alpha, 6)
         weight = evidence(self.alpha, p_value=self.p_value, e_value=None)
         alarms = f"If the claim were true, at most {cases} such audits would say REFUTED"
         yield "evidence", f"{weight}. {alarms}"

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.verdicts import VERDICTS, level_upper, shown_p_value
+from audit.claims.verdicts import VERDICTS, format_p_value, level_upper
 from audit.report.sentences import FAULTS
-from audit.wording.formats import Case, Outcome
-from audit.wording.result import Result, Told, computed, fact, out_of
+from audit.wording.result import Case, Outcome, Result, Statement, computed, fact, format_share
 
 SCHEMA: Final = "dpcore-dpsgd/1"
 
@@ -125,7 +124,7 @@ class StepReport(Result):
                 message=_line(check),
             )
 
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         faults = any(check.verdict == "fault" for check in self.checks)
         only_faults = faults and not any(check.verdict == "refuted" for check in self.checks)
         words = (
@@ -133,8 +132,8 @@ class StepReport(Result):
             if self.refuted
             else "against the stated sampling, clipping and noise"
         )
-        cases = out_of(self.alpha, 6)
-        return Told(
+        cases = format_share(self.alpha, 6)
+        return Statement(
             verdict=FAULTS if only_faults else VERDICTS[self.verdict].words,
             about=f"{self.target} {words}",
             rows=(
@@ -149,5 +148,5 @@ class StepReport(Result):
 
 def _line(check: Check) -> str:
     word = {"passed": "ok", "nothing_measured": "NOT MEASURED"}.get(check.verdict)
-    weight = "" if check.p_value is None else f" (p-value {shown_p_value(check.p_value)})"
+    weight = "" if check.p_value is None else f" (p-value {format_p_value(check.p_value)})"
     return f"{word or check.verdict.upper()}: {check.statement}{weight}"

@@ -64,12 +64,12 @@ def code(value: object) -> Markup:
     >>> print(code("<b>"), code("a" * 300)[200:])
     <code>&lt;b&gt;</code> aaaaaa... (300 characters, SHA-256 9835fa6bf4e2)</code>
     """
-    return Markup("<code>{}</code>").format(_shown(value, _MOST_CODE))
+    return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
 def copied(value: object) -> Markup:
     r"""Text to copy, which may be longer than other texts."""
-    return _shown(value, _MOST_COPIED)
+    return _escape_text(value, _MOST_COPIED)
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
@@ -107,14 +107,14 @@ def _template() -> Any:
         loader=PackageLoader("audit.wording"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_escape_text,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     return made.get_template("page.html")
 
 
-def _shown(value: object, most: int = _MOST_SIGNS) -> Markup:
+def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
     # Any text, whatever it holds; of a long one the start, its length and a digest.
     if isinstance(value, Markup):
         return value

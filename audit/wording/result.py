@@ -1,9 +1,9 @@
 r"""A result: a frozen dataclass whose fields say what they mean, and all that follows from them.
 
 A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
-From these follow the JSON document and its schema; from the sentences of :meth:`Result.told`, the
-sections and the cases follow the lines on a terminal, the card of a notebook, the HTML page, JUnit
-and SARIF.
+From these follow the JSON document and its schema; from the sentences of :meth:`Result.statement`,
+the sections and the cases follow the lines on a terminal, the card of a notebook, the HTML page,
+and what machines read: JUnit, the test reports of a CI server, and SARIF, its code scanning.
 """
 
 from __future__ import annotations
@@ -19,15 +19,160 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
-from audit.wording.formats import Case, formatted, outcome_of
+from audit.wording.shorten import printable
+from dpcore.command.terminal import page as printed
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
     from audit.wording.html import Section
+
+Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
+r"""A failure speaks against the code, an error is an audit that came to no end."""
+
+_LEVELS: Final = {"failed": "error", "error": "error", "warning": "warning", "note": "note"}
+_XML: Final = '<?xml version="1.0" encoding="utf-8"?>\n'
+_SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    r"""One thing that was tested: its ``name``, its ``target``, and how it came out.
+
+    ``rule`` is what code scanning groups by.
+    """
+
+    target: str
+    name: str
+    rule: str
+    outcome: Outcome
+    message: str
+    detail: str = ""
+    seconds: float = 0.0
+
+
+def outcome_of(exit_code: int) -> Outcome:
+    r"""The outcome of a command that ends with ``exit_code``: 1 fails, what is above is an error.
+
+    >>> [outcome_of(code) for code in (0, 1, 4)]
+    ['passed', 'failed', 'error']
+    """
+    outcomes: dict[int, Outcome] = {0: "passed", 1: "failed"}
+    return outcomes.get(exit_code, "error")
+
+
+def format_of(name: str, *, as_json: bool) -> str:
+    r"""The format that a command prints: ``--json`` is ``--format json``.
+
+    >>> format_of("text", as_json=True), format_of("sarif", as_json=False)
+    ('json', 'sarif')
+    """
+    if as_json and name not in {"text", "json"}:
+        raise InvalidParameter("--format", name, "is not JSON: leave --json or --format out")
+    return "json" if as_json else name
+
+
+def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
+    r"""What a command prints for ``--format name``: ``text``, the JSON ``document`` or the cases.
+
+    >>> case = Case(target="f.py:f", name="epsilon=1", rule="audit", outcome="failed", message="no")
+    >>> print(formatted("junit", text="", document="", cases=[case]).splitlines()[1][:60])
+    <testsuites tests="1" failures="1" errors="0"><testsuite nam
+    """
+    match name:
+        case "junit":
+            return _junit(list(cases))
+        case "sarif":
+            return _sarif(cases)
+    return document if name == "json" else text
+
+
+def _junit(cases: Sequence[Case]) -> str:
+    from xml.etree import ElementTree as ET
+
+    counts = {"tests": len(cases)} | {
+        f"{word}s": sum(case.outcome == kind for case in cases)
+        for word, kind in (("failure", "failed"), ("error", "error"))
+    }
+    counted = {name: str(count) for name, count in counts.items()}
+    root = ET.Element("testsuites", counted)
+    time = f"{sum(case.seconds for case in cases):.3f}"
+    inner = ET.SubElement(root, "testsuite", {"name": "dpcore audit", **counted, "time": time})
+    for case in cases:
+        named = {"name": printable(case.name), "classname": printable(case.target)}
+        time = f"{case.seconds:.3f}"
+        one = ET.SubElement(inner, "testcase", {**named, "time": time, **_place(case.target)})
+        words = printable(case.message)
+        if case.outcome in {"failed", "error"}:
+            kind = "failure" if case.outcome == "failed" else "error"
+            fault = ET.SubElement(one, kind, {"message": words, "type": printable(case.rule)})
+            fault.text = printable(case.detail or case.message)
+        else:
+            ET.SubElement(one, "system-out").text = printable(case.detail or case.message)
+    return _XML + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _sarif(cases: Iterable[Case]) -> str:
+    from importlib.metadata import version
+
+    found = [case for case in cases if case.outcome != "passed"]
+    rules = list(dict.fromkeys(case.rule for case in found))
+    driver = {
+        "name": "dpcore",
+        "version": version("dpcore"),
+        "rules": [{"id": rule, "shortDescription": {"text": rule}} for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": all(c.outcome != "error" for c in found)}],
+        "results": [
+            {
+                "ruleId": case.rule,
+                "ruleIndex": rules.index(case.rule),
+                "level": _LEVELS[case.outcome],
+                "message": {"text": printable(case.detail or case.message)},
+                "locations": [_location(case.target)],
+            }
+            for case in found
+        ],
+    }
+    document = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _location(target: str) -> dict[str, Any]:
+    # Code scanning shows only what lies in a file.
+    logical = {"logicalLocations": [{"fullyQualifiedName": printable(target)}]}
+    place = _place(target)
+    if not place:
+        return logical
+    physical = {
+        "artifactLocation": {"uri": place["file"]},
+        "region": {"startLine": int(place["line"])},
+    }
+    return {"physicalLocation": physical, **logical}
+
+
+def _place(target: str) -> dict[str, str]:
+    # The file and line of file.py:name or package.module:name, where it lies below this folder.
+    module, _, name = target.rpartition(":")
+    path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
+    if not name.isidentifier() or not path.is_file():
+        return {}
+    inside = path.resolve()
+    if inside.is_relative_to(Path.cwd()):
+        path = inside.relative_to(Path.cwd())
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return {"file": path.as_posix(), "line": "1"}
+    lines = [node.lineno for node in tree.body if getattr(node, "name", None) == name]
+    return {"file": path.as_posix(), "line": str(lines[-1] if lines else 1)}
 
 
 def json_number(value: float) -> float | str:
@@ -204,7 +349,7 @@ class Result(Facts, ABC):
         r"""What a command ends with that found this."""
 
     @abstractmethod
-    def told(self) -> Told:
+    def statement(self) -> Statement:
         r"""The result as sentences, which every view of it shows."""
 
     @property
@@ -214,7 +359,7 @@ class Result(Facts, ABC):
     @property
     def sentence(self) -> str:
         r"""What the verdict means, below it on a page."""
-        return self.told().about
+        return self.statement().about
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -222,7 +367,7 @@ class Result(Facts, ABC):
         return ()
 
     def summary(self) -> Sequence[tuple[str, object]]:
-        return [row for row in self.told().rows if row[0] != "repeat"]
+        return [row for row in self.statement().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
         r"""The sections of the page, below its rows."""
@@ -234,19 +379,19 @@ class Result(Facts, ABC):
 
     def cases(self) -> Iterator[Case]:
         r"""What was tested, for a test report."""
-        told = self.told()
+        statement = self.statement()
         yield Case(
             target=self.subject,
-            name=told.about,
+            name=statement.about,
             rule=self.SCHEMA.partition("/")[0],
             outcome=outcome_of(self.exit_code),
-            message=f"{told.verdict}: {told.about}",
+            message=f"{statement.verdict}: {statement.about}",
             detail=str(self),
         )
 
     def to_format(self, name: str, *, text: str | None = None) -> str:
         r"""The result as "text", "json", "junit" or "sarif"."""
-        text = f"{self}\n" if text is None else text
+        text = printed(str(self).splitlines()) if text is None else text
         return formatted(name, text=text, document=self.to_text(), cases=self.cases())
 
     def to_json(self) -> dict[str, Any]:
@@ -263,7 +408,7 @@ class Result(Facts, ABC):
         """
         from audit.wording.html import Section, copied
 
-        repeat = [row for row in self.told().rows if row[0] == "repeat"]
+        repeat = [row for row in self.statement().rows if row[0] == "repeat"]
         last = Section(
             title="To repeat",
             copied="" if command is None else copied(command),
@@ -276,7 +421,7 @@ class Result(Facts, ABC):
         # What a notebook shows of it.
         from audit.wording.html import card
 
-        return card(self._page(self.told().rows, self.key_sections()))
+        return card(self._page(self.statement().rows, self.key_sections()))
 
     def _page(
         self,
@@ -287,14 +432,14 @@ class Result(Facts, ABC):
     ) -> str:
         from audit.wording.html import page
 
-        told = self.told()
+        statement = self.statement()
         return page(
-            rows, sections, style=told.style, document=document, verdict=told.verdict,
+            rows, sections, style=statement.style, document=document, verdict=statement.verdict,
             subject=self.subject, sentence=self.sentence, warnings=self.warnings,
         )  # fmt: skip
 
     def __str__(self) -> str:
-        return "\n".join(self.told().lines())
+        return "\n".join(self.statement().lines())
 
 
 def json_schema(result: type[Result]) -> dict[str, Any]:
@@ -343,7 +488,7 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Statement:
     r"""What a report says: its verdict in capitals, what that is about, and rows of (name, value).
 
     Every view of the report shows these sentences. ``style`` is how a terminal colours the verdict.
@@ -357,7 +502,9 @@ class Told:
     def lines(self, width: int | None = None) -> list[str]:
         r"""The lines, none longer than ``width`` where words allow; by default the terminal's.
 
-        >>> Told(verdict="PROVEN", about="it holds", rows=(("runs", "5"), ("seed", "7"))).lines()
+        >>> Statement(
+        ...     verdict="PROVEN", about="it holds", rows=(("runs", "5"), ("seed", "7"))
+        ... ).lines()
         ['PROVEN  it holds', '  runs  5', '  seed  7']
         """
         width = terminal_width() if width is None else width
@@ -398,20 +545,28 @@ def terminal_width() -> int:
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
-def between(value: Enclosure, digits: int = 9) -> str:
+def format_enclosure(value: Enclosure, digits: int = 9) -> str:
     r"""A proven interval, its ends rounded outwards.
 
-    >>> between(Enclosure.exactly(Fraction(1, 10))), between(Enclosure(2, float("inf")))
+    >>> (
+    ...     format_enclosure(Enclosure.exactly(Fraction(1, 10))),
+    ...     format_enclosure(Enclosure(2, float("inf"))),
+    ... )
     ('exactly 0.1', 'between 2 and infinity')
     """
     low, high = down(value.lower, digits), up(value.upper, digits)
     return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
-def out_of(probability: Fraction | float, digits: int = 2) -> str:
+def format_share(probability: Fraction | float, digits: int = 2) -> str:
     r"""A probability as cases of a round number of them, rounded up.
 
-    >>> out_of(Fraction(1, 20)), out_of(0.0015), out_of(Fraction(1, 3)), out_of(Fraction(1, 10**30))
+    >>> (
+    ...     format_share(Fraction(1, 20)),
+    ...     format_share(0.0015),
+    ...     format_share(Fraction(1, 3)),
+    ...     format_share(Fraction(1, 10**30)),
+    ... )
     ('5 of 100', '1.6 of 1,000', '34 of 100', '1 of 10^30')
     """
     exact, group = Fraction(probability), _LEAST_GROUP

@@ -69,7 +69,7 @@ def distinct(texts: Sequence[str], most: int) -> list[str]:
     for before, after in itertools.pairwise(order):
         common = _common(before, after)
         parts[before], parts[after] = max(parts[before], common), max(parts[after], common)
-    found = {text: _around(text, parts[text], most) for text in order}
+    found = {text: _excerpt(text, parts[text], most) for text in order}
     shown = list(found.values())
     return [
         found[text]
@@ -79,7 +79,7 @@ def distinct(texts: Sequence[str], most: int) -> list[str]:
     ]
 
 
-def _around(text: str, part: int, most: int) -> str:
+def _excerpt(text: str, part: int, most: int) -> str:
     # The first signs, and a window that has the place of ``part`` in its last third.
     if len(text) <= most:
         return text

@@ -24,7 +24,7 @@ from benchmarks.auditing.peers import (
     world_swap,
 )
 
-__all__ = ["TWINS", "anytime", "boundary", "controls", "twins"]
+__all__ = ["TWINS", "anytime", "boundary", "controls", "default_level", "twins"]
 
 TWINS: Final = (
     "count",
@@ -46,6 +46,8 @@ _SEED: Final = 2
 _RUNS: Final = 1000
 _AT_BOUNDARY: Final = 0.056
 _OF_TWINS: Final = 0.065
+_DEFAULT_LEVEL: Final = "0.001"
+_AT_DEFAULT: Final = 0.0015
 _LEVEL: Final = str(ALPHA)
 _SPEND: Final = Fraction(_LEVEL) / BERGER_BOOS_SHARE
 
@@ -113,6 +115,22 @@ def boundary(effort: Effort) -> Iterator[Row]:
     for subject in BOUNDARY:
         repeats = effort.count(100, 6000)
         yield _kept(effort, subject, _fixed, repeats, limit=_AT_BOUNDARY, kind="fixed n")
+
+
+def _at_default(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    level = Fraction(_DEFAULT_LEVEL)
+    evidence, spend = gather(outputs, worlds, seed=seed), level / BERGER_BOOS_SHARE
+    p_value = evidence.p_value(subject.epsilon, subject.delta, spend=spend)
+    return {"p_value": p_value <= level}
+
+
+def default_level(effort: Effort) -> Iterator[Row]:
+    r"""Fixed n at the level of the command, of a law that is drawn quickly."""
+    repeats = effort.count(500, 20_000)
+    yield _kept(effort, LAPLACE, _at_default, repeats, limit=_AT_DEFAULT,
+                kind=f"fixed n at alpha = {_DEFAULT_LEVEL}")  # fmt: skip
 
 
 def twins(effort: Effort) -> Iterator[Row]:

@@ -10,7 +10,7 @@ import pytest
 from accounting.budget.calibrate import read_free_law
 from accounting.claims.claim import read_claim
 from audit.claims.claim import Claim
-from audit.search.spelling import read_space
+from audit.search.spaces import read_space
 from audit.targets.spelling import read_target
 from bandits.policies.registry import read_algorithm
 from dpcore import Scope

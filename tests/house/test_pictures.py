@@ -21,7 +21,7 @@ from matplotlib.textpath import text_to_path
 
 from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs
-from audit.cli.plot import curve_points, draw_curve
+from audit.exact.report import curve_points, draw_curve
 from audit.report.figures import tradeoff_figure
 from bandits.plots import Curve, Panel, draw_panels
 from benchmarks.figures.dots import Dots

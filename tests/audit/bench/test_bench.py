@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import audit.bench.bench as module
-from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench, first_runs
+from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
@@ -149,17 +149,6 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
     assert seen == [(0, 300, LEVEL)]
 
 
-def test_every_try_has_coins_of_its_own() -> None:
-    seeds = {
-        module._Task(entry=e, role=role, alpha=LEVEL, seed=seed)._seed_of(number)
-        for e in ENTRIES
-        for role in module._ROLES
-        for seed in (1, 2)
-        for number in range(3)
-    }
-    assert len(seeds) == len(ENTRIES) * 2 * 2 * 3
-
-
 def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
     """The twin in the place of the slip: three tries at a third of alpha."""
     alpha = purse.buy("bench: three tries at a third of alpha", "1e-9")
@@ -202,12 +191,6 @@ def test_what_is_out_of_range_is_refused() -> None:
     for layer in (Layer.EXACT, Layer.FIT):
         with pytest.raises(InvalidParameter, match="the laws of half-scale are unknown"):
             bench([replace(HALF, layer=layer)])
-
-
-def test_the_whole_catalogue_can_be_audited() -> None:
-    for each in ENTRIES:
-        module._refuse_lawless(each)
-        assert each.layer is not Layer.SAMPLE or first_runs(each) <= 200_000
 
 
 def subjects() -> list[Subject]:

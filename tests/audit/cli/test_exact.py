@@ -9,13 +9,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import pytest
-from mpmath import mpf
 
 from audit.claims.claim import Claim
-from audit.exact.divergence import AnyLaw, Shifted, hockey_stick
-from audit.exact.points import decide, delta_point, epsilon_point, renyi_point
+from audit.exact.divergence import (
+    AnyLaw,
+    Shifted,
+    decide,
+    delta_point,
+    epsilon_point,
+    hockey_stick,
+    renyi_point,
+)
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.spelling import read_noise
@@ -216,32 +221,6 @@ def test_every_point_is_narrow_and_quick(noise: str) -> None:
             assert way is None or way.upper <= point.worse.upper
 
 
-def of(pmf: AnyLaw) -> dict[Any, Fraction]:
-    assert not isinstance(pmf, Shifted)
-    return {x: Fraction(str(mass)) for x, mass in pmf.items()}
-
-
-def test_the_worse_direction_is_the_larger_sum() -> None:
-    p: AnyLaw = {"a": "1/2", "b": "3/8", "c": "1/8"}
-    q: AnyLaw = {"a": "1/4", "b": "1/4", "c": "1/2"}
-    with mpmath.workdps(40):
-        growth = mpmath.exp(mpf(1) / 4)
-        sums = [
-            mpmath.fsum(
-                max(mpf(x.numerator) / x.denominator - growth * y.numerator / y.denominator, 0)
-                for x, y in zip(of(one).values(), of(other).values(), strict=True)
-            )
-            for one, other in ((p, q), (q, p))
-        ]
-    point = delta_point(p, q, Fraction(1, 4))
-    assert point.p_against_q is not None
-    assert point.q_against_p is not None
-    assert point.p_against_q.lower_float == pytest.approx(float(sums[0]), rel=1e-14)
-    assert point.q_against_p.lower_float == pytest.approx(float(sums[1]), rel=1e-14)
-    assert point.worse.lower_float == pytest.approx(float(max(sums)), rel=1e-14)
-    assert abs(sums[0] - sums[1]) > 0.01
-
-
 def test_the_order_infinity_is_the_largest_loss() -> None:
     p: AnyLaw = {0: "1/3", 1: "2/3"}
     q: AnyLaw = {0: "1/2", 1: "1/2"}
@@ -336,7 +315,7 @@ def test_what_no_precision_tells_is_undecided(
     def stuck(*_: object, **__: object) -> Any:
         return type(wide)(Fraction(0), Fraction(1, 2))
 
-    monkeypatch.setattr("audit.exact.points.hockey_stick", stuck)
+    monkeypatch.setattr("audit.exact.divergence.hockey_stick", stuck)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4", "--json")
     assert (answer.code, answer.json["verdict"]) == (4, "undecided")
     assert answer.json["points"][0]["delta"]["worse"] == [0.0, 0.5]
@@ -345,7 +324,7 @@ def test_what_no_precision_tells_is_undecided(
     def tired(*_: object, **__: object) -> Any:
         raise PrecisionExhausted("no more bits")
 
-    monkeypatch.setattr("audit.exact.points.epsilon_at", tired)
+    monkeypatch.setattr("audit.exact.divergence.epsilon_at", tired)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
     assert "jumps" in answer.out

@@ -12,10 +12,15 @@ import pytest
 from audit.corpus import entry as corpus_entry
 from audit.corpus import environment
 from audit.corpus.entry import Entry, Side, read_entry
-from audit.corpus.environment import Environment, EnvironmentFailed, Worker, made, suitable_python
-from audit.corpus.judge import Judged, judge, steps
+from audit.corpus.environment import (
+    Environment,
+    EnvironmentFailed,
+    Worker,
+    environments,
+    suitable_python,
+)
+from audit.corpus.judge import Judged, judge
 from audit.errors import TargetFailed
-from dpcore.errors import InvalidParameter
 from tests.audit.corpus.test_entry import TEXT
 from tests.purse import purse
 from tests.support.audit.command import Shell
@@ -170,20 +175,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def test_environments_are_kept_only_where_asked(tmp_path: Path, asked: list[list[str]]) -> None:
     wanted = Environment(requires=("leaky==1.0",))
-    with made(tmp_path, keep=False) as make:
+    with environments(tmp_path, keep=False) as make:
         assert make(wanted).is_file()
     assert list(tmp_path.iterdir()) == []
-    with made(tmp_path, keep=True) as make:
+    with environments(tmp_path, keep=True) as make:
         python = make(wanted)
         make(wanted)
     assert len(asked) == 2 * 2
     # One that an interrupted run left is made anew: it has no marker.
     (wanted.folder(tmp_path) / "ready").unlink()
     python.unlink()
-    with made(tmp_path, keep=True) as make:
+    with environments(tmp_path, keep=True) as make:
         assert make(wanted).is_file()
     # What was there before stays.
-    with made(tmp_path, keep=False) as make:
+    with environments(tmp_path, keep=False) as make:
         make(wanted)
     assert wanted.python(tmp_path).is_file()
     assert len(asked) == 2 * 3
@@ -206,12 +211,6 @@ def test_an_interrupted_environment_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dependencies_are_left_out_only_where_asked(tmp_path: Path, asked: list[list[str]]) -> None:
-    one, other = (Environment(requires=("leaky==1.0",), alone=alone) for alone in (False, True))
-    assert one.make(tmp_path) != other.make(tmp_path)
-    assert ["--no-deps" in command for command in asked] == [False, False, False, True]
-
-
 @pytest.mark.nightly
 def test_a_package_is_installed_alone_where_asked(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match="absent"):
@@ -227,21 +226,6 @@ def test_a_python_that_is_too_new_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(EnvironmentFailed, match=r"needs Python 3\.9 or older"):
         suitable_python("3.9")
     assert suitable_python("3.99") == suitable_python(None)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("alpha", "0"), ("alpha", "1"), ("seed", -1), ("jobs", 0)]
-)
-def test_what_is_out_of_range_is_refused(tmp_path: Path, name: str, value: object) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        judge([entry()], cache=tmp_path, **{name: value})  # type: ignore[arg-type]  # on purpose
-
-
-def test_every_step_is_told(cache: Path) -> None:
-    told: list[int] = []
-    judge([entry()], cache=cache, keep=True, alpha=ALPHA, done=told.append)
-    assert told == [1, 2, 3, 4]
-    assert steps([entry()]) == 4
 
 
 @pytest.fixture

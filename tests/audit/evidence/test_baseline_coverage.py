@@ -13,7 +13,7 @@ from scipy import stats
 
 from audit.evidence.baselines import (
     BASELINES,
-    Asked,
+    BaselineParameters,
     Scores,
     bonferroni_thresholds,
     chosen_event,
@@ -29,7 +29,7 @@ from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
-Bound: TypeAlias = Callable[[Scores, Asked], float]
+Bound: TypeAlias = Callable[[Scores, BaselineParameters], float]
 Sampler: TypeAlias = Callable[[NDArray[np.bool_], np.random.Generator], NDArray[Any]]
 
 ALPHA = 0.3  # large, so that a level spent twice shows in few repeats
@@ -75,7 +75,7 @@ def found(
     rng = np.random.default_rng([5, seed])
     worlds = draw_worlds(runs, rng)
     scores = Scores.read(sampler(worlds, rng), worlds)
-    return bound(scores, Asked.read(delta, alpha, seed))
+    return bound(scores, BaselineParameters.read(delta, alpha, seed))
 
 
 def errors(bound: Bound, law: str, repeats: int = REPEATS) -> int:

@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 from scipy.special import betaincinv
 
-from audit.api import audit
+from audit.assembly import audit
 from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.anytime import watch
-from audit.evidence.coverage import Coverage, idle, unseen
+from audit.evidence.coverage import Coverage, unmeasured_pairs, unseen
 from audit.evidence.event import Tally
 from audit.evidence.family import watch_views, weigh, weigh_views
 from audit.evidence.fixed import WEIGHTS, gather, resolution
@@ -30,10 +30,8 @@ from audit.outputs.reading import read
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.neighbours import require_neighbours
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
-from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.purse import purse
 
@@ -73,7 +71,7 @@ def of(function: Any) -> Target:
 
 
 def words(report: AuditReport) -> str:
-    return " ".join(" ".join(report.told().lines(100)).split())
+    return " ".join(" ".join(report.statement().lines(100)).split())
 
 
 @by_day(2)
@@ -152,7 +150,7 @@ def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     target = Catalogued(spelling=twin.name, function=twin.run, subject=twin)
     report = sample(target, plan)
     assert report.verdict is not None
-    assert not idle(report.coverage)
+    assert not unmeasured_pairs(report.coverage)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -276,7 +274,7 @@ def test_every_pair_must_be_measured() -> None:
             assert f"everything on pair {place}: every output was the same" in words(report)
             assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
             with pytest.MonkeyPatch.context() as patch:  # a rule for all pairs together
-                patch.setattr("audit.evidence.verdict.idle", lambda _: [])
+                patch.setattr("audit.evidence.verdict.unmeasured_pairs", lambda _: [])
                 found = audit(one_pair, "epsilon=1", pairs=both, **options)
                 assert found.verdict == "not_refuted"
     with pytest.raises(NothingMeasured, match=r"on the pair \(2, 3\)"):
@@ -294,43 +292,6 @@ def test_assertions_fail_where_nothing_was_measured() -> None:
         assert_private(
             vectors, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7, features=["coordinate:0"]
         )
-
-
-def test_what_is_proven_needs_no_runs_that_measure() -> None:
-    report = audit("discrete-laplace:scale=1", "epsilon=1", pair=(0, 1), runs=10, seed=7)
-    assert (report.verdict, report.exit_code) == ("proven", 0)
-
-
-@pytest.mark.parametrize(
-    ("pair", "relation", "reason"),
-    [
-        (([1, 2, 3], [1, 2]), "replace", "lists of 3 and 2 items"),
-        (([], [1]), "replace", "lists of 0 and 1 items"),
-        (([1], [1, 2, 3]), "add-remove", "one record more"),
-        (([1, 2], [3, 4, 5]), "add-remove", "one record more"),
-    ],
-)
-def test_lists_that_are_no_neighbours_are_refused(pair: Any, relation: str, reason: str) -> None:
-    for both in (pair, pair[::-1]):
-        with pytest.raises(InvalidParameter, match="must be neighbours under " + relation):
-            require_neighbours("--pair", both, relation)
-    with pytest.raises(InvalidParameter, match=reason):
-        require_neighbours("--pair", pair, relation)
-
-
-@pytest.mark.parametrize(
-    ("pair", "relation"),
-    [
-        (([1, 2], [1, 3]), "replace"),
-        (([0, 0, 0], [1, 1, 1]), "replace"),
-        (([], [1]), "add-remove"),
-        (([1, 2, 3], [1, 3]), "add-remove"),
-        ((0, 1), "replace"),
-        (({"a": [1]}, {"a": []}), "replace"),
-    ],
-)
-def test_other_pairs_are_taken(pair: Any, relation: str) -> None:
-    require_neighbours("--pair", pair, relation)
 
 
 ALPHA = Fraction(1, 20)

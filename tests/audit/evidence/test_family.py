@@ -20,9 +20,8 @@ from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import family
 from audit.evidence.anytime import watch, watch_curve
 from audit.evidence.event import Witness
-from audit.evidence.family import LEADER, FamilyProcess, watch_views, weigh, weigh_views
+from audit.evidence.family import LEADER, FamilyProcess, view_seeds, watch_views, weigh, weigh_views
 from audit.evidence.fixed import Evidence, gather, resolution
-from audit.evidence.multiplicity import view_seeds
 from audit.evidence.verdict import capped
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds

@@ -15,9 +15,8 @@ from scipy.special import expit, ndtr
 from audit.claims.claim import Claim
 from audit.evidence import fixed
 from audit.evidence.event import Tally
-from audit.evidence.family import LEADER, gather_views, weigh_views
+from audit.evidence.family import LEADER, gather_views, view_seeds, weigh_views
 from audit.evidence.fixed import GRID, LED, Evidence, gather
-from audit.evidence.multiplicity import view_seeds
 from audit.evidence.rule import EXPERTS, Trial, follow, learn_rule
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds

@@ -19,10 +19,9 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence import family
 from audit.evidence.event import Tally
-from audit.evidence.family import FamilyProcess, watch_views, weigh, weigh_views
+from audit.evidence.family import FamilyProcess, by_averages, holm, watch_views, weigh, weigh_views
 from audit.evidence.fixed import gather
-from audit.evidence.multiplicity import by_averages, holm
-from audit.evidence.verdict import Outcome, shown
+from audit.evidence.verdict import Outcome, reported_row
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
@@ -133,11 +132,11 @@ def row(point: Claim, epsilon_lower: float, *, refuted: bool) -> Outcome:
 def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None:
     near, far = Claim(epsilon="0.1"), Claim(epsilon="0.1", delta="0.01")
     rows = [row(near, bound, refuted=True) for bound in (0.3, 0.7, 0.7)]
-    assert [shown(rows, i) for i in range(3)] == [1, 1, 2]
+    assert [reported_row(rows, i) for i in range(3)] == [1, 1, 2]
     # Bounds at another delta are about something else, and what is not marked refutes nothing.
     others = [row(far, 3.0, refuted=True), row(near, 3.0, refuted=False)]
-    assert shown([*others, rows[0]], 2) == 2
-    assert shown([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2
+    assert reported_row([*others, rows[0]], 2) == 2
+    assert reported_row([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2
 
 
 def test_what_is_watched_reports_a_test_that_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -24,13 +23,13 @@ from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View
 from audit.outputs.form import Outputs, draw_worlds, join
 from audit.outputs.reading import read
-from audit.report.histogram import Bin, histogram
+from audit.report.figure_data import Bin, histogram
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from audit.wording.result import plain
 from tests.effort import by_day
-from tests.support.audit.words import between, compared, holds, in_event, spans, tokens, worded
+from tests.support.audit.words import between, compared, holds, in_event, spans, worded
 from tests.support.dpcore.mutants import mutated, rewired
 
 CLAIM = Claim(epsilon=1)
@@ -108,24 +107,6 @@ EVENTS = [
 @pytest.mark.parametrize(("event", "inside"), EVENTS, ids=lambda value: str(value)[:40])
 def test_an_event_means_what_it_says(event: str, inside: list[bool]) -> None:
     assert in_event(event, [2, 3, 3.5, "x, y", None]).tolist() == inside
-
-
-def test_nan_and_infinities_are_labels_of_an_event() -> None:
-    outputs = np.array([math.nan, math.inf, -math.inf, 1e300, 5e-324])
-    assert in_event("output in {nan, -inf}", outputs).tolist() == [True, False, True, False, False]
-    assert in_event("output >= 1e+300", outputs).tolist() == [False, False, False, True, False]
-
-
-@pytest.mark.parametrize("event", ["output", "output ~ 3", "P(x)", "3 < 4", "output <= 3 and 4"])
-def test_other_words_are_refused(event: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(event)):
-        in_event(event, [1])
-
-
-@given(st.lists(st.text(max_size=6), min_size=1, max_size=5, unique=True))
-def test_labels_are_told_apart_whatever_they_hold(labels: list[str]) -> None:
-    words = ", ".join(map(repr, labels))
-    assert list(tokens(words, dict.fromkeys(map(repr, labels)))) == [*map(repr, labels)]
 
 
 anything = st.one_of(

@@ -15,7 +15,7 @@ from mpmath import mpf
 
 from accounting.errors import NotDerived
 from audit.claims.claim import Claim
-from audit.exact.direction import NeverWorse, Rows, vectors
+from audit.exact.direction import NeverWorse, OutputInterval, vectors
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import prove
 from audit.report.record import ExactWitness
@@ -30,7 +30,6 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.spelling import write_noise
 from tests.effort import by_day
 from tests.support.audit.command import Shell
 
@@ -183,7 +182,7 @@ def test_an_interval_is_named_from_end_to_end() -> None:
     assert {"output <= 0", "output = 0"} < named
     assert any("<= output <=" in words for words in named)
     assert worst_event(Shifted(noise, 0), Shifted(noise, 1), 9) is None
-    middle = Rows(-1, 1).probability(noise, 0, 64)
+    middle = OutputInterval(-1, 1).probability(noise, 0, 64)
     assert near(middle, mpmath.fsum(masses(spelling)[k] for k in (-1, 0, 1)))
 
 
@@ -295,8 +294,3 @@ def test_the_command_proves_a_law(shell: Shell) -> None:
         answer = shell(noise, "--claim", claim, "--pair", *pair, "--json")
         assert answer.code == code, (noise, answer.err)
         assert answer.json["verdict"] == ("refuted" if code else "proven")
-
-
-def test_a_noise_is_written_as_it_is_read() -> None:
-    for spelling in NOISES:
-        assert write_noise(noise_of(spelling)) == spelling

@@ -15,7 +15,7 @@ import pytest
 from accounting.errors import NotDerived
 from audit.claims.claim import Claim
 from audit.exact.divergence import AnyLaw, Shifted, epsilon_at, hockey_stick, renyi, worst_event
-from audit.exact.proof import both, prove
+from audit.exact.proof import join_layers, prove
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
@@ -205,15 +205,15 @@ def test_both_layers_make_one_report() -> None:
     target = read_target("discrete-laplace:scale=1")
     assert isinstance(target, NoiseAdded)
     proven, sampled = prove(target, plan), sample(target, plan)
-    assert both(proven, sampled).verdict == "proven"
+    assert join_layers(proven, sampled).verdict == "proven"
     # A law that keeps the claim and a sampler that does not: the sampler is what runs.
     wrong = sample(read_target("discrete-laplace:scale=1/4"), plan)
-    joined = both(proven, wrong)
+    joined = join_layers(proven, wrong)
     assert (joined.verdict, joined.witness) == ("refuted", wrong.witness)
     # A sampler that was not refuted does not save a law that breaks the claim.
     loose = read_target("discrete-laplace:scale=9/10")
     assert isinstance(loose, NoiseAdded)
-    assert both(prove(loose, plan), sampled).verdict == "refuted"
+    assert join_layers(prove(loose, plan), sampled).verdict == "refuted"
 
 
 def test_a_noise_without_a_theorem_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:

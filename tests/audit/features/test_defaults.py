@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.api import audit
-from audit.features import lattice
+from audit.assembly import audit
+from audit.features import numbers
 from audit.features.defaults import default_family
-from audit.features.lattice import step_of
+from audit.features.numbers import step_of
 from dpcore import DiscreteLaplace, SeededRng
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -299,7 +299,7 @@ def test_steps_that_all_outputs_share_tell_nothing_and_are_left_out() -> None:
         # A mutant that forgets what chance does to classes of a finer lattice takes them.
         careless = rewired(
             step_of,
-            _more_than_chance=mutated(lattice._more_than_chance, "if not part:", "if part >= 0:"),
+            _more_than_chance=mutated(numbers._more_than_chance, "if not part:", "if part >= 0:"),
         )
         rng = np.random.default_rng(0)
         assert careless(a + noise(rng)) is not None

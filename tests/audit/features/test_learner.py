@@ -27,7 +27,7 @@ from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
-from audit.features.steps import cuts_of, placed
+from audit.features.steps import cell_places, cuts_of
 from audit.outputs.form import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
@@ -383,7 +383,7 @@ def test_bins_give_the_places_that_a_search_gives(
     edges = np.unique(np.concatenate((np.array(cuts) * min(scale, 1.0), near)))
     found = np.concatenate((numbers, near, edges, np.nextafter(edges, -np.inf)))
     many = np.resize(found[np.isfinite(found)], steps._MANY)
-    places = placed(edges, many, np.zeros(len(many), np.int16), 128)
+    places = cell_places(edges, many, np.zeros(len(many), np.int16), 128)
     assert places.tolist() == np.searchsorted(edges, many, side="right").tolist()
 
 
@@ -396,5 +396,5 @@ def test_most_places_take_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
         return search(within, values, **how)
 
     monkeypatch.setattr(np, "searchsorted", counted)
-    placed(cuts, numbers, np.zeros(len(numbers), np.int16), 128)
+    cell_places(cuts, numbers, np.zeros(len(numbers), np.int16), 128)
     assert max(searched) < len(numbers) / 5

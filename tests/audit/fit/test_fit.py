@@ -17,12 +17,9 @@ from scipy.special import logsumexp
 
 from audit.claims.verdicts import LOOKS
 from audit.evidence.anytime import log_bar
-from audit.fit import fixed as fit_fixed
-from audit.fit import sequential as fit_sequential
-from audit.fit.cells import FitCells, Seen
+from audit.fit import statistics
 from audit.fit.fit import fit
-from audit.fit.fixed import WEIGHTS, fit_p_values, joined
-from audit.fit.sequential import log_wealth
+from audit.fit.statistics import WEIGHTS, CellCounts, FitCells, fit_p_values, joined, log_wealth
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -57,11 +54,11 @@ def of(noise: Noise, change: Callable[[Any], Any]) -> Callable[..., Any]:
     return draw
 
 
-def seen_of(cells: FitCells, counts: Any) -> Seen:
-    return Seen(counts=np.array(counts), residues=(), least=(0, 1), most=(0, 1))
+def seen_of(cells: FitCells, counts: Any) -> CellCounts:
+    return CellCounts(counts=np.array(counts), residues=(), least=(0, 1), most=(0, 1))
 
 
-def outcomes(cells: FitCells, draws: int) -> Iterator[tuple[Seen, float]]:
+def outcomes(cells: FitCells, draws: int) -> Iterator[tuple[CellCounts, float]]:
     """All counts of a small law with their probabilities."""
     places = np.flatnonzero(cells.nominal > 1e-9).tolist()
     mass = cells.nominal / cells.nominal.sum()
@@ -131,7 +128,7 @@ def test_counting_is_additive() -> None:
 # -- validity -----------------------------------------------------------------------------------
 
 
-def exact_level(p_of: Callable[[Seen], float], level: float, draws: int = 12) -> float:
+def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 12) -> float:
     """P(p <= level) over every outcome, in exact weights."""
     return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
 
@@ -139,28 +136,28 @@ def exact_level(p_of: Callable[[Seen], float], level: float, draws: int = 12) ->
 @by_day(1)
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
 def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
-    cells = partial(fit_fixed._binomial, lower=THREE.lower, upper=THREE.upper)
+    cells = partial(statistics._binomial, lower=THREE.lower, upper=THREE.upper)
     assert exact_level(lambda seen: cells(seen.counts), level) <= level
-    assert exact_level(lambda seen: fit_fixed._tilted(THREE, seen.counts), level) <= level
+    assert exact_level(lambda seen: statistics._tilted(THREE, seen.counts), level) <= level
 
 
 def test_a_cell_chosen_from_the_draws_is_caught() -> None:
     # The mutant reports its best cell as if it had been named beforehand.
-    peeking = mutated(fit_fixed._binomial, " * len(counts)", "")
+    peeking = mutated(statistics._binomial, " * len(counts)", "")
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
     seen = [cells.count(noise.sample(1000, rng=SeededRng(i))) for i in range(60)]
     alarms = {
         test: sum(test(s.counts, cells.lower, cells.upper) <= 0.05 for s in seen)
-        for test in (peeking, fit_fixed._binomial)
+        for test in (peeking, statistics._binomial)
     }
     assert too_many(alarms[peeking], 60) < 1e-12
-    assert too_many(alarms[fit_fixed._binomial], 60) > purse.buy("fit: the best cell", "1e-10")
+    assert too_many(alarms[statistics._binomial], 60) > purse.buy("fit: the best cell", "1e-10")
 
 
 def test_a_bound_that_counts_the_draws_twice_is_caught() -> None:
-    twice = mutated(fit_fixed._chernoff, "- theta * gained", "- 2 * theta * gained")
-    mutant = mutated(fit_fixed._tilted, "counts @ score", "counts @ score", _chernoff=twice)
+    twice = mutated(statistics._chernoff, "- theta * gained", "- 2 * theta * gained")
+    mutant = mutated(statistics._tilted, "counts @ score", "counts @ score", _chernoff=twice)
     assert exact_level(lambda seen: mutant(THREE, seen.counts), 0.05) > 0.2
 
 
@@ -177,9 +174,9 @@ def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
     # Probabilities off by one cell; and alternatives that are not divided by their mean.
     shifted = replace(THREE, upper=np.maximum(np.roll(THREE.upper, 1), 1e-3))
     assert mean(shifted) > 1.1
-    unfair = mutated(fit_sequential._tilted, "- seen.draws * norms", "")
+    unfair = mutated(statistics._tilted_wealths, "- seen.draws * norms", "")
 
-    def all_tilts(seen: Seen) -> float:
+    def all_tilts(seen: CellCounts) -> float:
         tilts = unfair(THREE, seen)
         return math.exp(float(logsumexp(tilts)) - math.log(len(tilts)))
 
@@ -187,8 +184,8 @@ def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
 
 
 def test_a_rank_counts_the_data_itself_and_ties_against_refuting() -> None:
-    assert fit_fixed._rank(np.array([5.0, 1.0, 2.0, 3.0])) == 0.25
-    assert fit_fixed._rank(np.array([3.0, 3.0 - 1e-12, 3.0 + 1e-12, 1.0])) == 0.75
+    assert statistics._rank(np.array([5.0, 1.0, 2.0, 3.0])) == 0.25
+    assert statistics._rank(np.array([3.0, 3.0 - 1e-12, 3.0 + 1e-12, 1.0])) == 0.75
     assert joined(dict.fromkeys(WEIGHTS, 1.0)) == 1
     assert sum(WEIGHTS.values()) <= 1
 

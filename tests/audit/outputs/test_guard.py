@@ -15,7 +15,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.guard import TimeUp, Watchdog, current, reading, stdout_to_stderr
 from audit.runs.block import Plan
-from audit.runs.drawn import Collected
+from audit.runs.drawn import RunCollector
 from audit.sample import report_of
 from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at
@@ -105,7 +105,7 @@ def test_outputs_that_fail_when_they_are_read_are_kept_untested() -> None:
 
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, sequential=True)
     target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
-    collected = Collected(plan=plan, target=target)
+    collected = RunCollector(plan=plan, target=target)
     first, second, *_ = plan.blocks()
     collected.keep(first, [theirs["Late"]() for _ in range(first.runs)])
     theirs["Late"].told.append(1)
@@ -130,7 +130,7 @@ def test_a_report_survives_outputs_that_fail_late() -> None:
     )
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100)
     target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
-    collected = Collected(plan=plan, target=target)
+    collected = RunCollector(plan=plan, target=target)
     for block in plan.blocks():
         collected.keep(block, [theirs["Late"]() for _ in range(block.runs)])
     theirs["Late"].told.append(1)

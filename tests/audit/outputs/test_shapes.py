@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pytest
 
-from audit.api import audit
+from audit.assembly import audit
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Callable[[int, Rng, bool], Any]

@@ -13,7 +13,7 @@ from scipy import stats
 import audit
 import audit.targets.target
 from audit.claims.claim import Claim
-from audit.features.feature import beside_time, read_feature
+from audit.features.feature import read_feature, with_time
 from audit.outputs.form import draw_worlds
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Plan
@@ -130,11 +130,11 @@ def test_a_search_is_refused() -> None:
 
 def test_beside_time_is_done_once() -> None:
     both = (read_feature("sign+round:1"), read_feature("time+round:-3"))
-    once = beside_time(both)
-    assert beside_time(once) == once
+    once = with_time(both)
+    assert with_time(once) == once
     assert [feature.name for feature in once] == ["sign+round:1", "time+round:-3"]
     assert [feature.apply([(-7, 12_345)])[0] for feature in once] == [-1, 12_000]
-    assert [beside_time(once)[i].apply([(-7, 12_345)])[0] for i in (0, 1)] == [-1, 12_000]
+    assert [with_time(once)[i].apply([(-7, 12_345)])[0] for i in (0, 1)] == [-1, 12_000]
 
 
 def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:

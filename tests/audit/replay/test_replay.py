@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import audit.replay.doors
 import audit.replay.replay
+import audit.replay.rng_hooks
 from audit.catalogue import find
 from audit.errors import TargetFailed
-from audit.replay.doors import open_doors
 from audit.replay.evidence import within_reach
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
+from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run import Execution
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
@@ -76,7 +76,7 @@ def test_a_correct_mechanism_gives_no_error(
     function: Callable[..., Any], pair: tuple[Any, Any], declared: dict[str, Any], seed: int
 ) -> None:
     report = replay(function, pair, seed=seed, changes=150, **declared)
-    assert kinds(report) == set(), report.lines()
+    assert kinds(report) == set(), str(report)
     assert report.verdict == "nothing_found"
     assert report.exit_code == 0
 
@@ -144,7 +144,7 @@ def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -
         for place, value in found.witness["changed"].items()
     }
     tape = Tape(found.witness["tape"], changes)
-    with open_doors(function) as session:
+    with hooked_rngs(function) as session:
         takes_rng = "rng" in function.__annotations__
         rng = {"rng": session.given()} if takes_rng else {}
         assert session.play(tape, lambda: function(0.25, **rng)) == 0.25
@@ -322,8 +322,8 @@ def test_another_process_cannot_be_replayed() -> None:
 
 def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
     line = '    exchange(os, "urandom", _urandom)\n'
-    mutant = mutated(audit.replay.doors._exchange, line, "")
-    monkeypatch.setattr(audit.replay.doors, "_exchange", mutant)
+    mutant = mutated(audit.replay.rng_hooks._exchange, line, "")
+    monkeypatch.setattr(audit.replay.rng_hooks, "_exchange", mutant)
 
     def noisy(value: int) -> int:
         return value + os.urandom(1)[0]

@@ -94,7 +94,7 @@ def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> No
 DEALS = """
 import random, sys
 import numpy as np
-from audit.replay.doors import open_doors
+from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.replay import _NEAR
 from audit.replay.tape import EXTREMES, Tape
 
@@ -108,7 +108,7 @@ for mean in (0.5, 9.5, 50.0, 1e9):
     calls += [("hypergeometric", (10, 1 + min(int(mean), 10**8), 5)), ("normal", ())]
 plain = [("gammavariate", (0.1, 1)), ("vonmisesvariate", (0, 1)), ("sample", (range(99), 9))]
 plain += [("betavariate", (0.1, 0.1)), ("gauss", (0, 1)), ("randrange", (10**30,))]
-with open_doors() as session:
+with hooked_rngs() as session:
     for source, owner, named in [
         ("rng", session.given, calls), ("numpy.random", lambda: np.random, calls),
         ("random", lambda: random, plain),

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from numpy.random import default_rng as imported_default_rng
 
-import audit.replay.doors
+import audit.replay.rng_hooks
 import dpcore.noise
-from audit.replay.doors import open_doors
-from audit.replay.session import Session, TapeBits, current
-from audit.replay.tape import EXTREMES, Asked, Stream, Tape
+from audit.replay.rng_hooks import Session, TapeBits, current, hooked_rngs
+from audit.replay.tape import EXTREMES, Draw, Stream, Tape
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, SeededRng, SystemRng
@@ -57,7 +56,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 
 def played(tape: Tape, call: Callable[[], Any], function: Any = None) -> Any:
-    with open_doors(function) as session:
+    with hooked_rngs(function) as session:
         return session.play(tape, call)
 
 
@@ -80,7 +79,7 @@ def test_a_narrow_draw_reads_the_first_bits_of_the_same_real() -> None:
 def test_reading_all_at_once_is_reading_one_by_one() -> None:
     one, many = Tape(7), Tape(7)
     assert [one.bits(STREAM, 64) for _ in range(1000)] == many.words(STREAM, 1000).tolist()
-    assert one.log == many.log == [Asked("a source", 0, 1000, 64)]
+    assert one.log == many.log == [Draw("a source", 0, 1000, 64)]
 
 
 def test_copies_read_the_same_and_sources_do_not() -> None:
@@ -123,7 +122,7 @@ def test_the_log_ends_before_memory_does() -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_reads_the_tape(name: str) -> None:
     call = SOURCES[name]
-    with open_doors(deals_from_imported_names) as session:
+    with hooked_rngs(deals_from_imported_names) as session:
         one, other, third = (session.play(Tape(seed), call) for seed in (7, 7, 8))
     assert one == other != third
     assert one != call()
@@ -132,7 +131,7 @@ def test_every_source_reads_the_tape(name: str) -> None:
 def test_extremes_reach_every_kind_of_float() -> None:
     for name, value in (("lowest", 0.0), ("highest", 1 - 2**-40), ("middle", 0.5)):
         changes = {(source, 0): name for source in ("random", "numpy.random", "rng")}
-        with open_doors() as session:
+        with hooked_rngs() as session:
             for owner in (lambda: random, lambda: np.random, session.given):
                 found = session.play(Tape(7, changes), lambda owner=owner: owner().random())  # type: ignore[misc]  # mypy infers no default of a lambda
                 assert found == value
@@ -160,12 +159,12 @@ def test_everything_is_put_back_on_every_way_out() -> None:
         random.gauss(0, 1)
         raise KeyboardInterrupt
 
-    with open_doors(deals_from_imported_names) as session:
+    with hooked_rngs(deals_from_imported_names) as session:
         assert doors() != before
         session.play(Tape(7), lambda: np.random.seed(3))
         with pytest.raises(KeyboardInterrupt):
             session.play(Tape(7), breaks)
-    with pytest.raises(ZeroDivisionError), open_doors():
+    with pytest.raises(ZeroDivisionError), hooked_rngs():
         raise ZeroDivisionError
     assert doors() == before
     assert random.getstate() == own
@@ -176,7 +175,7 @@ def test_everything_is_put_back_on_every_way_out() -> None:
 
 def test_what_others_drew_meanwhile_is_not_dealt_again() -> None:
     np.random.seed(5)
-    with open_doors() as session:
+    with hooked_rngs() as session:
         session.play(Tape(7), np.random.normal)
         drawn = np.random.get_state(legacy=False)["state"]["pos"], np.random.random_sample(9)
         session.play(Tape(7), np.random.normal)
@@ -185,16 +184,16 @@ def test_what_others_drew_meanwhile_is_not_dealt_again() -> None:
 
 
 def test_one_session_at_a_time() -> None:
-    with open_doors(), pytest.raises(RuntimeError, match="one replay at a time"), open_doors():
+    with hooked_rngs(), pytest.raises(RuntimeError, match="one replay at a time"), hooked_rngs():
         pass
-    with open_doors():
+    with hooked_rngs():
         pass
 
 
 def test_noise_drawn_ahead_is_neither_used_nor_made() -> None:
     noise = DiscreteLaplace(scale=1000)
     noise.sample()  # fills what is dealt ahead
-    with open_doors() as session:
+    with hooked_rngs() as session:
         taped = [session.play(Tape(7), lambda: [noise.sample() for _ in range(50)]) for _ in "ab"]
     assert taped[0] == taped[1]
     later = [noise.sample() for _ in range(5000)]
@@ -215,7 +214,7 @@ def test_another_thread_keeps_its_own_randomness() -> None:
         thread.join()
 
     tapes = [Tape(7), Tape(7)]
-    with open_doors() as session:
+    with hooked_rngs() as session:
         for tape in tapes:
             session.play(tape, call)
     assert found[0] != found[2]
@@ -225,7 +224,7 @@ def test_another_thread_keeps_its_own_randomness() -> None:
 
 
 def test_a_generator_that_outlives_its_session_is_not_predictable() -> None:
-    with open_doors() as session:
+    with hooked_rngs() as session:
         kept = [session.play(Tape(7), np.random.default_rng) for _ in range(2)]
         seeded = session.play(Tape(7), lambda: SeededRng(3))
     assert kept[0].random() != kept[1].random()
@@ -244,7 +243,7 @@ def test_constant_seeds_deal_what_they_deal() -> None:
         )
 
     usual = call()
-    with open_doors() as session:
+    with hooked_rngs() as session:
         session.learning = True
         tape = Tape(7)
         assert session.play(tape, call) == usual
@@ -258,7 +257,7 @@ def test_constant_seeds_deal_what_they_deal() -> None:
 
 
 def test_equal_seeds_give_equal_draws() -> None:
-    with open_doors() as session:
+    with hooked_rngs() as session:
         one, other = session.play(
             Tape(7), lambda: [SeededRng(3).words(5).tolist() for _ in range(2)]
         )
@@ -273,12 +272,12 @@ def test_stand_ins_are_still_recognised() -> None:
 
     real = np.random.PCG64
 
-    with open_doors() as session:
+    with hooked_rngs() as session:
         assert session.play(Tape(7), call)
 
 
 def test_an_error_in_native_code_is_raised_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_doors() as session:
+    with hooked_rngs() as session:
         tape = Tape(7)
 
         def interrupts(*_: object) -> int:
@@ -302,16 +301,16 @@ def test_an_error_in_native_code_is_raised_afterwards(monkeypatch: pytest.Monkey
 def test_a_door_left_out_is_noticed(
     monkeypatch: pytest.MonkeyPatch, line: str, source: str
 ) -> None:
-    mutant = mutated(audit.replay.doors._exchange, line, "")
-    monkeypatch.setattr(audit.replay.doors, "_exchange", mutant)
+    mutant = mutated(audit.replay.rng_hooks._exchange, line, "")
+    monkeypatch.setattr(audit.replay.rng_hooks, "_exchange", mutant)
     if source == "noise":
         NOISE.sample()
-    with open_doors() as session:
+    with hooked_rngs() as session:
         assert session.play(Tape(7), SOURCES[source]) != session.play(Tape(7), SOURCES[source])
 
 
 def test_bits_of_a_tape_are_a_generator_of_numpy() -> None:
-    with open_doors() as session:
+    with hooked_rngs() as session:
         drawn = session.play(Tape(7), lambda: session.given().random(20_000))
     assert isinstance(TapeBits(), np.random.BitGenerator)
     assert abs(float(drawn.mean()) - 0.5) < 0.02  # 9 standard deviations; the seed is fixed

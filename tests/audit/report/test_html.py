@@ -22,10 +22,10 @@ from audit.evidence.baselines import BaselineFinding
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report import figures
+from audit.report.figure_data import Bin, Histogram, histogram
 from audit.report.figures import curve_figure, histogram_figure, trace_figure
-from audit.report.histogram import Bin, Histogram, histogram
 from audit.report.report import AuditReport
-from audit.search.search import Found
+from audit.search.search import SearchResult
 from audit.wording import html
 from audit.wording.shorten import distinct, printable
 from dpcore.errors import InvalidParameter
@@ -112,7 +112,7 @@ def told_by(report: AuditReport, text: str) -> AuditReport:
     return replace(
         report,
         target=text, pair=(text, text), pairs=((text, text),), warnings=(text,), stopped=text,
-        search=Found(space=text, pair=(text, text), runs=5, tried=()), versions={text: text},
+        search=SearchResult(space=text, pair=(text, text), runs=5, tried=()), versions={text: text},
         baselines=(BaselineFinding(name=text, epsilon_lower=1, says=text, valid=False),),
         layers=tuple(replace(layer, method=text, proves=text) for layer in report.layers),
         witness=replace(report.witness, event=text),

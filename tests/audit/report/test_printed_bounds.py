@@ -21,7 +21,7 @@ from audit.evidence.verdict import Outcome
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
 from audit.replay.evidence import moves
-from audit.replay.parts import root
+from audit.replay.output_parts import root
 from audit.report import figures, sections, sentences
 from audit.report import report as model
 from audit.report.record import ExactFinding
@@ -158,7 +158,7 @@ def test_a_bound_is_printed_on_its_safe_side(seed: int) -> None:
     report = report_of(seed)
     document = report.to_json()
     assert wrong(in_page(document, report.to_html()), 18) == []
-    assert wrong(in_table(document, "\n".join(report.told().lines(1000))), 9) == []
+    assert wrong(in_table(document, "\n".join(report.statement().lines(1000))), 9) == []
 
 
 def nearest(value: Any, digits: int = 4) -> str:
@@ -176,7 +176,7 @@ def test_a_table_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(place, name, nearest)
     reports = [report_of(seed) for seed in SEEDS]
     assert any(
-        wrong(in_table(report.to_json(), "\n".join(report.told().lines(1000))))
+        wrong(in_table(report.to_json(), "\n".join(report.statement().lines(1000))))
         for report in reports
     )
 
@@ -199,10 +199,10 @@ def fit_printed(report: FitReport, text: str) -> Iterator[Printed]:
 def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None:
     reports = [fit_of(p / 9973, p / 19973) for p in range(1, 40)]
     for report in reports:
-        assert wrong(fit_printed(report, "\n".join(report.told().lines(1000))), 3) == []
-    evidence = rewired(levels.evidence, shown_p_value=lambda value: f"{value:.3g}")
+        assert wrong(fit_printed(report, "\n".join(report.statement().lines(1000))), 3) == []
+    evidence = rewired(levels.evidence, format_p_value=lambda value: f"{value:.3g}")
     rows = rewired(fit_report._rows, evidence=evidence)
-    told = rewired(FitReport.told, _rows=rows)
+    told = rewired(FitReport.statement, _rows=rows)
     assert any(wrong(fit_printed(r, "\n".join(told(r).lines(1000)))) for r in reports)
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.api import audit
-from audit.assembly import Audit
+from audit.assembly import Audit, audit
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
 from audit.cli.written import show
@@ -64,7 +63,7 @@ EXACT_WITNESS = ExactWitness(
 
 
 def lines(report: AuditReport, width: int = 80) -> list[str]:
-    return report.told().lines(width)
+    return report.statement().lines(width)
 
 
 def variants() -> list[AuditReport]:
@@ -90,7 +89,7 @@ def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
     words = ("REFUTED", "NOT REFUTED AT THIS RESOLUTION", "PROVEN", "THE TARGET FAILED")
     assert shown[0].startswith(words)
     stream = io.StringIO()
-    show(report.told(), stream)
+    show(report.statement(), stream)
     assert "\x1b" not in stream.getvalue()
 
 
@@ -109,7 +108,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    show(SAMPLED.told(), stream)
+    show(SAMPLED.statement(), stream)
     assert "\x1b[1;31mREFUTED\x1b[0m" in stream.getvalue()
     assert re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines() == lines(SAMPLED, 100)
 

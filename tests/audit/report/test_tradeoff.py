@@ -12,7 +12,7 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.outputs.form import draw_worlds
-from audit.report.tradeoff import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
+from audit.report.figure_data import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
 from tests.effort import by_day, effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated

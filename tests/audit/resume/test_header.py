@@ -11,20 +11,22 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.features.feature import Feature, read_feature
-from audit.resume.checkpoint import resume, stored_search
-from audit.resume.header import SCHEMA, header
+from audit.resume.checkpoint import SCHEMA, header, resume, stored_search
 from audit.runs.block import Plan
-from audit.search.search import Found, Tried
+from audit.search.search import Candidate, SearchResult
 from audit.targets.spelling import read_target
 from dpcore.command.records import next_record, started
 from dpcore.errors import InvalidParameter
 
 TARGET = read_target("count")
-FOUND = Found(
+FOUND = SearchResult(
     space="integer:low=0,high=1",
     pair=(0, 1),
     runs=512,
-    tried=(Tried(pair=(0, 1), runs=256, score=0.5), Tried(pair=([1], None), runs=9, score=-1.0)),
+    tried=(
+        Candidate(pair=(0, 1), runs=256, score=0.5),
+        Candidate(pair=([1], None), runs=9, score=-1.0),
+    ),
 ).to_json()
 
 

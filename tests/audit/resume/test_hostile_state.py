@@ -17,8 +17,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.evidence.verdict import versions
 from audit.outputs.stored import pack
-from audit.resume.checkpoint import State, resume, stored_search, stored_seed
-from audit.resume.header import SCHEMA, header
+from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
@@ -236,7 +235,7 @@ def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
 ) -> None:
     # No power is cut here, and the versions stay what they are.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("audit.resume.header.versions", dict(versions()).copy)
+    monkeypatch.setattr("audit.resume.checkpoint.versions", dict(versions()).copy)
     path, sizes = tmp_path / "state", []
     blocks = [np.arange(block.runs, dtype=np.int8) for block in plan().blocks()][:2]
     with resume(path, TARGET, plan()) as state:

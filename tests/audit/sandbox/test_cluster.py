@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from audit.sample import sample
-from audit.sandbox.jobs import backend
+from audit.sandbox.jobs import dask_cluster
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter
 from tests.audit.sandbox.test_jobs import AWK, plan
@@ -44,7 +44,7 @@ def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
     for sequential in (False, True):
         one = sample(target, plan(runs=20_000, sequential=sequential, timeout=None))
         many = plan(runs=20_000, sequential=sequential, timeout=None, jobs=-1)
-        with backend("dask", cluster):
+        with dask_cluster(cluster):
             assert sample(target, many).to_text() == one.to_text()
 
 
@@ -58,20 +58,20 @@ def test_a_program_of_vectors_is_learned_alike_on_a_cluster(cluster: str) -> Non
     target = read_target(vectors)
     one = sample(target, plan(runs=400))
     assert one.features == ("identity", "coordinates", "learned")
-    with backend("dask", cluster):
+    with dask_cluster(cluster):
         assert sample(target, plan(runs=400, jobs=-1)).to_text() == one.to_text()
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("here")
 def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
-    with backend("dask", cluster):
+    with dask_cluster(cluster):
         report = sample(read_target("targets.py:raises_late"), plan(runs=50_000, jobs=-1))
     assert report.error is not None
     assert report.error.reason.startswith("raised MemoryError: too many")
     assert report.runs == 17_246
     assert "drawn in threads: no time limit held for calls of the target" in report.warnings
-    with backend("dask", cluster):
+    with dask_cluster(cluster):
         program = sample(read_target(AWK), plan(runs=100, jobs=-1))
     assert program.error is None
     assert not program.warnings
@@ -92,24 +92,10 @@ def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
     assert report.to_text() == sample(target, plan(timeout=None)).to_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "scheduler", "argument"),
-    [
-        ("ray", None, "backend"),
-        ("processes", "tcp://host:8786", "--scheduler"),
-        ("dask", None, "--scheduler"),
-    ],
-)
-def test_a_backend_that_is_none_is_refused(name: str, scheduler: str | None, argument: str) -> None:
-    with pytest.raises(InvalidParameter) as caught, backend(name, scheduler):
-        pass
-    assert caught.value.argument == argument
-
-
 def test_without_distributed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         pytest.raises(InvalidParameter, match=r"--scheduler = .*pip install 'dpcore\[cluster\]'"),
-        backend("dask", "tcp://127.0.0.1:1"),
+        dask_cluster("tcp://127.0.0.1:1"),
     ):
         pass

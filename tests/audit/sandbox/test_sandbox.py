@@ -21,8 +21,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.sandbox.pipe import Pipe, SharedMemory
-from audit.sandbox.process import Ended, IsolatedProcess
+from audit.sandbox.process import Ended, IsolatedProcess, Pipe, SharedMemory
 from audit.sandbox.sandbox import Remote, Sandbox, run_isolated
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter

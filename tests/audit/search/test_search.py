@@ -17,9 +17,8 @@ from audit.features.feature import read_feature
 from audit.outputs.form import Outputs, draw_worlds, interleave
 from audit.runs.block import Plan, Stream
 from audit.search import search as module
-from audit.search.search import SHARE, STREAM, Found, training_runs
-from audit.search.space import Space, key
-from audit.search.spelling import read_space
+from audit.search.search import SHARE, STREAM, SearchResult, training_runs
+from audit.search.spaces import Space, key, read_space
 from audit.targets.spelling import as_target, read_target, target_of
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
@@ -42,12 +41,12 @@ ENTRIES = {
 }
 
 
-def search(target: Target, space: Space, progress: Any = None, **more: Any) -> Found:
+def search(target: Target, space: Space, progress: Any = None, **more: Any) -> SearchResult:
     plan = Plan(claim=ONE, pair=(None, None), **{"seed": 7, **more})
     return module.search(target, plan, space, progress=progress)
 
 
-def p_value(name: str, found: Found, runs: int, seed: int) -> float:
+def p_value(name: str, found: SearchResult, runs: int, seed: int) -> float:
     r"""Of the claim on the pair found, from ``runs`` fresh ones."""
     entry = find(name)
     assert entry is not None

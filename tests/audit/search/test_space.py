@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.search.space import key
-from audit.search.spelling import read_space
+from audit.search.spaces import key, read_space
 from audit.testing.strategies import (
     neighbouring_datasets,
     neighbouring_histograms,

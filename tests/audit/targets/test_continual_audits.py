@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.api import audit
+from audit.assembly import audit
 from audit.report.report import AuditReport
 from audit.targets.continual import target_of
 from audit.targets.spelling import read_target

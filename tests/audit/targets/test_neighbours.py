@@ -10,7 +10,7 @@ import pytest
 
 import audit
 from audit.catalogue import ENTRIES
-from audit.search.spelling import read_space
+from audit.search.spaces import read_space
 from audit.targets.neighbours import doubts, read_pairs_file, require_neighbours
 from audit.testing.assertions import assert_private
 from dpcore.errors import InvalidParameter

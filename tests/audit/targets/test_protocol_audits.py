@@ -19,7 +19,7 @@ from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import protocol_guarantee
 from audit.claims.claim import Claim
 from audit.exact.divergence import Shifted, epsilon_at
-from audit.exact.proof import both, prove
+from audit.exact.proof import join_layers, prove
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
@@ -128,7 +128,10 @@ def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) ->
     assert report.error is None
     assert report.verdict == "not_refuted"
     assert report.repeatable
-    assert both(decided(target, claimed(target), (target.subject.pair)), report).verdict == "proven"
+    assert (
+        join_layers(decided(target, claimed(target), (target.subject.pair)), report).verdict
+        == "proven"
+    )
 
 
 @by_day(1)

@@ -19,7 +19,7 @@ from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
-from audit.outputs.form import Form, concatenate, draw_worlds, join, kind
+from audit.outputs.form import OutputParser, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Plan
 from audit.sample import sample
@@ -291,9 +291,9 @@ def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> 
 
 def test_lines_nested_too_deep_stay_text() -> None:
     deep = "[" * 400 + "]" * 400
-    form = Form.learn([deep, "[1]"], np.array([False, True]), lines=True)
+    form = OutputParser.learn([deep, "[1]"], np.array([False, True]), lines=True)
     assert not form.as_json
-    mixed = Form(lines=True, as_json=True, by_kind=False)
+    mixed = OutputParser(lines=True, as_json=True, by_kind=False)
     lines = [deep, "[" * 100_000, "[1]"]
     assert (mixed.apply(lines), mixed.values(lines)) == (lines, [*lines[:2], [1]])
 
@@ -352,9 +352,9 @@ def test_sides_of_one_shape_stay_an_array_and_others_what_they_are() -> None:
 def test_a_form_is_learned_from_both_worlds() -> None:
     coins = np.array([False, True] * 4)
     apart: list[Any] = [1, 1.0] * 4
-    assert Form.learn(apart, coins, lines=False).by_kind
-    assert not Form.learn([1, 1, *apart[2:]], coins, lines=False).by_kind
-    assert not Form.learn(apart, np.zeros(8, dtype=bool), lines=False).by_kind
+    assert OutputParser.learn(apart, coins, lines=False).by_kind
+    assert not OutputParser.learn([1, 1, *apart[2:]], coins, lines=False).by_kind
+    assert not OutputParser.learn(apart, np.zeros(8, dtype=bool), lines=False).by_kind
 
 
 @pytest.mark.parametrize("runs", [TRAINING, 100, 1000, 5000])

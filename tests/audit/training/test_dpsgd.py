@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 from scipy import stats
 
 from audit.errors import TargetFailed
-from audit.training.batches import batch_checks
-from audit.training.dpsgd import dpsgd
-from audit.training.step_report import SCHEMA, StepReport
+from audit.training import dpsgd as training
+from audit.training.dpsgd import batch_checks, dpsgd
+from audit.training.step_report import StepReport
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse
@@ -110,24 +109,22 @@ def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
 
 
 def test_a_one_sided_level_fails_too_often() -> None:
-    from audit.training import batches
 
-    once = mutated(batches._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
+    once = mutated(training._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
     rng = np.random.default_rng(5)
     wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
     assert wrong > 100
 
 
 def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
-    from audit.training import batches
 
-    unpaid = mutated(batches._spread, "len(events) * p_value", "p_value")
+    unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
     rng = np.random.default_rng(5)
     repeats, level, bought = 150, 0.05, purse.buy("ranges of batch sizes", "1e-10")
     drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
     right, wrong = (
         sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)
-        for of in (batches._spread, unpaid)
+        for of in (training._spread, unpaid)
     )
     assert float(stats.binom.sf(right - 1, repeats, level)) > bought
     assert float(stats.binom.sf(wrong - 1, repeats, level)) < bought
@@ -210,16 +207,6 @@ def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
 def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
     with pytest.raises(TargetFailed, match=said):
         audited(step)
-
-
-def test_the_report_as_json() -> None:
-    document = json.loads(audited(steps.TenthLessNoise).to_text())
-    assert document["schema"] == SCHEMA
-    assert document["stated"]["noise_multiplier"] == "3/2"
-    by_name = {check["name"]: check for check in document["checks"]}
-    assert by_name["noise"]["verdict"] == "refuted"
-    assert by_name["noise"]["p_value"] < 1e-9
-    assert "0.9" in by_name["noise"]["statement"]
 
 
 class NotFinite(Right):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scipy import optimize, stats
 
-from audit.api import audit
+from audit.assembly import audit
 from audit.training.dpsgd import dpsgd
 from audit.training.library_steps import OpacusStep
 from audit.training.step_report import Stated, StepReport

@@ -24,16 +24,17 @@ from audit.exact.report import ExactReport
 from audit.fit.fit import FitReport
 from audit.replay.findings import Finding, ReplayReport
 from audit.training.canaries import canaries
-from audit.wording.formats import Case, formatted
 from audit.wording.result import (
+    Case,
     Result,
-    Told,
-    between,
+    Statement,
+    format_enclosure,
+    format_share,
+    formatted,
     json_ends,
     json_number,
     json_schema,
     json_text,
-    out_of,
 )
 from audit.wording.shorten import cut, shortened
 from dpcore import DiscreteLaplace
@@ -156,7 +157,7 @@ def test_every_view_of_a_result_keeps_its_schema() -> None:
         assert result.to_format("text") == f"{result}\n"
         assert result.to_format("json") == result.to_text()
         shown = Visible.of(result.to_html())
-        assert result.told().verdict in shown.words
+        assert result.statement().verdict in shown.words
         assert "script" not in shown.tags
         assert result._repr_html_().startswith("<iframe sandbox")
 
@@ -235,9 +236,9 @@ def safe(write: Callable[[Fraction], str]) -> bool:
 
 
 def test_cases_of_a_round_number_are_never_too_few() -> None:
-    assert safe(out_of)
-    assert not safe(rewired(out_of, up=lambda value, digits: f"{float(value):.{digits}g}"))
-    assert (out_of(0), out_of(1), out_of(Fraction(1, 10**6))) == (
+    assert safe(format_share)
+    assert not safe(rewired(format_share, up=lambda value, digits: f"{float(value):.{digits}g}"))
+    assert (format_share(0), format_share(1), format_share(Fraction(1, 10**6))) == (
         "0 of 100",
         "100 of 100",
         "1 of 1,000,000",
@@ -258,13 +259,13 @@ def test_json_is_strict_and_says_infinity() -> None:
 
 def test_an_interval_is_rounded_outwards() -> None:
     third = Enclosure(Fraction(1, 3), Fraction(1, 3))
-    assert between(third, 3) == "between 0.333 and 0.334"
-    assert between(Enclosure.exactly(Fraction(1, 10))) == "exactly 0.1"
+    assert format_enclosure(third, 3) == "between 0.333 and 0.334"
+    assert format_enclosure(Enclosure.exactly(Fraction(1, 10))) == "exactly 0.1"
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_values_stand_below_each_other(width: int) -> None:
-    told = Told(verdict="PROVEN", about="x", rows=(("a", "word " * 40), ("a long name", "y")))
+    told = Statement(verdict="PROVEN", about="x", rows=(("a", "word " * 40), ("a long name", "y")))
     head, *lines = told.lines(width)
     assert head == "PROVEN  x"
     margin = lines[-1].index("y")

@@ -147,7 +147,7 @@ def test_a_coloured_table_has_no_colours_but_its_own(monkeypatch: pytest.MonkeyP
         stopped="interrupted",
     )
     shown = Terminal()
-    show(report.told(), shown)
+    show(report.statement(), shown)
     assert COLOUR.search(shown.getvalue())
     assert not steers(shown.getvalue())
     assert "[bold red]x[/]" in "".join(shown.getvalue().split("\n"))

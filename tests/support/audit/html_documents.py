@@ -26,7 +26,7 @@ from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.search.search import Found
+from audit.search.search import SearchResult
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
 from dpcore import DiscreteLaplace
@@ -131,7 +131,7 @@ def curve() -> AuditReport:
         at_delta=Fraction(1, 100),
         curve=tuple((e / 10, 0.2 * 10 ** (-e / 6)) for e in range(24)),
         outcomes=outcomes,
-        search=Found(space="integers 0..9", pair=(0, 1), runs=2000, tried=()),
+        search=SearchResult(space="integers 0..9", pair=(0, 1), runs=2000, tried=()),
         fit=FitReport(target="f", law=law, verdict="refuted", alpha="0.05", runs=5, p_value=1e-9),
         findings=(no_noise, weak),
     )

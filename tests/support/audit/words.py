@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.report.histogram import Histogram, histogram
+from audit.report.figure_data import Histogram, histogram
 
 _NUMBER = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
 _INTERVAL = re.compile(

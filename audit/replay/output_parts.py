@@ -144,10 +144,10 @@ def facets(output: object) -> Facets:
     return {name: tuple(found) for name, found in kept.items()}
 
 
-def shown(facet: Hashable) -> str:
+def format_facet(facet: Hashable) -> str:
     r"""A facet as words.
 
-    >>> shown((("the output", "list of 2"),))
+    >>> format_facet((("the output", "list of 2"),))
     'list of 2'
     """
     parts = facet if isinstance(facet, tuple) else (facet,)

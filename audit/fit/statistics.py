@@ -1,18 +1,28 @@
-r"""The cells of a claimed law: cut from the law and the number of draws, never from the draws.
+r"""Draws against a claimed law: the cells they are counted in, p-values and a test martingale.
 
-Every cell has its probability between two floats, from the law's own float functions and their
-proven error; a test takes whichever end is kinder to the law.
+The cells are cut from the law and the number of draws, never from the draws. Every cell has its
+probability between two floats, from the law's own float functions and their proven error; a test
+takes whichever end is kinder to the law. Five tests of a number of draws fixed beforehand are
+joined; the wealth of bets against the law may be looked at after any draw: it is a mixture, with
+weights fixed for ever, of likelihood ratios of fixed alternatives (laws tilted along the scores of
+the cells, an urn that learns any shape, the same urn for residues), a supermartingale that starts
+at 1. Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, logsumexp, xlogy
 
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
@@ -28,12 +38,12 @@ _MODULI: Final = (2, 3, 5)
 # A difference of two float values loses the error of both, and a little to rounding.
 _ERROR: Final = 4 * FLOAT_ERROR
 # Below 1e-300 the float functions state no relative error: a little is added to all of them.
-_LEAST: Final = 4e-300
+_ADDED: Final = 4e-300
 _INT64: Final = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class CellCounts:
     r"""Draws, counted: by cell, by residue, and the extremes with how often they came."""
 
     counts: Integers
@@ -45,9 +55,9 @@ class Seen:
     def draws(self) -> int:
         return int(self.counts.sum())
 
-    def plus(self, other: Seen) -> Seen:
+    def plus(self, other: CellCounts) -> CellCounts:
         least, most = min(self.least[0], other.least[0]), max(self.most[0], other.most[0])
-        return Seen(
+        return CellCounts(
             counts=self.counts + other.counts,
             residues=tuple(a + b for a, b in zip(self.residues, other.residues, strict=True)),
             least=(least, sum(n for x, n in (self.least, other.least) if x == least)),
@@ -106,11 +116,11 @@ class FitCells:
         r"""At least the total variation distance between the nominal law and the claimed one."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
-    def count(self, draws: Integers) -> Seen:
+    def count(self, draws: Integers) -> CellCounts:
         r"""Count draws by cell; at least one."""
         places = np.searchsorted(self.edges, draws, side="right")
         least, most = int(draws.min()), int(draws.max())
-        return Seen(
+        return CellCounts(
             counts=np.bincount(places, minlength=len(self)).astype(np.int64),
             residues=tuple(
                 np.bincount(draws % m, minlength=m).astype(np.int64) for m in self.moduli
@@ -136,7 +146,7 @@ class FitCells:
         low, high = int(self.edges[cell - 1]), int(self.edges[last]) - 1
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
-    def impossible(self, noise: Noise, seen: Seen) -> tuple[str, int] | None:
+    def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
         r"""An event of probability exactly 0 that was drawn, and how often."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
@@ -201,8 +211,8 @@ def _masses(noise: Noise, edges: Integers) -> tuple[Floats, Floats, Floats]:
         mass[single] = noise.pmf(edges[single - 1])
         error[single] = mass[single] * _ERROR
     mass = np.maximum(mass, 0.0)
-    upper = np.minimum(mass + error + _LEAST, 1.0)
-    return np.maximum(mass - error - _LEAST, 0.0), np.minimum(mass, 1.0), upper
+    upper = np.minimum(mass + error + _ADDED, 1.0)
+    return np.maximum(mass - error - _ADDED, 0.0), np.minimum(mass, 1.0), upper
 
 
 def _scores(noise: Noise, edges: Integers, nominal: Floats) -> tuple[Floats, float]:
@@ -232,3 +242,161 @@ def _largest_mass(noise: Noise) -> float:
     variance = noise.variance
     least = float(variance) if isinstance(variance, Fraction) else variance.lower_float
     return 2 / math.sqrt(1 + 4 * least) * (1 + _ERROR)
+
+
+WEIGHTS: Final = {
+    "directed": 0.5,
+    "omnibus": 0.25,
+    "tilted": 0.1,
+    "cells": 0.1,
+    "residues": 0.05,
+}
+SIMULATIONS: Final = 1999
+_LEAST: Final = 1e-300
+# Statistics this close count as equal: a tie goes against refuting.
+_TIE: Final = 1e-9
+# The relative error of binomial tails, and of a sum of logarithms over all draws.
+_ROUNDING: Final = 2.0**-40
+
+
+def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) -> dict[str, float]:
+    r"""Every test's own p-value, valid for each law within the cells' enclosures."""
+    return {
+        **_calibrated(cells, seen.counts, coins),
+        "tilted": _tilted(cells, seen.counts),
+        "cells": _binomial(seen.counts, cells.lower, cells.upper),
+        "residues": _by_residue(cells, seen),
+    }
+
+
+def joined(found: dict[str, float]) -> float:
+    r"""The p-value of several tests: min p_i / w_i, at most 1.
+
+    >>> joined({"directed": 0.25, "cells": 0.5})
+    0.5
+    """
+    return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
+
+
+def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -> dict[str, float]:
+    draws = int(counts.sum())
+    mass = cells.nominal / cells.nominal.sum()
+    tables = np.vstack((counts, coins.multinomial(draws, mass, size=SIMULATIONS)))
+    floored = np.maximum(mass, _LEAST)
+    found = {
+        "directed": np.max(np.abs(tables @ cells.scores.T), axis=1, initial=0.0),
+        "omnibus": xlogy(tables, tables / (draws * floored)).sum(axis=1),
+    }
+    # The simulated law and the claimed one differ by at most the gap in each draw.
+    slack = draws * cells.gap
+    return {name: min(1.0, _rank(values) + slack) for name, values in found.items()}
+
+
+def _rank(values: Floats) -> float:
+    # The share of values that are at least as extreme as the first, the data's own, which counts.
+    own = values[0]
+    if np.isnan(own):
+        return 1.0  # no score, no evidence
+    return float(np.count_nonzero(values >= own - _TIE * (1 + abs(own)))) / len(values)
+
+
+def _tilted(cells: FitCells, counts: Integers) -> float:
+    # P(T >= t) <= inf over theta > 0 of e^(-theta t) E[e^(theta score)]^n, each direction.
+    draws = int(counts.sum())
+    best, tests = 1.0, 2 * len(cells.scores)
+    for score in (*cells.scores, *-cells.scores):
+        gained = float(counts @ score)
+        if gained > 0:
+            best = min(best, tests * _chernoff(score, cells.upper, gained, draws))
+    return best
+
+
+def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
+    def log_bound(theta: float) -> float:
+        return float(draws * logsumexp(theta * score, b=upper) - theta * gained)
+
+    # Any theta gives a bound; the search only has to come close to the best, which for small
+    # deviations is the deviation of one draw, as a score has variance 1.
+    ends = (0.0, 20 * gained / draws)
+    found = minimize_scalar(log_bound, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    theta = float(found.x)
+    size = draws * (1 + theta * float(np.abs(score).max()))
+    return min(1.0, math.exp(min(0.0, log_bound(theta) + _ROUNDING * size)))
+
+
+def _binomial(counts: Integers, lower: Floats, upper: Floats) -> float:
+    # Few are hardest on the least probability, many on the greatest; Bonferroni over all.
+    draws = int(counts.sum())
+    few = stats.binom.cdf(counts, draws, lower)
+    many = stats.binom.sf(counts - 1, draws, upper)
+    both = 2 * np.minimum(few, many) * (1 + _ROUNDING)
+    return min(1.0, float(both.min()) * len(counts))
+
+
+def _by_residue(cells: FitCells, seen: CellCounts) -> float:
+    best = 1.0
+    for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
+        lower, upper = cells.residue(modulus)
+        p_value = _binomial(counts, np.full(modulus, lower), np.full(modulus, upper))
+        best = min(best, len(cells.moduli) * p_value)
+    return best
+
+
+TILTED_WEIGHT: Final = 0.5
+_URN_WEIGHT: Final = 0.4
+_RESIDUE_WEIGHT: Final = 0.1
+# How far a tilted law is from the claimed one, in standard deviations of its score a draw.
+TILTS: Final = tuple(2.0**-k for k in range(1, 12))
+# How many draws an urn's opening counts are worth.
+_URNS: Final = tuple(4.0**k for k in range(11))
+
+
+def log_wealth(cells: FitCells, seen: CellCounts) -> float:
+    r"""The logarithm of the wealth after these draws, rounded down."""
+    return float(logsumexp([value for _, value in log_wealths(cells, seen)]))
+
+
+def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]]:
+    r"""The logarithm of each weighted part of the wealth, by the name of its family."""
+    tilted = _tilted_wealths(cells, seen)
+    for value in tilted.tolist():
+        yield "tilted", value + math.log(TILTED_WEIGHT / len(tilted))
+    for size in _URNS:
+        value = _urn(seen.counts, size * np.maximum(cells.nominal, _LEAST), cells.upper)
+        yield "urn", value + math.log(_URN_WEIGHT / len(_URNS))
+    for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
+        above = np.full(modulus, cells.residue(modulus)[1])
+        value = _urn(counts, np.ones(modulus), above)
+        yield "residues", value + math.log(_RESIDUE_WEIGHT / len(cells.moduli))
+
+
+def _tilted_wealths(cells: FitCells, seen: CellCounts) -> Floats:
+    # Each draw multiplies by e^(tilt score) over its greatest mean under the law.
+    exponents, norms = _tilts(cells)
+    gained = exponents @ seen.counts
+    size = np.abs(exponents) @ seen.counts + seen.draws * (1 + np.abs(norms))
+    found: Floats = gained - seen.draws * norms - _ROUNDING * size
+    return found
+
+
+@lru_cache(maxsize=16)
+def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
+    both = np.array([sign * tilt for tilt in TILTS for sign in (1, -1)])
+    exponents = (both[:, None, None] * cells.scores).reshape(-1, len(cells))
+    norms: Floats = logsumexp(exponents, b=cells.upper, axis=1)
+    return exponents, norms
+
+
+def _urn(counts: Integers, opening: Floats, above: Floats) -> float:
+    # The chance of these draws from an urn that opens with these real counts and gains one of what
+    # is drawn, over the greatest chance the law gives them.
+    total = float(opening.sum())
+    draws = int(counts.sum())
+    came = counts > 0
+    n, a = counts[came], opening[came]
+    risen = gammaln(a + n) - gammaln(a)
+    chance = xlogy(n, above[came])
+    size = float(np.sum(np.abs(gammaln(a + n)) + np.abs(gammaln(a)) + np.abs(chance)))
+    all_risen = gammaln(total + draws) - gammaln(total)
+    size += float(abs(gammaln(total + draws)) + abs(gammaln(total))) + draws
+    return float(risen.sum() - all_risen - chance.sum()) - _ROUNDING * size

@@ -1,36 +1,236 @@
-r"""The doors through which a program gets randomness, opened onto a tape for the time of a run.
+r"""A tape while it is played: who reads it, and the generator of numpy that does.
 
-    dpcore         SystemRng, SeededRng; noise drawn ahead is neither used nor kept
-    random         the module, Random instances (SystemRandom by what it reads: os.urandom)
-    secrets, os    everything, by os.urandom
-    numpy.random   the global RandomState, default_rng, bit generators, RandomState
-
-A generator that the program starts from a seed reads a tape of its own, unless the seed is known to
-be a constant: then it deals what it deals. Names that the target's module imported from these
-modules, and generators it made when it was imported, are exchanged in its globals, its closure and
-the object it is a method of.
-
-Only the thread that opened the doors reads the tape, and only during :meth:`Session.play`; other
-threads keep their own randomness all the while, and so do generators that outlive the session.
-Everything is put back on any way out. A process that is forked meanwhile takes the tape with it.
+One session at a time is open in a process; ``audit.replay.rng_hooks`` opens it. Only its own thread
+reads the tape, and only during :meth:`Session.play`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import os
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 import dpcore.noise
-from audit.replay.session import Session, TapeBits, TapedStream, current, install, playing
-from audit.replay.tape import Stream, Tape
+from audit.replay.tape import TOP, Seeded, Stream, Tape
 from dpcore.sampling.rng import SeededRng, SystemRng, Words
+
+_GIVEN: Final = "rng"
+
+# The originals, from before anything is patched; numpy's stubs do not export the two functions.
+_PCG64: Final = np.random.PCG64
+_GENERATOR: Final = np.random.Generator
+_get_bits: Final[Callable[[], Any]] = np.random.mtrand.get_bit_generator
+_set_bits: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
+_MODULE: Final = random.seed.__self__  # type: ignore[attr-defined]  # a bound method
+
+
+class _Interface(ctypes.Structure):
+    # bitgen_t of numpy/random/bitgen.h, which numpy documents for generators of other makers.
+    _fields_: ClassVar = [
+        ("state", ctypes.c_void_p),
+        ("next_uint64", ctypes.c_void_p),
+        ("next_uint32", ctypes.c_void_p),
+        ("next_double", ctypes.c_void_p),
+        ("next_raw", ctypes.c_void_p),
+    ]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_NEXT_64 = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
+_NEXT_32 = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)
+_NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
+
+
+class TapeBits(np.random.BitGenerator):
+    r"""A bit generator of numpy that reads a source of the tape: one real a word, half or double.
+
+    Where no tape is played to its thread it deals from a PCG64 that the operating system seeded.
+    """
+
+    def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
+        super().__init__(seed)
+        tape = playing()
+        if stream is None:  # a child that numpy spawned
+            stream = Stream("numpy Generator, spawned" if tape is None else tape.source("spawned"))
+        self._stream = stream
+        self._outside: np.random.PCG64 | None = None
+        interface = _Interface.from_address(_pointer_of(self.capsule, b"BitGenerator"))
+        self._kept = (
+            _NEXT_64(lambda _: self._word()),
+            _NEXT_32(lambda _: self._word() >> 32),
+            _NEXT_DOUBLE(lambda _: min(self._word() >> 11, TOP) * 2.0**-53),
+        )
+        words, halves, doubles = (ctypes.cast(f, ctypes.c_void_p).value for f in self._kept)
+        interface.state = None
+        interface.next_uint64 = interface.next_raw = words
+        interface.next_uint32, interface.next_double = halves, doubles
+
+    def _word(self) -> int:
+        # Native code called this, and an error cannot pass through it: it is raised afterwards.
+        try:
+            tape = playing()
+            if tape is not None:
+                return tape.bits(self._stream, 64)
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by Session.play
+            if _session is not None:
+                _session.interrupted = error
+        if self._outside is None:
+            session = current()
+            with nullcontext() if session is None else session.paused():
+                self._outside = _PCG64()
+        return int(self._outside.random_raw())
+
+
+class TapedStream:
+    r"""Stands in for the keystream of a SeededRng, which goes on where no tape is played."""
+
+    def __init__(self, stream: Stream, behind: Any) -> None:
+        self.stream, self.behind = stream, behind
+
+    def bits(self, count: int) -> int:
+        tape = playing()
+        dealt: int = self.behind.bits(count) if tape is None else tape.bits(self.stream, count)
+        return dealt
+
+    def take(self, count: int) -> Words:
+        tape = playing()
+        dealt: Words = self.behind.take(count) if tape is None else tape.words(self.stream, count)
+        return dealt
+
+
+class Session:
+    r"""The doors while they are open: :meth:`play` runs a call on a tape.
+
+    ``constants`` are the seeds known to be constants of the program. While ``learning``, every
+    seeded generator deals what it deals, so that it can be seen which seeds come back.
+    """
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.tape: Tape | None = None
+        self.constants: frozenset[Seeded] = frozenset()
+        self.learning = False
+        self.interrupted: BaseException | None = None
+        # The state of the generator behind the functions of `random`, once the target moves it.
+        self.moved: Any = None
+        # Random instances of this run, and what they read (None: what they deal themselves).
+        self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
+        self._copies: dict[Seeded, tuple[str, int]] = {}
+        self._global = TapeBits(stream=Stream("numpy.random"))
+
+    def given(self) -> np.random.Generator:
+        r"""The generator that an audit hands to a target."""
+        return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+
+    def given_ours(self) -> SeededRng:
+        r"""The same, for a target that asks for an ``Rng`` of dpcore."""
+        with self.paused():  # its seed is nobody's choice
+            rng = SeededRng(0)
+        rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
+        return rng
+
+    def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
+        r"""What ``call()`` returns or raises, every draw of this thread read from ``tape``."""
+        before = _get_bits()
+        self.moved = None
+        self.instances.clear()
+        self._copies.clear()
+        self.interrupted = None
+        try:
+            _set_bits(self._global)
+            # No half of a pair of gauss() is left from before.
+            half, _MODULE.gauss_next = _MODULE.gauss_next, None
+            self.tape = tape
+            returned = call()
+        finally:
+            self.tape = None
+            _set_bits(before)
+            # Only what the target itself moved is moved back: other threads draw on.
+            if self.moved is not None:
+                random.setstate(self.moved)
+            _MODULE.gauss_next = half
+        if self.interrupted is not None:
+            raise self.interrupted
+        return returned
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        r"""Nothing reads the tape inside: what numpy draws and drops while it makes a generator."""
+        tape, self.tape = self.tape, None
+        try:
+            yield
+        finally:
+            self.tape = tape
+
+    def seeded(self, kind: str, seed: Any) -> Stream | None:
+        r"""What a generator started from ``seed`` reads; None where it deals what it deals."""
+        tape = self.tape
+        if tape is None:
+            return None
+        found = Seeded(kind, _frozen(seed))
+        tape.seeds.append(found)
+        if self.learning or found in self.constants:
+            return None
+        # Equal seeds give equal draws.
+        source, copies = self._copies.get(found, ("", 0))
+        source = source or tape.source(f"{kind}, seeded")
+        self._copies[found] = (source, copies + 1)
+        return Stream(source, copies)
+
+    def fresh(self, kind: str) -> Stream:
+        r"""What a generator started without a seed reads."""
+        tape = self.tape
+        if tape is None:
+            return Stream(kind)
+        tape.met.add(kind)
+        return Stream(tape.source(kind))
+
+
+_session: Session | None = None
+
+
+def install(session: Session | None) -> None:
+    r"""Make a session the open one, or close it."""
+    global _session  # noqa: PLW0603 - one process has one set of doors
+    _session = session
+
+
+def current() -> Session | None:
+    r"""The open session while it plays a tape to this thread."""
+    return None if playing() is None else _session
+
+
+def playing() -> Tape | None:
+    r"""The tape that this thread is to read.
+
+    >>> playing() is None
+    True
+    """
+    session = _session
+    if session is None or session.thread != threading.get_ident():
+        return None
+    return session.tape
+
+
+def _frozen(seed: Any) -> Any:
+    # A seed as something that can be compared.
+    if isinstance(seed, np.random.SeedSequence):
+        return ("SeedSequence", _frozen(seed.entropy), tuple(seed.spawn_key))
+    if isinstance(seed, np.ndarray | np.generic):
+        return _frozen(seed.tolist())
+    if isinstance(seed, list | tuple):
+        return tuple(_frozen(part) for part in seed)
+    return seed if isinstance(seed, int | float | str | bytes) else repr(seed)
+
 
 PLAIN: Final = frozenset({"random", "Random", "numpy.random", "numpy Generator", "RandomState"})
 r"""Kinds of sources that are not cryptographic. ``rng`` is not among them: it is what an audit
@@ -44,8 +244,6 @@ _BITS: Final = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _OPEN: Final = threading.Lock()
 
 # The originals, from before anything is patched.
-_PCG64: Final = np.random.PCG64
-_GENERATOR: Final = np.random.Generator
 _STATE: Final = np.random.RandomState
 _SYSTEM_BITS: Final = SystemRng.bits
 _SYSTEM_WORDS: Final = SystemRng.words
@@ -57,14 +255,13 @@ _GET_STATE: Final = np.random.get_state
 _SET_STATE: Final = np.random.set_state
 _SET_BITS: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
 _GLOBAL: Final[Any] = np.random.mtrand._rand
-_MODULE: Final[Any] = random.seed.__self__  # type: ignore[attr-defined]  # a bound method has one
 
 
 @contextmanager
-def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
+def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
     r"""Exchange every door, and what ``function`` holds of them, until the block is left.
 
-    >>> with open_doors() as session:
+    >>> with hooked_rngs() as session:
     ...     taped = [session.play(Tape(7), lambda: random.getrandbits(32)) for _ in range(2)]
     >>> taped[0] == taped[1], random.getrandbits.__self__.__class__.__name__
     (True, 'Random')
@@ -77,7 +274,7 @@ def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
         with ExitStack() as undo:
             session = Session()
             install(session)
-            undo.callback(_put_back, _GET_STATE(legacy=False))
+            undo.callback(_restore_state, _GET_STATE(legacy=False))
             swaps = _exchange(undo)
             if function is not None:
                 _exchange_held(undo, function, swaps)
@@ -87,7 +284,7 @@ def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
         _OPEN.release()
 
 
-def _put_back(before: dict[str, Any]) -> None:
+def _restore_state(before: dict[str, Any]) -> None:
     # A normal that numpy.random keeps for its next call is lost when a tape is played. What others
     # drew meanwhile is not: their generator goes on from where it is.
     kept = {name: before[name] for name in ("has_gauss", "gauss")}
@@ -164,7 +361,7 @@ def _urandom(size: int, /) -> bytes:
     return tape.bits(Stream("os.urandom"), 8 * size).to_bytes(size, "big")
 
 
-def _of(instance: random.Random) -> tuple[Tape, Stream] | None:
+def _tape_reader(instance: random.Random) -> tuple[Tape, Stream] | None:
     # What an instance reads; None where it deals itself.
     tape, session = playing(), current()
     if tape is None or session is None:
@@ -178,14 +375,14 @@ def _of(instance: random.Random) -> tuple[Tape, Stream] | None:
 
 
 def _random_random(self: random.Random) -> float:
-    read = _of(self)
+    read = _tape_reader(self)
     if read is None:
         return float(_BASE.random(self))
     return read[0].double(read[1])
 
 
 def _random_getrandbits(self: random.Random, k: int, /) -> int:
-    read = _of(self)
+    read = _tape_reader(self)
     if read is None or k < 0:
         return int(_BASE.getrandbits(self, k))
     return read[0].bits(read[1], k) if k else 0

@@ -1,11 +1,11 @@
 r"""Share one false-alarm probability (alpha) among all tests of a run.
 
 A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
-its alpha here, by name, and uses what :meth:`Purse.buy` returns. By the union bound some test of
-the run rejects a correct mechanism with probability at most the sum of what was bought, which is at
-most the total, however the tests depend on each other. That holds as long as no price depends on a
-result of the same run: prices are fixed beforehand, such as equal shares of a known number of tests
-(:func:`equal_share`).
+its alpha here, by name, and uses what :meth:`AlphaBudget.buy` returns. By the union bound some test
+of the run rejects a correct mechanism with probability at most the sum of what was bought, which
+is at most the total, however the tests depend on each other. That holds as long as no price depends
+on a result of the same run: prices are fixed beforehand, such as equal shares of a known number of
+tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 
-class Overspent(AssertionError):
+class BudgetExceeded(AssertionError):
     r"""A purchase that is refused; an AssertionError, so that it fails the test that tried."""
 
 
-class Purse:
+class AlphaBudget:
     r"""Sells alpha by name until ``total`` is spent; the sum is exact.
 
-    >>> purse = Purse("1e-3")
+    >>> purse = AlphaBudget("1e-3")
     >>> purse.buy("a count", "4e-4")
     Fraction(1, 2500)
     >>> purse.buy("a mean", "7e-4")
     Traceback (most recent call last):
     ...
-    audit.testing.purse.Overspent: 'a mean' asks for 7e-4, and 6e-4 of 1e-3 is left
+    audit.testing.alpha_budget.BudgetExceeded: 'a mean' asks for 7e-4, and 6e-4 of 1e-3 is left
 
     Raises :class:`InvalidParameter` for a total <= 0.
     """
@@ -47,19 +47,21 @@ class Purse:
     def buy(self, name: str, alpha: RationalLike) -> Fraction:
         r"""Spend ``alpha`` in (0, 1) under a name that nobody used before; returns it exact.
 
-        Raises :class:`Overspent`, and spends nothing.
+        Raises :class:`BudgetExceeded`, and spends nothing.
         """
         price = rational("alpha", alpha)
         if not 0 < price < 1:
-            raise Overspent(f"{name!r} asks for {alpha}: an alpha lies strictly between 0 and 1")
+            raise BudgetExceeded(
+                f"{name!r} asks for {alpha}: an alpha lies strictly between 0 and 1"
+            )
         if not name.strip():
-            raise Overspent("a purchase needs a name")
+            raise BudgetExceeded("a purchase needs a name")
         if name in self._bought:
-            raise Overspent(f"{name!r} is bought already: a second look needs its own name")
+            raise BudgetExceeded(f"{name!r} is bought already: a second look needs its own name")
         if price > self.left:
-            raise Overspent(
-                f"{name!r} asks for {shown_up(price)}, "
-                f"and {shown_up(self.left)} of {shown_up(self.total)} is left"
+            raise BudgetExceeded(
+                f"{name!r} asks for {format_up(price)}, "
+                f"and {format_up(self.left)} of {format_up(self.total)} is left"
             )
         self._bought[name] = price
         self._spent += price
@@ -82,7 +84,7 @@ class Purse:
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"
-        return f"{many} spent {shown_up(self.spent)} of {shown_up(self.total)}"
+        return f"{many} spent {format_up(self.spent)} of {format_up(self.total)}"
 
 
 def equal_share(total: RationalLike, tests: int) -> Fraction:
@@ -94,10 +96,10 @@ def equal_share(total: RationalLike, tests: int) -> Fraction:
     return rational("total", total) / integer("tests", tests, at_least=1)
 
 
-def shown_up(alpha: Fraction) -> str:
+def format_up(alpha: Fraction) -> str:
     r"""Three digits, never less than ``alpha``.
 
-    >>> shown_up(Fraction(1, 3000)), shown_up(Fraction(1, 1000)), shown_up(Fraction(0))
+    >>> format_up(Fraction(1, 3000)), format_up(Fraction(1, 1000)), format_up(Fraction(0))
     ('3.34e-4', '1e-3', '0')
     """
     with localcontext(prec=3, rounding=ROUND_UP):

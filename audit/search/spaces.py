@@ -1,0 +1,651 @@
+r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
+
+    integer:low=0,high=10[,apart=1]
+                            two integers at most ``apart`` apart
+    vector:dimension=5,low=0,high=2[,sensitivity=1][,norm=box]
+                            answers to queries; between neighbours every one may change by at most
+                            ``sensitivity`` (norm=box), or their sum of changes (norm=l1), or of
+                            squared changes (norm=l2-squared) is at most that
+    histogram:bins=5[,most=10]
+                            counts up to ``most``; one person in another bin, or more or less
+    dataset:low=0,high=1[,most=10]
+                            up to ``most`` integer records; one replaced, or more or less
+    stream:steps=8[,users=2][,low=0,high=1][,unit=contribution]
+                            [user, event] or null at each step; one event, or (unit=user) any of
+                            the events of one user, replaced or left out
+
+Replaced or left out is what the claim's relation says (replace, add-remove); integers and vectors
+are answers to queries, and have the same neighbours under both. What neighbours are agrees with
+:mod:`audit.testing.strategies`. Datasets are integers and lists, so that any target can be given
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Norm, Relation, Unit
+from dpcore.numbers.parameter import whole_number
+from dpcore.spec import did_you_mean, read_keys, split_name
+
+DatasetPair: TypeAlias = tuple[Any, Any]
+
+_ATTEMPTS: Final = 30
+FARTHEST: Final = 1 << 53  # every JSON reader holds such an integer exactly
+LARGEST: Final = 10_000
+
+# The keys of each space, with a default where one is known.
+SPACES: Final[dict[str, dict[str, str | None]]] = {
+    "integer": {"low": None, "high": None, "apart": "1"},
+    "vector": {"dimension": None, "low": None, "high": None, "sensitivity": "1", "norm": "box"},
+    "histogram": {"bins": None, "most": "10"},
+    "dataset": {"low": None, "high": None, "most": "10"},
+    "stream": {"steps": None, "users": "2", "low": "0", "high": "1", "unit": "contribution"},
+}
+NORMS: Final = (Norm.BOX, Norm.L1, Norm.L2_SQUARED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space(ABC):
+    r"""A set of pairs of different, neighbouring datasets.
+
+    ``spelling`` is how it was written. An audit treats its two datasets alike, so (a, b) and (b, a)
+    are one candidate and each method yields it one way round.
+    """
+
+    spelling: str
+
+    @abstractmethod
+    def patterns(self) -> Iterator[DatasetPair]:
+        r"""The classic candidates, each once, always in the same order; at least one."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
+        r"""A pair drawn at random."""
+
+    @abstractmethod
+    def neighbours(self, one: Any, other: Any) -> bool:
+        r"""Whether the two datasets are of this space, different, and neighbours."""
+
+    @abstractmethod
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
+        # A pair a small step away, which may lie outside of the space.
+        ...
+
+    def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
+        r"""Another pair, a small step away from ``pair``; one drawn afresh where none is found."""
+        for _ in range(_ATTEMPTS):
+            found = self._step(pair, rng)
+            if key(found) != key(pair) and self.neighbours(*found):
+                return found
+        return self.draw(rng)
+
+
+def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
+    r"""Each pair once: a mirror image of one that came before is left out.
+
+    >>> list(unique_pairs([(0, 1), (1, 0), (0, 2)]))
+    [(0, 1), (0, 2)]
+    """
+    seen = set()
+    for pair in pairs:
+        if key(pair) not in seen:
+            seen.add(key(pair))
+            yield pair
+
+
+def key(pair: DatasetPair) -> str:
+    r"""A text that is the same for a pair and its mirror image, and for no other pair.
+
+    >>> key(([0], [1])) == key(([1], [0])) == "[0] [1]"
+    True
+    """
+    return " ".join(sorted(json.dumps(dataset) for dataset in pair))
+
+
+_Point: TypeAlias = tuple[int, ...]
+
+_OFTEN: Final = 0.75  # moves as long as they may be: a shorter one rarely tells more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid(Space):
+    # All coordinates from low to high.
+    low: int
+    high: int
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        # The number of coordinates.
+        ...
+
+    @abstractmethod
+    def _moves(self) -> Iterator[_Point]:
+        # The classic moves.
+        ...
+
+    @abstractmethod
+    def _move(self, rng: np.random.Generator) -> _Point:
+        # A move drawn at random, not 0.
+        ...
+
+    @abstractmethod
+    def _may(self, move: _Point) -> bool:
+        # Whether neighbours may differ by it.
+        ...
+
+    def _shown(self, point: _Point) -> Any:
+        return list(point)
+
+    def _point(self, dataset: Any) -> _Point | None:
+        # None where it is no dataset of this space.
+        if not isinstance(dataset, list) or len(dataset) != self.size:
+            return None
+        inside = all(type(x) is int and self.low <= x <= self.high for x in dataset)
+        return tuple(dataset) if inside else None
+
+    def neighbours(self, one: Any, other: Any) -> bool:
+        here, there = self._point(one), self._point(other)
+        if here is None or there is None or here == there:
+            return False
+        return self._may(tuple(y - x for x, y in zip(here, there, strict=True)))
+
+    def patterns(self) -> Iterator[DatasetPair]:
+        return unique_pairs(pair for pair in self._candidates() if self.neighbours(*pair))
+
+    def _candidates(self) -> Iterator[DatasetPair]:
+        middle = (self.low + self.high) // 2
+        # At 0 where it lies within, since thresholds often are there.
+        levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
+        for start in range(len(levels) + 1):
+            for move in self._moves():
+                # Level starts, and one where the ends change places (X shape).
+                level = levels[min(start, len(levels) - 1)]
+                wide = [middle + max(-step, 0) if start == len(levels) else level for step in move]
+                yield self._fitted(wide, move)
+
+    def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
+        # From the nearest start from which the move stays within bounds.
+        here = tuple(
+            min(max(x, self.low + max(-step, 0)), self.high - max(step, 0))
+            for x, step in zip(start, move, strict=True)
+        )
+        there = tuple(x + step for x, step in zip(here, move, strict=True))
+        return self._shown(here), self._shown(there)
+
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
+        match rng.integers(3):
+            case 0:  # the same everywhere
+                start = np.full(self.size, rng.integers(self.low, self.high + 1))
+            case 1:  # two levels, one after the other
+                first, then = rng.integers(self.low, self.high + 1, size=2)
+                start = np.where(np.arange(self.size) < rng.integers(self.size + 1), first, then)
+            case _:
+                start = rng.integers(self.low, self.high + 1, size=self.size)
+        return self._fitted(start.tolist(), self._move(rng))
+
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
+        here, there = self._point(pair[0]), self._point(pair[1])
+        if here is None or there is None:
+            return self.draw(rng)
+        start, move = list(here), [y - x for x, y in zip(here, there, strict=True)]
+        i, j = rng.integers(self.size, size=2).tolist()
+        step = int(rng.integers(1, max(2, (self.high - self.low) // 4 + 1)))
+        step = step if rng.random() < 0.5 else -step
+        match rng.integers(6):
+            case 0:  # everything moves up or down
+                start = [x + step for x in start]
+            case 1:  # one coordinate does
+                start[i] += step
+            case 2:  # two change places
+                start[i], start[j], move[i], move[j] = start[j], start[i], move[j], move[i]
+            case 3:  # one follows another
+                start[i], move[i] = start[j], move[j]
+            case 4:  # one changes otherwise
+                move[i] = self._move(rng)[i]
+            case _:  # they differ otherwise
+                move = list(self._move(rng))
+        return self._fitted(start, tuple(move))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers(_Grid):
+    r"""Integers with 1 <= \|a - b\| <= ``apart``.
+
+    >>> list(Integers(spelling="", low=0, high=2, apart=1).patterns())
+    [(0, 1), (1, 2)]
+    """
+
+    apart: int
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def _shown(self, point: _Point) -> Any:
+        return point[0]
+
+    def _point(self, dataset: Any) -> _Point | None:
+        return _Grid._point(self, [dataset])
+
+    def _moves(self) -> Iterator[_Point]:
+        yield from ((self.apart,), (-self.apart,))
+
+    def _move(self, rng: np.random.Generator) -> _Point:
+        step = self.apart if rng.random() < _OFTEN else int(rng.integers(1, self.apart + 1))
+        return (step if rng.random() < 0.5 else -step,)
+
+    def _may(self, move: _Point) -> bool:
+        return abs(move[0]) <= self.apart
+
+
+def _signs(size: int) -> Iterator[_Point]:
+    one_first = (1, *(0,) * (size - 1))
+    one_last = one_first[::-1]
+    halves = tuple(1 if i < size // 2 else -1 for i in range(size))
+    for signs in (
+        (1,) * size,
+        one_last,
+        one_first,
+        (*(-1,) * (size - 1), 1),
+        (1, *(-1,) * (size - 1)),
+        halves,
+        tuple(1 if i % 2 else -1 for i in range(size)),
+    ):
+        yield signs
+        yield tuple(-sign for sign in signs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors(_Grid):
+    r"""Answers to ``dimension`` queries; neighbours move them by at most ``amount`` in ``norm``."""
+
+    dimension: int
+    amount: int
+    norm: Norm
+
+    @property
+    def size(self) -> int:
+        return self.dimension
+
+    def _moves(self) -> Iterator[_Point]:
+        for signs in _signs(self.size):
+            changed = sum(map(abs, signs))
+            match self.norm:
+                case Norm.BOX:
+                    step = self.amount
+                case Norm.L1:
+                    step = self.amount // changed
+                case _:
+                    step = math.isqrt(self.amount // changed)
+            step = min(step, self.high - self.low)
+            if step:
+                yield tuple(step * sign for sign in signs)
+
+    def _room(self, left: int) -> int:
+        # How far one coordinate may move where ``left`` of the amount is left.
+        most = math.isqrt(left) if self.norm is Norm.L2_SQUARED else left
+        return min(most, self.high - self.low)
+
+    def _move(self, rng: np.random.Generator) -> _Point:
+        move = [0] * self.size
+        left = self.amount
+        still = rng.random() * (rng.random() < 0.5)  # how many coordinates stay where they are
+        for place, i in enumerate(rng.permutation(self.size).tolist()):
+            room = self._room(left)
+            if place and (not room or rng.random() < still):
+                continue
+            far = rng.random() < _OFTEN
+            step = room if far else int(rng.integers(0 if place else 1, room + 1))
+            move[i] = step if rng.random() < 0.5 else -step
+            if self.norm is not Norm.BOX:
+                left -= step**2 if self.norm is Norm.L2_SQUARED else step
+        return tuple(move)
+
+    def _may(self, move: _Point) -> bool:
+        match self.norm:
+            case Norm.BOX:
+                moved = max(map(abs, move))
+            case Norm.L1:
+                moved = sum(map(abs, move))
+            case _:
+                moved = sum(step * step for step in move)
+        return moved <= self.amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histograms(_Grid):
+    r"""Counts of ``dimension`` bins: one person in another bin, or one more and one less."""
+
+    dimension: int
+    relation: Relation
+
+    @property
+    def size(self) -> int:
+        return self.dimension
+
+    def _moves(self) -> Iterator[_Point]:
+        last = self.size - 1
+        if self.relation is Relation.REPLACE:
+            yield from (self._person(*ends) for ends in ((0, last), (last, 0), (0, 1), (1, 0)))
+        else:
+            yield from (self._person(*ends) for ends in ((0, 0), (last, last)))
+
+    def _person(self, joined: int, left: int) -> _Point:
+        # The same bin twice: one person more, who left nowhere.
+        move = [0] * self.size
+        move[left] = -1
+        move[joined] = 1
+        return tuple(move)
+
+    def _move(self, rng: np.random.Generator) -> _Point:
+        joined = int(rng.integers(self.size))
+        if self.relation is Relation.ADD_REMOVE:
+            return self._person(joined, joined)
+        other = (joined + int(rng.integers(1, self.size))) % self.size
+        return self._person(joined, other)
+
+    def _may(self, move: _Point) -> bool:
+        changes = sorted(step for step in move if step)
+        if self.relation is Relation.ADD_REMOVE:
+            return changes in ([1], [-1])
+        return changes == [-1, 1]
+
+
+_Entry: TypeAlias = list[int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datasets(Space):
+    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or one more or less."""
+
+    low: int
+    high: int
+    most: int
+    relation: Relation
+
+    def _is_dataset(self, dataset: Any) -> bool:
+        return (
+            isinstance(dataset, list)
+            and len(dataset) <= self.most
+            and all(type(x) is int and self.low <= x <= self.high for x in dataset)
+        )
+
+    def neighbours(self, one: Any, other: Any) -> bool:
+        if not self._is_dataset(one) or not self._is_dataset(other) or one == other:
+            return False
+        place = _first_difference(one, other)
+        if self.relation is Relation.REPLACE:
+            return len(one) == len(other) and one[place + 1 :] == other[place + 1 :]
+        short, long = sorted((one, other), key=len)
+        return len(long) == len(short) + 1 and long[place + 1 :] == short[place:]
+
+    def _pair(self, rest: list[int], place: int, record: int, instead: int) -> DatasetPair:
+        # ``instead`` is in place of the record in the other dataset, or nothing is.
+        one = [*rest[:place], record, *rest[place:]]
+        if self.relation is Relation.ADD_REMOVE:
+            return list(rest), one
+        return one, [*rest[:place], instead, *rest[place:]]
+
+    def patterns(self) -> Iterator[DatasetPair]:
+        ends = (self.low, self.high)
+        return unique_pairs(
+            self._pair([level] * size, place, record, self.low + self.high - record)
+            for size in dict.fromkeys((0, self.most - 1, (self.most - 1) // 2))
+            for level in ends
+            for record in ends[::-1]
+            for place in dict.fromkeys((0, size))
+            if record != self.low + self.high - record
+        )
+
+    def _two(self, rng: np.random.Generator) -> tuple[int, int]:
+        # Two different records, as far apart as there are half of the time.
+        if rng.random() < 0.5:
+            return (self.low, self.high) if rng.random() < 0.5 else (self.high, self.low)
+        record = int(rng.integers(self.low, self.high + 1))
+        other = int(rng.integers(self.low, self.high))
+        return record, other + (other >= record)
+
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
+        size = int(rng.integers(self.most))
+        rest = rng.integers(self.low, self.high + 1, size=size)
+        if rng.random() < 0.5:
+            rest = np.full(size, rng.integers(self.low, self.high + 1))
+        return self._pair(rest.tolist(), int(rng.integers(size + 1)), *self._two(rng))
+
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
+        one, other = sorted(pair, key=len, reverse=True)
+        place = _first_difference(one, other)
+        rest = [*one[:place], *one[place + 1 :]]
+        record, instead = one[place], other[place] if len(one) == len(other) else one[place]
+        some = int(rng.integers(self.low, self.high + 1))
+        i = int(rng.integers(len(rest) + 1))
+        match rng.integers(5):
+            case 0:
+                rest = rest[: i - 1] + rest[i:] if i else rest
+            case 1:
+                rest = [*rest[:i], some, *rest[i:]]
+            case 2:
+                rest = [*rest[:i], some, *rest[i + 1 :]]
+            case 3:
+                place = i
+            case _:
+                record, instead = self._two(rng)
+        return self._pair(rest, min(place, len(rest)), record, instead)
+
+
+def _first_difference(one: list[Any], other: list[Any]) -> int:
+    both = zip(one, other, strict=False)
+    return next((i for i, (x, y) in enumerate(both) if x != y), min(len(one), len(other)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams(Space):
+    r"""``steps`` entries, each [user, event] or None.
+
+    Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: another
+    event in its place, or (add-remove) none; without a user, none of that user's events is left.
+    """
+
+    low: int
+    high: int
+    steps: int
+    users: int
+    unit: Unit
+    relation: Relation
+
+    def _is_stream(self, dataset: Any) -> bool:
+        return (
+            isinstance(dataset, list)
+            and len(dataset) == self.steps
+            and all(entry is None or self._is_event(entry) for entry in dataset)
+        )
+
+    def _is_event(self, entry: Any) -> bool:
+        return (
+            isinstance(entry, list)
+            and [type(x) for x in entry] == [int, int]
+            and 0 <= entry[0] < self.users
+            and self.low <= entry[1] <= self.high
+        )
+
+    def neighbours(self, one: Any, other: Any) -> bool:
+        if not self._is_stream(one) or not self._is_stream(other) or one == other:
+            return False
+        differ = [(x, y) for x, y in zip(one, other, strict=True) if x != y]
+        if self.unit is Unit.CONTRIBUTION and len(differ) > 1:
+            return False
+        if len({entry[0] for step in differ for entry in step if entry is not None}) > 1:
+            return False
+        if self.relation is Relation.REPLACE:
+            return all(x is not None and y is not None for x, y in differ)
+        without = [one, other][all(y is None for _, y in differ)]
+        if any(x is not None and y is not None for x, y in differ):
+            return False
+        if self.unit is Unit.CONTRIBUTION:
+            return True
+        who = next(entry[0] for step in differ for entry in step if entry is not None)
+        return all(entry is None or entry[0] != who for entry in without)
+
+    def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
+        # The events at these places are replaced by the farthest ones, or left out.
+        other = list(one)
+        for i in places:
+            entry = one[i]
+            if entry is not None:
+                replaced = [entry[0], self.low if entry[1] > self.low else self.high]
+                other[i] = None if self.relation is Relation.ADD_REMOVE else replaced
+        return one, other
+
+    def patterns(self) -> Iterator[DatasetPair]:
+        last = self.steps - 1
+        return unique_pairs(
+            self._pair([list(event) if others or i in places else None for i in steps], places)
+            for steps in (range(self.steps),)
+            for others in (False, True)
+            for event in ([0, self.high], [0, self.low])
+            for places in self._places(last, others=others)
+        )
+
+    def _places(self, last: int, *, others: bool) -> Iterator[list[int]]:
+        everywhere = list(range(last + 1))
+        if self.unit is Unit.USER:
+            yield everywhere
+            if others and self.relation is Relation.ADD_REMOVE:
+                return
+        yield from ([place] for place in dict.fromkeys((0, last // 2, last)))
+
+    def _entry(self, rng: np.random.Generator) -> _Entry:
+        if rng.random() < 1 / 3:
+            return None
+        event = int(rng.integers(self.low, self.high + 1))
+        return [int(rng.integers(self.users)), event]
+
+    def draw(self, rng: np.random.Generator) -> DatasetPair:
+        one = [self._entry(rng) for _ in range(self.steps)]
+        place = int(rng.integers(self.steps))
+        who, event = int(rng.integers(self.users)), int(rng.integers(self.low, self.high + 1))
+        one[place] = [who, event]
+        places = [place]
+        if self.unit is Unit.USER:
+            places = [i for i, entry in enumerate(one) if entry is not None and entry[0] == who]
+        return self._pair(one, places)
+
+    def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
+        one, other = list(pair[0]), list(pair[1])
+        i, j = rng.integers(self.steps, size=2).tolist()
+        match rng.integers(4):
+            case 0:  # something else happens at a step
+                one[i] = other[i] = self._entry(rng)
+            case 1:  # two steps change places
+                one[i], one[j], other[i], other[j] = one[j], one[i], other[j], other[i]
+            case 2:  # a step joins the difference, or leaves it
+                one[i], other[i] = one[j], other[j]
+            case _:  # the difference is another one
+                if one[i] is not None and other[i] is not None and one[i] != other[i]:
+                    one[i], other[i] = self._entry(rng), self._entry(rng)
+                elif one[i] != other[i]:
+                    one[i], other[i] = other[i], one[i]
+        return one, other
+
+
+def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
+    r"""The space that ``text`` spells; see the module.
+
+    Raises :class:`InvalidParameter` for an unknown space, and for a key that is missing, unknown,
+    given twice or out of range.
+
+    >>> space = read_space("vector:dimension=3,low=0,high=1")
+    >>> next(space.patterns()), space.neighbours([0, 0, 0], [1, 1, 0])
+    (([0, 0, 0], [1, 1, 1]), True)
+    """
+    from audit.search.spaces import Datasets, Histograms, Integers, Streams, Vectors
+
+    name, rest = split_name(text)
+    if name not in SPACES:
+        reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
+        hint = did_you_mean(name, SPACES)
+        raise InvalidParameter("--search", text, f"{hint}{'it ' if hint else ''}{reason}")
+    known = SPACES[name]
+    usual = {key: value for key, value in known.items() if value is not None}
+    needed = [key for key in known if key not in usual]
+    values = read_keys("--search", text, rest, known, owner=name, needed=needed)
+    given = _SpaceKeys(text=text, values=usual | values)
+    match name:
+        case "integer":
+            low, high = given.range()
+            apart = given.whole("apart", 1, high - low)
+            return Integers(spelling=text, low=low, high=high, apart=apart)
+        case "vector":
+            low, high = given.range()
+            norm = given.word("norm", tuple(norm.value for norm in NORMS))
+            # A step beyond the range can never be taken.
+            most = LARGEST**2 if norm != Norm.BOX.value else high - low
+            return Vectors(
+                spelling=text,
+                low=low,
+                high=high,
+                dimension=given.whole("dimension", 1, LARGEST),
+                amount=given.whole("sensitivity", 1, most),
+                norm=Norm(norm),
+            )
+        case "histogram":
+            replaced = Relation(relation) is Relation.REPLACE
+            return Histograms(
+                spelling=text,
+                low=0,
+                high=given.whole("most", 1, FARTHEST),
+                dimension=given.whole("bins", 2 if replaced else 1, LARGEST),
+                relation=Relation(relation),
+            )
+        case "dataset":
+            low, high = given.range()
+            return Datasets(
+                spelling=text,
+                low=low,
+                high=high,
+                most=given.whole("most", 1, LARGEST),
+                relation=Relation(relation),
+            )
+        case _:
+            low, high = given.range()
+            return Streams(
+                spelling=text,
+                low=low,
+                high=high,
+                steps=given.whole("steps", 1, LARGEST),
+                users=given.whole("users", 1, LARGEST),
+                unit=Unit(given.word("unit", tuple(unit.value for unit in Unit))),
+                relation=Relation(relation),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpaceKeys:
+    text: str
+    values: dict[str, str]
+
+    def whole(self, word: str, least: int, most: int) -> int:
+        try:
+            return whole_number(word, self.values[word], at_least=least, at_most=most)
+        except InvalidParameter:
+            reason = f"{word} must be a whole number from {least} to {most}"
+            raise InvalidParameter("--search", self.text, reason) from None
+
+    def range(self) -> tuple[int, int]:
+        low = self.whole("low", -FARTHEST, FARTHEST - 1)
+        return low, self.whole("high", low + 1, FARTHEST)
+
+    def word(self, word: str, known: tuple[str, ...]) -> str:
+        if self.values[word] not in known:
+            raise InvalidParameter("--search", self.text, f"{word} must be {' or '.join(known)}")
+        return self.values[word]
