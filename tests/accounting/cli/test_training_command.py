@@ -381,3 +381,15 @@ def test_the_largest_rate(command: Command) -> None:
     again = command("epsilon", "--noise", "gaussian:sigma=10", *sampled).json["epsilon"]
     assert again["upper"] <= 2
     assert again["lower"] > 1.9999
+
+
+def test_an_accountant_that_confuses_relations_is_found(command: Command, tmp_path: Path) -> None:
+    r"""dp-accounting 0.6 on ten Gaussians of noise multiplier 4, one record replaced, at 1e-5."""
+    step = {"class_name": "GaussianDpEvent", "noise_multiplier": 4}
+    event = {"class_name": "SelfComposedDpEvent", "count": 10, "event": step}
+    words = ["check", "--event", _event(tmp_path, event), "--delta", "1e-5"]
+    renyi, losses = (
+        command(*words, "--relation", "replace", "--says", says) for says in ("3.618", "7.512")
+    )
+    assert (renyi.code, "below the truth" in renyi.out) == (1, True)
+    assert (losses.code, "an upper bound, proven" in losses.out) == (0, True)
