@@ -5,7 +5,15 @@ joins both with a target and a ledger, ``session`` keeps one budget over several
 Proofs: docs/proofs/selection.md.
 """
 
+from typing import TYPE_CHECKING
+
 from dpcore.late import late_names
+
+if TYPE_CHECKING:
+    from accounting.queries.query import Count, Histogram, Mean, Quantile, Sum, Target, TopK
+    from accounting.queries.released import Released, release
+    from accounting.queries.session import Session
+    from accounting.queries.table import Table, TableScope
 
 __all__ = [
     "Count",

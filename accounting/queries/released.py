@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.ledger import BudgetExhausted, Ledger, Receipt
+from accounting.ledger.errors import BudgetExhausted, Receipt
 from accounting.ledger.request import Releasable
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
 from accounting.queries.table import Table, TableScope
@@ -27,6 +27,9 @@ from dpcore.numbers.parameter import RationalLike, rational_in
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.selection import NoisyThreshold, Selection
 from dpcore.spelling import write_noise
+
+if TYPE_CHECKING:
+    from accounting.ledger import Ledger
 
 CONFIDENCE: Final = Fraction(95, 100)
 
@@ -96,7 +99,7 @@ class Released:
         if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
             found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
         elif isinstance(self.mechanism, NoisyThreshold):
-            (inner, _), (appears, _) = whole.parts  # type: ignore[attr-defined]  # a Composition
+            (inner, _), (appears, _) = threshold_guarantee(self.mechanism).parts
             first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
             word = "epsilon" if self.target.rho is None else "rho"
             found = {word: first, "delta": appears.delta(0).upper}

@@ -133,7 +133,7 @@ def target_of(
     def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
         drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
         value = query.encode(_table(dataset), scope, drawn)
-        found = [mechanism.release(value, rng=drawn) for _ in range(n)]
+        found: list[Any] = [mechanism.release(value, rng=drawn) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
             # The number of the key that one user may have, 0 where it is left out.
             return np.array([each.get(_OWN, 0) for each in found])
@@ -175,8 +175,8 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
         case queries.Histogram(keys=keys) | queries.TopK(keys=keys):
             low, high = (_OWN, _OWN) if keys is None else (keys[-1], keys[0])
         case queries.Clipped():
-            low, high = (_plain(end) for end in (query.low, query.high))
-            if isinstance(query, queries.Sum) and abs(query.low) > abs(query.high):
+            low, high = (_plain(end * query.unit) for end in query.ends)
+            if isinstance(query, queries.Sum) and abs(query.ends[0]) > abs(query.ends[1]):
                 low, high = high, low
         case _:
             low, high = 0, 1
@@ -187,7 +187,7 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
         others = []  # replaced by nothing
     elif isinstance(query, queries.Sum) and scope.relation is Relation.REPLACE:
         # A sum moves furthest to the other end, or to no row where both ends have one sign.
-        others = others if query.low < 0 < query.high else []
+        others = others if query.ends[0] < 0 < query.ends[1] else []
     return [*rest, *others], [*rest, *([["ada", high]] * rows)]
 
 

@@ -29,9 +29,10 @@ from accounting.queries import (
 from accounting.queries import table as module
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
 
 SCOPE = TableScope(user="user", rows_per_user=2)
-REPLACE = TableScope(user="user", rows_per_user=2, relation="replace")
+REPLACE = TableScope(user="user", rows_per_user=2, relation=Relation.REPLACE)
 EXACT = Target(epsilon=2000)  # e^-100 or less that a count has any noise
 DATA: dict[str, list[Any]] = {
     "user": ["ada", "bob", "bob", "bob", "eve"],
