@@ -7,6 +7,7 @@ be in order.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from accounting.ledger import Ledger
 
 CONFIDENCE: Final = Fraction(95, 100)
+_LONGEST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,4 +238,8 @@ def _paid(
             left = {name: ledger.left(name) for name in poor[:3]}
             raise BudgetExhausted(batch, poor, len(charged), left)
         value = planned.query.encode(table, scope, rng)
-    return ledger.release(mechanism, value, users=charged, batch=batch, rng=rng)
+    question = f"{planned.query!r} for {scope!r}"
+    if len(question) > _LONGEST:
+        digest = hashlib.sha256(question.encode()).hexdigest()
+        question = f"{question[: _LONGEST - len(digest)]}{digest}"
+    return ledger.release(mechanism, value, users=charged, batch=batch, question=question, rng=rng)
