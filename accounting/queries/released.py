@@ -17,11 +17,9 @@ from accounting.claims.claim import ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.errors import BudgetExhausted, Receipt
-from accounting.ledger.request import Releasable
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
 from accounting.queries.table import Table, TableScope
 from accounting.release.guarantee import guarantee
-from accounting.totals.threshold import threshold_guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.numbers.parameter import RationalLike, rational_in
@@ -31,6 +29,7 @@ from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from accounting.ledger import Ledger
+    from accounting.ledger.request import Releasable
 
 CONFIDENCE: Final = Fraction(95, 100)
 _LONGEST: Final = 1000
@@ -96,12 +95,13 @@ class Released:
 
         A threshold's rho is that of the noisy counts, its delta that of keys that appear.
         """
-        whole, delta = self.guarantee, Fraction(self.target.delta)
+        whole: Any = self.guarantee
+        delta = Fraction(self.target.delta)
         found: dict[str, Any]
         if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
             found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
         elif isinstance(self.mechanism, NoisyThreshold):
-            (inner, _), (appears, _) = threshold_guarantee(self.mechanism).parts
+            (inner, _), (appears, _) = whole.parts
             first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
             word = "epsilon" if self.target.rho is None else "rho"
             found = {word: first, "delta": appears.delta(0).upper}
@@ -123,6 +123,8 @@ def _shown(value: Any) -> str:
 def guarantee_of(mechanism: Releasable) -> Guarantee:
     r"""What a mechanism of a query guarantees."""
     if isinstance(mechanism, NoisyThreshold):
+        from accounting.totals.threshold import threshold_guarantee
+
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)
 

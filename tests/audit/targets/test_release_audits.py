@@ -79,7 +79,7 @@ class NarrowQuantile(Quantile):
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
-        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
 
 
 class NarrowTop(TopK):
@@ -87,7 +87,7 @@ class NarrowTop(TopK):
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
-        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
 
 
 BROKEN: tuple[tuple[Query, Query, str], ...] = (
