@@ -213,10 +213,10 @@ class Table:
         # At most so many rows of each user, by a hash with a key that is drawn now.
         polars = _polars()
         rows = self._frame().select(self._user(scope), value)
-        place = polars.int_range(polars.len()).over(_USER)
-        hashed = polars.struct(polars.col(_USER), place.alias("place")).hash(rng.bits(63))
-        kept = hashed.rank("ordinal").over(_USER) <= scope.rows_per_user
-        return rows.filter(kept).select(value.meta.output_name())
+        rows = rows.with_columns(polars.int_range(polars.len()).over(_USER).alias("place"))
+        hashed = polars.struct(_USER, "place").hash(rng.bits(63)).alias("hashed")
+        kept = polars.col("hashed").rank("ordinal").over(_USER) <= scope.rows_per_user
+        return rows.with_columns(hashed).filter(kept).select(value.meta.output_name())
 
     def _number(self, column: str) -> Any:
         polars = _polars()
