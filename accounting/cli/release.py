@@ -250,7 +250,6 @@ def _numbers(numbers: Numbers) -> dict[str, Any]:
 def _run(
     name: str, file: str, asked: Asked, given: dict[str, Any], *, as_json: bool, dry: bool = False
 ) -> None:
-    from accounting.ledger import Ledger
     from accounting.queries import release as releasing
     from accounting.queries.released import plan as planning
     from accounting.queries.table import Table
@@ -263,7 +262,7 @@ def _run(
     with named(**options), ExitStack() as stack:
         query, target = _query(name, given), _target(asked)
         users = None if asked.users_file is None else _lines("--users-file", asked.users_file)
-        book = None if asked.ledger is None else stack.enter_context(Ledger.open(asked.ledger))
+        book = None if asked.ledger is None else stack.enter_context(_opened(asked.ledger))
         table, scope = Table.open(file), _scope(asked, book)
         table.require(scope.user, *query.columns)
         if dry or asked.dry_run:
@@ -282,6 +281,12 @@ def _run(
             rng=rng,
         )
         _show(found, book, users, as_json=as_json)
+
+
+def _opened(url: str) -> Ledger:
+    from accounting.ledger import Ledger
+
+    return Ledger.open(url)
 
 
 def _scope(asked: Asked, book: Ledger | None) -> TableScope:
@@ -357,7 +362,7 @@ def _show(found: Released, book: Ledger | None, users: list[str] | None, *, as_j
     if found.standard_error is not None:
         lines.append(("standard error", f"{found.standard_error:.6g}"))
     lines += [("note", found.answer.note)] if found.answer.note else []
-    lines += [(word, str(text)) for word, text in (cost or {}).items()]
+    lines += [(word.replace("_", " "), _line(each)) for word, each in (cost or {}).items()]
     if found.repeated:
         lines.append(("repeated", "released before: nothing was paid or drawn"))
     if not found.private:
@@ -386,6 +391,12 @@ def _between(ends: Any) -> str:
 
 def _decimal(number: Any) -> str:
     return f"{float(number):.12g}"
+
+
+def _line(cost: Any) -> str:
+    if isinstance(cost, dict):
+        return ", ".join(f"{name}={amount}" for name, amount in cost.items())
+    return str(cost)
 
 
 def _number(value: Any) -> Any:

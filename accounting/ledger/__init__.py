@@ -1,7 +1,7 @@
 r"""Who has spent what: a budget for each user, charged before each release, in an SQL database."""
 
-from accounting.ledger.check import Damage
-from accounting.ledger.copies import adopt, backup
+from typing import TYPE_CHECKING
+
 from accounting.ledger.errors import (
     AlreadyCharged,
     BudgetExhausted,
@@ -9,9 +9,14 @@ from accounting.ledger.errors import (
     LedgerUnavailable,
     Receipt,
 )
-from accounting.ledger.history import Charge
-from accounting.ledger.ledger import Ledger
-from accounting.ledger.request import Request
+from dpcore.lazy_import import lazy_names
+
+if TYPE_CHECKING:
+    from accounting.ledger.check import Damage
+    from accounting.ledger.copies import adopt, backup
+    from accounting.ledger.history import Charge
+    from accounting.ledger.ledger import Ledger
+    from accounting.ledger.request import Request
 
 __all__ = [
     "AlreadyCharged",
@@ -26,3 +31,6 @@ __all__ = [
     "adopt",
     "backup",
 ]
+
+# The database is imported with the first of these that is used.
+__getattr__ = lazy_names(__name__)

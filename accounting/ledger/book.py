@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Table, exists, func, insert, select, update
 from accounting.ledger.database.place import HOMELESS
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import (
+    QUESTION,
     RELEASED,
     Account,
     Charge,
@@ -400,6 +401,8 @@ def _again(entry: Entry, request: Asked) -> Charged:
     record = {key: each for key, each in made.guarantee.items() if key != RELEASED}
     if request.price.amounts != made.amounts:
         otherwise = "at another price"
+    elif request.record.get(QUESTION) != record.get(QUESTION):
+        otherwise = "for another question"
     elif request.record != record:
         otherwise = "for another guarantee"
     elif (

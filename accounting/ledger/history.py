@@ -19,6 +19,9 @@ from accounting.ledger.errors import LedgerDamaged
 HISTORY: Final = 1
 """The format of the chain: what a digest is over. Receipts outlive the tables."""
 
+QUESTION: Final = "question"
+"""The key of a charge's guarantee that says what its released value answers."""
+
 RELEASED: Final = "released"
 """The key of a charge's guarantee that holds the digest of the value that was drawn with it."""
 

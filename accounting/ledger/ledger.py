@@ -22,7 +22,7 @@ from accounting.ledger.book import Book, Charged, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
-from accounting.ledger.history import HISTORY, Charge, canonical
+from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import Asked, Priceable, Releasable, Request, cost
 from accounting.ledger.turns import Queue, Turns
@@ -30,6 +30,7 @@ from accounting.theorems.filter import Filter, Price, filter_for
 from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
+from dpcore.numbers.parameter import text
 from dpcore.sampling.rng import SYSTEM, Rng
 
 _MOST_SHOWN: Final = 100
@@ -228,14 +229,15 @@ class Ledger:
         users: Iterable[str],
         batch: str,
         rows_per_user: int | None = None,
+        question: str | None = None,
         rng: Rng = SYSTEM,
     ) -> Receipt:
         r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in one transaction.
 
-        ``receipt.value`` is what may be published. The same batch again, with the same users and
-        mechanism, costs nothing and gives the stored value, whatever ``value`` is by then. So a
-        program that is killed or cut off at any moment asks again: it pays once, and no noise is
-        drawn twice.
+        ``receipt.value`` is what may be published. The same batch again, with the same users,
+        mechanism and ``question`` (a text that says what the value is), costs nothing and gives the
+        stored value, whatever ``value`` is by then. So a program that is killed or cut off at any
+        moment asks again: it pays once, and no noise is drawn twice.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -257,6 +259,9 @@ class Ledger:
             users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
         )
         asked = Asked.of(request, *self._cost(mechanism, rows_per_user))
+        if question is not None:
+            text("question", question, "must be text")
+            asked = replace(asked, record={**asked.record, QUESTION: question})
         draw = partial(mechanism.release, value, rng=rng)
         (outcome,) = self._turns.take([replace(asked, draw=draw)])
         if isinstance(outcome, Receipt):

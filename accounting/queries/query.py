@@ -19,17 +19,14 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accounting.budget.calibrate import calibrate
 from accounting.claims.claim import ZCdp
 from accounting.errors import NotDerived
-from accounting.ledger.request import Releasable
 from accounting.pairs.shift import heaviest
 from accounting.queries.table import Table, TableScope
-from accounting.totals.threshold import least_threshold
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -46,6 +43,9 @@ from dpcore.numbers.parameter import (
 )
 from dpcore.sampling.rng import Rng
 from dpcore.selection import NoisyThreshold, Rule, Selection
+
+if TYPE_CHECKING:
+    from accounting.ledger.request import Releasable
 
 _MOST_STEPS: Final = 1 << 32
 _MOST_GRID: Final = 1 << 22
@@ -179,6 +179,8 @@ def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
 
 
 def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGaussian:
+    from accounting.budget.calibrate import calibrate  # a pure target does without
+
     epsilon, delta = Fraction(target.epsilon or 0), Fraction(target.delta)
     try:
         found = calibrate(
@@ -381,6 +383,8 @@ class Histogram(Additive):
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         if self.keys is not None:
             return noisy(self.moves(scope), scope, target)
+        from accounting.totals.threshold import least_threshold
+
         if not target.delta:
             reason = "must be given and > 0: a key of one user may appear"
             raise InvalidParameter("delta", target.delta, reason)

@@ -7,20 +7,19 @@ be in order.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.ledger import BudgetExhausted, Ledger, Receipt
-from accounting.ledger.request import Releasable
+from accounting.ledger.errors import BudgetExhausted, Receipt
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
 from accounting.queries.table import Table, TableScope
 from accounting.release.guarantee import guarantee
-from accounting.totals.threshold import threshold_guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.numbers.parameter import RationalLike, rational_in
@@ -28,7 +27,12 @@ from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.selection import NoisyThreshold, Selection
 from dpcore.spelling import write_noise
 
+if TYPE_CHECKING:
+    from accounting.ledger import Ledger
+    from accounting.ledger.request import Releasable
+
 CONFIDENCE: Final = Fraction(95, 100)
+_LONGEST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +95,13 @@ class Released:
 
         A threshold's rho is that of the noisy counts, its delta that of keys that appear.
         """
-        whole, delta = self.guarantee, Fraction(self.target.delta)
+        whole: Any = self.guarantee
+        delta = Fraction(self.target.delta)
         found: dict[str, Any]
         if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
             found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
         elif isinstance(self.mechanism, NoisyThreshold):
-            (inner, _), (appears, _) = whole.parts  # type: ignore[attr-defined]  # a Composition
+            (inner, _), (appears, _) = whole.parts
             first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
             word = "epsilon" if self.target.rho is None else "rho"
             found = {word: first, "delta": appears.delta(0).upper}
@@ -118,6 +123,8 @@ def _shown(value: Any) -> str:
 def guarantee_of(mechanism: Releasable) -> Guarantee:
     r"""What a mechanism of a query guarantees."""
     if isinstance(mechanism, NoisyThreshold):
+        from accounting.totals.threshold import threshold_guarantee
+
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)
 
@@ -233,4 +240,8 @@ def _paid(
             left = {name: ledger.left(name) for name in poor[:3]}
             raise BudgetExhausted(batch, poor, len(charged), left)
         value = planned.query.encode(table, scope, rng)
-    return ledger.release(mechanism, value, users=charged, batch=batch, rng=rng)
+    question = f"{planned.query!r} for {scope!r}"
+    if len(question) > _LONGEST:
+        digest = hashlib.sha256(question.encode()).hexdigest()
+        question = f"{question[: _LONGEST - len(digest)]}{digest}"
+    return ledger.release(mechanism, value, users=charged, batch=batch, question=question, rng=rng)

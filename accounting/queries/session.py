@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from html import escape
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import Word, read_claim, said
-from accounting.ledger import BudgetExhausted, Ledger
+from accounting.ledger.errors import BudgetExhausted
 from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
 from accounting.queries.released import CONFIDENCE, Released, plan, release
@@ -21,6 +21,9 @@ from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import filter_for
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SYSTEM, Rng
+
+if TYPE_CHECKING:
+    from accounting.ledger import Ledger
 
 _EVERYBODY: Final = "everybody"
 

@@ -26,6 +26,7 @@ from dpcore.sampling.rng import Rng
 
 _MOST_ROWS: Final = 1 << 30
 _EXTRA: Final = "needs the packages of the extra tables: pip install 'dpcore[tables]'"
+_NOBODY: Final = "must be given: every row needs its user"
 _NUMBER, _USER, _KEY, _COUNT = "number", "user", "key", "count"
 
 
@@ -141,14 +142,20 @@ class Table:
     def users(self, scope: TableScope) -> list[str]:
         r"""Everybody who has a row, in order."""
         found = self._frame().select(self._user(scope)).unique().sort(_USER)
-        return self._collected(found)[_USER].to_list()  # type: ignore[no-any-return]
+        users: list[str] = self._collected(found)[_USER].to_list()
+        return users
 
     def count(self, scope: TableScope) -> int:
         r"""How many rows count."""
         polars = _polars()
-        rows = self._frame().group_by(self._user(scope)).agg(polars.len().alias(_COUNT))
+        user = self._named(scope)
+        rows = self._frame().group_by(user).agg(polars.len().alias(_COUNT))
         counted = polars.col(_COUNT).cast(polars.Int64).clip(upper_bound=scope.rows_per_user)
-        return int(self._collected(rows.select(counted.sum())).item() or 0)
+        nobody = polars.col(_USER).is_null().any().alias("nobody")
+        found = self._collected(rows.select(counted.sum(), nobody))
+        if found["nobody"][0]:
+            self._refuse(scope.user, user.is_null(), _NOBODY)
+        return int(found[_COUNT][0] or 0)
 
     def steps(
         self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
@@ -192,21 +199,24 @@ class Table:
             return polars.scan_csv(self.name, infer_schema=False)
         return polars.scan_parquet(self.name)
 
-    def _user(self, scope: TableScope) -> Any:
+    def _named(self, scope: TableScope) -> Any:
         polars = _polars()
         self.require(scope.user)
-        user = polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
-        self._refuse(scope.user, user.is_null(), "must be given: every row needs its user")
+        return polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
+
+    def _user(self, scope: TableScope) -> Any:
+        user = self._named(scope)
+        self._refuse(scope.user, user.is_null(), _NOBODY)
         return user
 
     def _bounded(self, scope: TableScope, value: Any, rng: Rng) -> Any:
         # At most so many rows of each user, by a hash with a key that is drawn now.
         polars = _polars()
         rows = self._frame().select(self._user(scope), value)
-        place = polars.int_range(polars.len()).over(_USER)
-        hashed = polars.struct(polars.col(_USER), place.alias("place")).hash(rng.bits(63))
-        kept = hashed.rank("ordinal").over(_USER) <= scope.rows_per_user
-        return rows.filter(kept).select(value.meta.output_name())
+        rows = rows.with_columns(polars.int_range(polars.len()).over(_USER).alias("place"))
+        hashed = polars.struct(_USER, "place").hash(rng.bits(63)).alias("hashed")
+        kept = polars.col("hashed").rank("ordinal").over(_USER) <= scope.rows_per_user
+        return rows.with_columns(hashed).filter(kept).select(value.meta.output_name())
 
     def _number(self, column: str) -> Any:
         polars = _polars()

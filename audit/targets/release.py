@@ -175,9 +175,8 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
         case queries.Histogram(keys=keys) | queries.TopK(keys=keys):
             low, high = (_OWN, _OWN) if keys is None else (keys[-1], keys[0])
         case queries.Clipped():
-            ends = Fraction(query.low), Fraction(query.high)
-            low, high = map(_plain, ends)
-            if isinstance(query, queries.Sum) and abs(ends[0]) > abs(ends[1]):
+            low, high = (_plain(end * query.unit) for end in query.ends)
+            if isinstance(query, queries.Sum) and abs(query.ends[0]) > abs(query.ends[1]):
                 low, high = high, low
         case _:
             low, high = 0, 1
@@ -188,7 +187,7 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
         others = []  # replaced by nothing
     elif isinstance(query, queries.Sum) and scope.relation is Relation.REPLACE:
         # A sum moves furthest to the other end, or to no row where both ends have one sign.
-        others = others if Fraction(query.low) < 0 < Fraction(query.high) else []
+        others = others if query.ends[0] < 0 < query.ends[1] else []
     return [*rest, *others], [*rest, *([["ada", high]] * rows)]
 
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -137,7 +138,7 @@ class Selection:
                 ]
             return coins[at] * sum((mass / (n + 1) for n, mass in enumerate(heads)), arb(0))
 
-        return tuple(narrow(lambda i=i: chance(i), bits) for i in range(len(gaps)))  # type: ignore[misc]
+        return tuple(narrow(partial(chance, at), bits) for at in range(len(gaps)))
 
     def _choose(self, gaps: Integers, rng: Rng) -> int:
         if self.rule is Rule.PERMUTE_AND_FLIP:

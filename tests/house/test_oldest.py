@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OLDEST = "3.11"
 OTHERS = ("3.12", "3.13", "3.14")
 # What the doctests of the packages need beside the core.
-EXTRAS = ("plot", "postgresql")
+EXTRAS = ("plot", "postgresql", "tables")
 # Pages that need no other extra: releases, totals, audits, a ledger, certificates, bandits.
 PAGES = ("README.md", "docs/layers.md", "docs/ledger.md", "docs/certificates.md")
 # A PostgreSQL server for the tests of charges.

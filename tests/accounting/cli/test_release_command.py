@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,35 @@ def test_keys_that_appear_twice_are_refused(shell: Shell) -> None:
     keys = ("--column", "city", "--keys", shell.folder / "cities.txt", "--epsilon", "1")
     found = shell("histogram", *keys)
     assert (found.code, "appears twice" in found.err) == (2, True)
+
+
+def test_under_add_remove_the_users_that_were_asked_pay(shell: Shell) -> None:
+    url = shell.open("--budget", "epsilon=1", "--relation", "add-remove")
+    words = ("--epsilon", "1", "--ledger", url, "--batch", "one")
+    missing = shell("count", *words)
+    assert (missing.code, "--users-file: must be given under add-remove" in missing.err) == (
+        2,
+        True,
+    )
+    asked = shell.folder / "asked.txt"
+    asked.write_text("".join(f"u{i}\n" for i in range(50)), encoding="utf-8")
+    found = shell("count", *words, "--users-file", asked, "--json")
+    assert found.json["charge"] == {"charge": 1, "users": 50}
+    assert found.json["guarantee"]["relation"] == "add-remove"
+    planned = shell("plan count", *words, "--users-file", asked, "--json").json
+    assert planned["charge"] == {"costs": {"epsilon": "1"}, "least_left": {"epsilon": "0"}}
+    other = shell("count", *words, "--users-file", asked, "--relation", "replace")
+    assert (other.code, "--relation" in other.err) == (2, True)
+
+
+def test_a_damaged_ledger_ends_with_3_and_an_absent_one_with_2(shell: Shell) -> None:
+    url = shell.open("--budget", "epsilon=4")
+    words = ("--epsilon", "1", "--ledger", url, "--batch", "one")
+    assert shell("count", *words).code == 0
+    with closing(sqlite3.connect(url)) as database, database:
+        database.execute("UPDATE ledger_released SET value = '7'")
+    damaged = shell("count", *words)
+    assert (damaged.code, damaged.out) == (3, "")
+    assert "its released value was edited" in damaged.err
+    absent = shell("count", "--epsilon", "1", "--ledger", f"{url}x", "--batch", "one")
+    assert (absent.code, absent.out) == (2, "")

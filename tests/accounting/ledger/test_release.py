@@ -19,7 +19,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
-from tests.support.ledger.workers import NOISY, processes, release_on
+from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on
 
 CELLS = Mechanism(
     noise=DiscreteGaussian(sigma_squared=400),
@@ -68,6 +68,9 @@ def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
         ledger.release(dear, 1, **asked)
     assert ledger.charges() == 0
     ledger.release(NOISY, 1, **asked)
+    for question in ("how many", ""):
+        with pytest.raises(InvalidParameter, match="for another question"):
+            ledger.release(NOISY, 1, **asked, question=question)
     for mechanism, users in ((NOISY, ["bob"]), (CELLS, ["ada"])):
         with pytest.raises(InvalidParameter, match="was charged before"):
             ledger.release(mechanism, 1, users=users, batch="one")
@@ -122,6 +125,31 @@ def test_a_ledger_of_before_there_were_values_takes_them(url: str, tmp_path: Pat
         assert ledger.release(NOISY, 3, users=["ada"], batch="new").value == value
     if not url.startswith("postgresql"):
         assert backup(url, tmp_path / "copy.db") == 2
+
+
+def test_processes_that_release_one_batch_are_given_one_value(url: str, tmp_path: Path) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    context, path, rounds = processes(), tmp_path / "given", 10
+    barrier = context.Barrier(4)
+    started = [
+        context.Process(target=release_at_once, args=(url, barrier, str(path), rounds), daemon=True)
+        for _ in range(4)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(60)
+    given: dict[str, list[tuple[str, str]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        batch, value, repeated = line.split()
+        given.setdefault(batch, []).append((value, repeated))
+    assert len(given) == rounds
+    for found in given.values():
+        assert len({value for value, _ in found}) == 1
+        assert sorted(repeated for _, repeated in found) == ["False", "True", "True", "True"]
+    if not url.startswith("postgresql"):
+        # Neither data nor values cross to another process: the queue holds its header alone.
+        assert Path(f"{url}-queue").stat().st_size <= 64
 
 
 def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:

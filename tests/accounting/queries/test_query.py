@@ -21,7 +21,7 @@ from accounting.queries import (
     Target,
     TopK,
 )
-from accounting.queries.query import Moves, Query, noisy, spread
+from accounting.queries.query import Additive, Moves, Query, noisy, spread
 from accounting.queries.released import epsilon_at, guarantee_of, plan
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
@@ -58,7 +58,8 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
     if table is None:
         table = pl.DataFrame(schema={"user": pl.String, "x": pl.Float64, "key": pl.String})
     found = query.encode(Table.of(table), scope_of(relation), SeededRng(4))
-    return np.atleast_1d(found).tolist()  # type: ignore[no-any-return]
+    numbers: list[int] = np.atleast_1d(found).tolist()
+    return numbers
 
 
 def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
@@ -74,7 +75,7 @@ def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
         for a, b in pairs:
             steps = [abs(x - y) for x, y in zip(a, b, strict=True)]
             found = (max(steps), sum(steps), sum(s * s for s in steps))
-            most = tuple(map(max, most, found))  # type: ignore[assignment]
+            most = (max(most[0], found[0]), max(most[1], found[1]), max(most[2], found[2]))
     return most
 
 
@@ -94,7 +95,8 @@ def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Rela
         assert isinstance(chosen, Selection)
         assert one <= chosen.sensitivity <= 2 * one
         return
-    moves = query.moves(scope_of(relation))  # type: ignore[attr-defined]  # Additive
+    assert isinstance(query, Additive)
+    moves = query.moves(scope_of(relation))
     assert total <= said(moves.laplace)[0]
     assert squared <= said(moves.gaussian)[1]
     if not isinstance(query, Mean):

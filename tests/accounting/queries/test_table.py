@@ -141,10 +141,14 @@ def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
     table = pl.DataFrame(DATA)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
         first = release(Count(), table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
-        other = pl.DataFrame({**DATA, "x": [0.0] * 5})
-        again = release(Count(), other, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
+        changed = pl.DataFrame({**DATA, "x": [0.0] * 5})
+        again = release(Count(), changed, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
         assert (first.value, first.repeated) == (again.value, False)
         assert again.repeated
+        # Another question with the same noise is not answered by the value of this one.
+        other = Sum(column="x", low=0, high=1)
+        with pytest.raises(InvalidParameter, match="for another question"):
+            release(other, table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
         assert ledger.remaining("ada") == {"epsilon": 0}
         # Nobody can pay: no column but that of users is read, where it could not be read.
         broken = pl.DataFrame({**DATA, "x": ["?"] * 5})

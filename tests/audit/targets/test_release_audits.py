@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -80,7 +79,7 @@ class NarrowQuantile(Quantile):
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
-        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
 
 
 class NarrowTop(TopK):
@@ -88,7 +87,7 @@ class NarrowTop(TopK):
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
-        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # given
+        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
 
 
 BROKEN: tuple[tuple[Query, Query, str], ...] = (
@@ -138,4 +137,4 @@ def test_a_claim_of_less_is_refuted_and_bad_words_are_named() -> None:
     with pytest.raises(InvalidParameter, match=r"dataset = 3: must be a list of rows"):
         audit("release:count,epsilon=1", pair=(3, 4))
     assert audit("release:count,epsilon=1", pair=([], [["ada"] * 2])).verdict == "proven"
-    assert Fraction(1) == audit("release:count,epsilon=1").claim.exact[0]  # type: ignore[union-attr]
+    assert str(audit("release:count,epsilon=1").claim) == "epsilon=1"

@@ -151,7 +151,8 @@ def test_several_choices_are_distinct_and_share_epsilon() -> None:
     found: Any = choice.release([1, 90, 60, 30, 2], rng=SeededRng(2))
     assert found.tolist() == [1, 2, 3]
     assert choice.unit == Fraction(40, 6)
-    assert sorted(Selection(epsilon=1, sensitivity=1, count=4).release([0] * 4)) == [0, 1, 2, 3]  # type: ignore[arg-type]
+    four = Selection(epsilon=1, sensitivity=1, count=4)
+    assert sorted(np.atleast_1d(four.release([0] * 4)).tolist()) == [0, 1, 2, 3]
 
 
 def test_what_is_no_choice_is_refused() -> None:

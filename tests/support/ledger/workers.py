@@ -123,3 +123,12 @@ def release_on(url: str, path: str, repeats: int) -> None:
             found = ledger.release(NOISY, 1000, users=["ada", "bob"], batch=f"{number}")
             write(path, f"{number} {found.value}")
             number += 1
+
+
+def release_at_once(url: str, barrier: Barrier, path: str, rounds: int) -> None:
+    """Release what everybody releases at the same time, and say what one was given."""
+    with Ledger.open(url) as ledger:
+        for number in range(rounds):
+            barrier.wait(60)
+            found = ledger.release(NOISY, 10**6, users=["ada"], batch=f"{number}")
+            write(path, f"{number} {found.value} {found.repeated}")
