@@ -75,7 +75,7 @@ kernel: .venv/.runtime  ## kernel.py, one file that proves certificates and need
 	@$(PY) -m accounting.certificates.single_file > kernel.py
 
 # In the order of their imports; each file prints the assumptions of its last theorem.
-PROOFS := Pairs Exponential Kernel DiscreteLaplace Run
+PROOFS := Pairs Partitions Exponential Kernel DiscreteLaplace Run
 
 proofs:  ## compile the Coq proofs of the kernel's steps; needs coqc 8.16 and half a minute
 	@command -v coqc > /dev/null || { echo 'coqc is missing: install Coq 8.16 (Debian, Ubuntu: apt install coq)'; exit 1; }

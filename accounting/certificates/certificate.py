@@ -169,13 +169,12 @@ def certify(
     if len({(each.quantity, each.at) for each in asked}) < len(asked):
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
     draft = _draft(total, kinds)
-    if asked:
-        _check_reach(draft)
-    exact = tuple(exact_claims([(source, rounds) for (source, _), rounds in kinds.items()]))
+    parts = _parts_of(draft, reached=bool(asked))
+    exact = tuple(exact_claims(parts))
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
     if evidence:
-        return _proven(draft, asked, exact, most)
+        return _proven(draft, parts, asked, exact, most)
     counts = [most] * len(asked)
     with bounded():
         while True:
@@ -224,28 +223,30 @@ def _check_form(certificate: Certificate) -> None:
         raise NotDerived("a certificate of this composition", str(error)) from None
 
 
-def _check_reach(draft: Certificate) -> None:
+def _parts_of(draft: Certificate, *, reached: bool) -> tuple[Part, ...]:
     # What verify cannot check at all is refused before the engines work on it.
     try:
-        scenarios(_parts_of(draft), above=True)
+        parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
+        if reached:
+            scenarios(parts, above=True)
     except Malformed as error:
         raise NotDerived("a certificate of this composition", str(error)) from None
     except Refused as error:
         raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
-
-
-def _parts_of(draft: Certificate) -> tuple[Part, ...]:
-    return tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
+    return parts
 
 
 def _proven(
-    draft: Certificate, asked: Sequence[Asked], exact: Sequence[Mapping[str, Any]], digits: int
+    draft: Certificate,
+    parts: tuple[Part, ...],
+    asked: Sequence[Asked],
+    exact: Sequence[Mapping[str, Any]],
+    digits: int,
 ) -> Certificate:
     # Each claim is what the kernel proves; the engine must not find another number.
     what = "a certificate of this composition with evidence"
     with bounded():
         try:
-            parts = _parts_of(draft)
             found = [each.ends(_CLOSE) for each in asked]
             claims = [
                 Claim(

@@ -1,24 +1,20 @@
 r"""How long a check may take: whatever somebody wrote, its reader has an answer in time.
 
-Every loop of this path that a text can make long calls :func:`tick`, or takes its items from
-:func:`ticking`. So the bound holds inside of one computation too.
+Every loop of this path that a text can make long calls :func:`tick`, so the bound holds inside of
+one computation too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 SECONDS: Final = 60.0
 """The time for a whole certificate, where nobody sets another."""
-
-_EVERY: Final = 64
-
-_T = TypeVar("_T")
 
 
 class OutOfTime(Exception):
@@ -76,15 +72,3 @@ def tick() -> None:
         raise OutOfTime(f"not decided in {bound.seconds:g} seconds")
     if bound.watch is not None:
         bound.watch(past)
-
-
-def ticking(items: Iterable[_T]) -> Iterator[_T]:
-    r"""The items, with a look at the clock at every 64th.
-
-    >>> [*ticking("abc")]
-    ['a', 'b', 'c']
-    """
-    for i, item in enumerate(items):
-        if i % _EVERY == 0:
-            tick()
-        yield item

@@ -150,7 +150,6 @@ def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction
     value = _known(parts, claim)
     if value is not None:
         return value, value
-    _require_curve(claim)
     curve = _curve(parts, plan)
     if claim.quantity == "delta":
         return curve.delta(claim.at)
@@ -172,23 +171,20 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The value that is claimed, where it is a rational; None where that is not known.
+    r"""The value that is claimed, where it is a rational; None where delta of the rounds decides.
 
-    Raises :class:`Refused` for a pure or zCDP claim of which it is not known.
+    Raises :class:`Refused` where the kernel knows neither.
     """
     try:
         return exact_value(parts, claim.quantity, claim.at)
     except Refused:
         if claim.quantity in ("pure", "zcdp"):
             raise
-    return None
-
-
-def _require_curve(claim: Claim) -> None:
     if claim.quantity == "renyi":
         raise Refused("the kernel proves no Renyi divergence that is not a rational")
     if claim.quantity == "epsilon" and claim.at == 0:
         raise Refused("the kernel proves no largest loss that is not a rational")
+    return None
 
 
 @lru_cache(maxsize=8)
@@ -205,7 +201,6 @@ def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> t
     if value is not None:
         shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
         return claim.lower <= value <= claim.upper, f"proven: the value is {shown}, a rational"
-    _require_curve(claim)
     plan = found.plan or _plan_for(found.parts, found.claims, claim)
     curve = _curve(found.parts, plan)
     spend((found.parts, plan), curve.work)

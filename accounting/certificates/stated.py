@@ -7,20 +7,19 @@ smaller error can tell the stated pair from every other pair of neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from accounting.certificates.form import THEOREMS
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Pure, ZCdp
 from accounting.errors import NotDerived
-from accounting.mechanism.description import EVERYONE
-from accounting.mechanism.real_noise import Gaussian
-from accounting.release.curve import OneRelease, described
+from accounting.kernel.exact import exact_value
+from accounting.kernel.laws import Refused
+from accounting.kernel.neighbours import Part
 from dpcore.errors import PrecisionExhausted
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.parameter import write_rational
 
 FEWEST_DIGITS: Final = 3
@@ -111,35 +110,9 @@ def _decimal(scaled: int, decimals: int) -> str:
     return f"{text[:-decimals]}.{text[-decimals:]}"
 
 
-def exact_claims(parts: Sequence[tuple[Any, int]]) -> Iterator[dict[str, Any]]:
-    r"""The pure and zCDP parameters of a list of rounds, where every part has an exact one."""
-    for quantity, key, each in (("pure", "epsilon", _pure_of), ("zcdp", "rho", _rho_of)):
-        values = [(each(source), rounds) for source, rounds in parts]
-        if all(value is not None for value, _ in values):
-            exact = sum((value * rounds for value, rounds in values if value), Fraction(0))
-            theorem = THEOREMS[quantity]
-            yield {"quantity": quantity, key: write_rational(exact), "theorem": theorem}
-
-
-def _pure_of(source: Any) -> Fraction | None:
-    match source:
-        case Pure(stated_epsilon=epsilon):
-            return Fraction(epsilon)
-        case OneRelease() if (asked := described(source)) and asked.scheme == EVERYONE:
-            largest = source.epsilon(0)
-            if largest.lower == largest.upper and isinstance(largest.upper, Fraction):
-                return largest.upper
-    return None
-
-
-def _rho_of(source: Any) -> Fraction | None:
-    match source:
-        case ZCdp(rho=rho):
-            return Fraction(rho)
-        case Pure(stated_epsilon=epsilon):
-            return Fraction(epsilon) ** 2 / 2
-        case OneRelease() if (asked := described(source)) and asked.scheme == EVERYONE:
-            if not isinstance(asked.noise, (DiscreteGaussian, Gaussian)):
-                return None
-            return Fraction(source.zcdp().upper)
-    return None
+def exact_claims(parts: tuple[Part, ...]) -> Iterator[dict[str, Any]]:
+    r"""The pure and zCDP parameters of a list of rounds, where they are known exactly."""
+    for quantity, key in (("pure", "epsilon"), ("zcdp", "rho")):
+        with suppress(Refused):
+            value = write_rational(exact_value(parts, quantity, Fraction(0)))
+            yield {"quantity": quantity, key: value, "theorem": THEOREMS[quantity]}

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from accounting.kernel.series import Fixed
@@ -123,49 +124,33 @@ def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | 
     # loss below the place has a want, e^place Q - P, and one of a loss above it an excess.
     fixed, slack = pair.fixed, pair.slack
     bits, one = fixed.bits, fixed.one
-    factors: dict[int, int] = {}
 
+    @lru_cache(maxsize=1)
     def factor(j: int) -> int:
-        if j not in factors:
-            factors.clear()
-            factors[j] = fixed.exp(fixed.of(start + j * step)[1] - slack)[1]
-        return factors[j]
+        return fixed.exp(fixed.of(start + j * step)[1] - slack)[1]
 
-    def with_loss(cell: Cell) -> tuple[int, int, int | None]:
-        p, q, low, _ = cell
-        most = 0 if low is None else q + pair.q_missing
-        return p, most, fixed.log((p << bits) // most)[0] if most else None
-
-    waiting = map(with_loss, pair.cells)
-    cell = next(waiting, None)
-    place, mass, other, want = 0, 0, 0, 0
-    while cell is not None:
-        p, q, low = cell
-        if low is None:
+    place = mass = other = want = 0
+    for cell in pair.cells:
+        p, q, low = cell[0], cell[1] + pair.q_missing, cell[2]
+        if low is None or not q:
             # Nothing of Q is here: an infinite loss.
             yield None, p
-            cell = next(waiting, None)
             continue
-        if not mass:
-            place = _floor(low + slack, step, start, one)
-            if p << bits >= factor(place) * q and low - slack <= _at(place, step, start, one):
-                yield place, p
-                cell = next(waiting, None)
-                continue
-            place += 1
-            mass, other, want = p, q, (factor(place) * q >> bits) + 1 - p
-            cell = next(waiting, None)
-            continue
-        excess = p - (factor(place) * q >> bits) - 1
-        if excess <= want:
-            mass, other, want = mass + p, other + q, want - excess
-            cell = next(waiting, None)
-            continue
-        part = min(-(-want * p // excess), p)
-        yield place, mass + part
-        mass = 0
-        rest = p - part
-        cell = (rest, -(-q * rest // p), low) if rest else next(waiting, None)
+        loss = fixed.log((p << bits) // q)[0]
+        while p:
+            if not mass:
+                place = _floor(loss + slack, step, start, one)
+                if p << bits >= factor(place) * q and loss - slack <= _at(place, step, start, one):
+                    yield place, p
+                    break
+                place += 1
+                mass, other, want, p = p, q, (factor(place) * q >> bits) + 1 - p, 0
+            elif (excess := p - (factor(place) * q >> bits) - 1) <= want:
+                mass, other, want, p = mass + p, other + q, want - excess, 0
+            else:
+                part = min(-(-want * p // excess), p)
+                yield place, mass + part
+                mass, q, p = 0, -(-q * (p - part) // p), p - part
     if mass:
         yield _floor(fixed.log((mass << bits) // other)[0] + slack, step, start, one), mass
 

@@ -219,7 +219,8 @@ static void rational(mpq_t out, Node *node) {
     mpq_init(out);
     char *text = node->text, *back = NULL;
     size_t length = strlen(text);
-    if (!length || length > 400 || strspn(text, "0123456789/") != length || mpq_set_str(out, text, 10)
+    if (length > 400) stop(UNSUPPORTED, "%s is longer than 400 digits", node->key);
+    if (!length || strspn(text, "0123456789/") != length || mpq_set_str(out, text, 10)
         || !mpz_sgn(mpq_denref(out)))
         stop(NO_CERTIFICATE, "%s is no rational", node->key);
     mpq_canonicalize(out);
@@ -787,6 +788,7 @@ static Table cells_of(const Part *p, const mpq_t step) {
         last = edge;
         last_place = next;
     }
+    if (!t.count) stop(UNSUPPORTED, "a step that is too coarse");
     for (int i = 0; i < 8; i++) between_clear(all[i]);
     mpq_clears(s, x, y, other, NULL);
     return t;
@@ -1108,7 +1110,7 @@ static Part part_of(Node *node, const char *relation) {
         if (strcmp(relation, "add-remove")) stop(NO_CERTIFICATE, "Poisson samples are of add-remove");
         p.sampled = 1;
         rational(p.rate, needed(sample, "rate", '"'));
-        if (!mpq_sgn(p.rate) || mpq_cmp_ui(p.rate, 1, 1) > 0) stop(NO_CERTIFICATE, "a rate beyond 1");
+        if (!mpq_sgn(p.rate) || mpq_cmp_ui(p.rate, 1, 1) >= 0) stop(NO_CERTIFICATE, "a rate of 1 or more");
     }
     return p;
 }
@@ -1178,8 +1180,9 @@ int main(int argc, char **argv) {
     static char text[TEXT + 1];
     FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
     if (!file) stop(NO_CERTIFICATE, "usage: kernel certificate.json");
-    text[fread(text, 1, TEXT, file)] = 0;
-    if (strlen(text) == TEXT) stop(NO_CERTIFICATE, "too long");
+    size_t read = fread(text, 1, TEXT, file), length;
+    text[read] = 0;
+    if (read == TEXT || strlen(text) < read) stop(NO_CERTIFICATE, "too long, or a zero byte");
     at = text;
     Node *all = value(0);
     spaces();
@@ -1188,7 +1191,6 @@ int main(int argc, char **argv) {
     if (strcmp(needed(all, "schema", '"')->text, "dpcore-certificate/1"))
         stop(NO_CERTIFICATE, "another schema");
     char *plain, hex[65], *told = needed(all, "digest", '"')->text;
-    size_t length;
     FILE *memory = open_memstream(&plain, &length);
     canonical(all, memory, 1);
     fclose(memory);

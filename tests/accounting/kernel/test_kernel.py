@@ -6,6 +6,8 @@ import itertools
 import math
 from collections import defaultdict
 from fractions import Fraction
+from functools import cache
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -33,6 +35,7 @@ LAWS: Final = {
 }
 
 
+@cache
 def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:
     """The definition of each law, by other formulas than those of the kernel."""
     values = [MP.mpf(each.numerator) / each.denominator for each in parameters]
@@ -124,6 +127,31 @@ def test_both_ends_hold_the_truth(law: str, rate: Fraction, rounds: int) -> None
                 assert high - low <= Fraction(1, 10**30)
             else:
                 assert high - low <= Fraction(1, 50)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(60))
+def test_no_plan_makes_an_end_false(seed: int) -> None:
+    """Coarse grids, few digits, windows that cut most of the mass: wide ends, and no false one."""
+    draws = Random(seed)
+    law = draws.choice([*LAWS])
+    rate, rounds = draws.choice([Fraction(1), Fraction(1, 3)]), draws.randint(1, 3)
+    swapped, shift = rate < 1 and draws.random() < 0.5, draws.randint(1, 3)
+    digits = draws.choice([8, 12, 36])
+    plan = Plan(
+        Fraction(1, draws.choice([1, 3, 16, 1000])),
+        digits,
+        draws.choice([64, 100, 1 << 12]),
+        draws.choice([0, 1, 10 ** (digits - 3), 10**digits]),
+    )
+    row = [[(Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE, swapped), rounds)]]
+    pairs = losses(masses(law, LAWS[law]), shift, rate, swapped=swapped)
+    for epsilon in (Fraction(0), Fraction(draws.randint(1, 40), 13)):
+        low, high = Curve(row, row, plan).delta(epsilon)
+        least, most = delta_of(pairs, rounds, epsilon)
+        slack = MP.mpf(10) ** -30
+        assert MP.mpf(low.numerator) / low.denominator <= most + slack
+        assert MP.mpf(high.numerator) / high.denominator >= least - slack
 
 
 @pytest.mark.parametrize("bits", [100, 230])

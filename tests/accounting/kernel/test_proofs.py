@@ -68,6 +68,11 @@ def test_only_the_axioms_of_the_reals_are_assumed(compiled: tuple[Path, str]) ->
     [
         ("Pairs", "sum snd l) <= delta x l", "sum snd l) >= delta x l"),
         ("Pairs", "p' <= p -> q' <= q ->\n", "p' <= p -> q' >= q ->\n"),
+        (
+            "Partitions",
+            "[(low lo hi (masses (fst c)), low lo hi (masses (fst c)) / lo);",
+            "[(low lo hi (masses (fst c)), low lo hi (masses (fst c)) / hi);",
+        ),
         ("Exponential", "Z.max 0 (F - ceiling (n * F) pieces)", "Z.max 0 (F - n * F / pieces)"),
         ("Kernel", "map (fun v => v / U)%Z w.", "map (fun v => v / U + 1)%Z w."),
         ("Kernel", "(carried + a)%Z :: t |", "(carried + a + 1)%Z :: t |"),

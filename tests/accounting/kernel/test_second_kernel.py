@@ -136,6 +136,7 @@ def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None
         "[]",
         text[:-9],
         text + "x",
+        text + "\0",
         text.replace('"digits": 7', '"digits": 7.0'),
     ):
         assert kernel(broken) == NO_CERTIFICATE
