@@ -44,7 +44,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run, run_pure
+from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -425,12 +425,9 @@ class Devices(Privatizer):
         match protocol:
             case None:
                 raise InvalidParameter("of", self.of.name, "protects nobody: it has no devices")
-            case BinaryShuffle():
+            case BinaryShuffle() | PureShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
-            case PureShuffle():
-                pure = run_pure(protocol, held, Shuffler(), vanish=vanish, rng=rng)
-                return ReleasedSum(pure.estimate)
             case ShuffledPure():
                 # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)
