@@ -24,13 +24,13 @@ from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import PureOutcome, RelaxedOutcome, RunOutcome, run, run_pure, run_relaxed
+from dpcore.protocols.run import RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
-Play: TypeAlias = Callable[..., RunOutcome | RelaxedOutcome | PureOutcome]
+Play: TypeAlias = Callable[..., RunOutcome]
 
 _BATCH: Final = "simulation"
 _MOST_VALUES: Final = 1 << 24
@@ -145,10 +145,9 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     if isinstance(protocol, ShuffledPure):
         # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
         relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
-        return "a relaxed aggregation, assumed", partial(run_relaxed, protocol, assumption=relaxed)
-    if isinstance(protocol, PureShuffle):
-        return "a shuffler of bits", partial(run_pure, protocol, functionality=Shuffler())
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        assumed = partial(run, protocol, functionality=relaxed, batch=_BATCH)
+        return "a relaxed aggregation, assumed", assumed
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
         shuffled_once = partial(run, protocol, functionality=Shuffler(), batch=_BATCH)
         return "a shuffler of bits", shuffled_once
     colluding = max(0, protocol.users - plan.honest - gone)

@@ -33,7 +33,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run, run_pure, run_relaxed
+from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
@@ -224,13 +224,7 @@ def _round(
     vanish: Mapping[str, Step],
     rng: Rng,
 ) -> tuple[Fraction, ...]:
-    estimate: Fraction | tuple[Fraction, ...]
-    if isinstance(protocol, PureShuffle):
-        estimate = run_pure(protocol, values, below, vanish=vanish, rng=rng).estimate
-    elif isinstance(protocol, ShuffledPure):
-        estimate = run_relaxed(protocol, values, below, vanish=vanish, rng=rng).estimate
-    else:
-        estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate
+    estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate
     return estimate if isinstance(estimate, tuple) else (estimate,)
 
 

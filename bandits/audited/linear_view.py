@@ -22,10 +22,10 @@ from bandits.audited.server_view import (
     ABSENT,
     ARMS,
     BATCHES,
-    Seen,
+    PolicyStep,
+    RecordingPolicy,
     ServerView,
     Views,
-    Watching,
     claim_of,
     whole_steps,
 )
@@ -80,7 +80,7 @@ class LinearView(ServerView):
         world = np.random.default_rng(0)  # nothing is drawn from it
         rows = []
         for _ in range(runs):
-            watching = Watching(of=self.policy, by=self.privatizer)
+            watching = RecordingPolicy(of=self.policy, by=self.privatizer)
             fixed = _Fixed(reward=reward)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
             seen = watching.seen[:BATCHES]
@@ -90,7 +90,7 @@ class LinearView(ServerView):
             rows.append([*row, sum(1 << action for action in left)])
         return np.array(rows, dtype=np.int64)
 
-    def _sums(self, step: Seen) -> list[int]:
+    def _sums(self, step: PolicyStep) -> list[int]:
         # The released sums of a phase, in steps.
         found = [ABSENT] * ARMS
         for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # it asked
@@ -113,7 +113,7 @@ def linear_view_of(policy: PhasedElimination) -> LinearView:
         raise InvalidParameter("model", policy.model, "must be that of the view")
     if policy.privatizer.trust == "local":
         held = {each.name: getattr(policy, each.name) for each in fields(policy)}
-        policy = _Alone(**held)
+        policy = _SingleClient(**held)
     return LinearView(policy=policy)
 
 
@@ -133,7 +133,7 @@ def second(view: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Alone(PhasedElimination):
+class _SingleClient(PhasedElimination):
     # One client a phase, or a round: what is released is what that client sent.
     def users(self, phase: int, horizon: int) -> int:
         del phase, horizon

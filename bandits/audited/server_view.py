@@ -44,7 +44,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run, run_pure
+from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -163,7 +163,7 @@ class View(ServerView):
         rows = []
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
-            watching = Watching(of=self.policy, by=by)
+            watching = RecordingPolicy(of=self.policy, by=by)
             present = tuple(map(privatizer.reporting, self.sizes))
             fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
@@ -321,7 +321,7 @@ class _Fixed(Environment):
         return held * precision
 
 
-class Seen(NamedTuple):
+class PolicyStep(NamedTuple):
     r"""One step of a policy: its state before and after, and what it was shown between."""
 
     before: Any
@@ -330,12 +330,12 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watching(Policy[Any]):
+class RecordingPolicy(Policy[Any]):
     r"""The policy ``of``, with a note of each of its steps; ``by`` releases. Of one run only."""
 
     of: Policy[Any]
     by: Releasing[Any]
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[PolicyStep] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -353,7 +353,7 @@ class Watching(Policy[Any]):
 
     def observe(self, state: Any, released: Released) -> Any:
         after = self.of.observe(state, released)
-        self.seen.append(Seen(state, released, after))
+        self.seen.append(PolicyStep(state, released, after))
         return after
 
     def sizes(self, arms: int, horizon: int) -> Sizes:
@@ -425,12 +425,9 @@ class Devices(Privatizer):
         match protocol:
             case None:
                 raise InvalidParameter("of", self.of.name, "protects nobody: it has no devices")
-            case BinaryShuffle():
+            case BinaryShuffle() | PureShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
-            case PureShuffle():
-                pure = run_pure(protocol, held, Shuffler(), vanish=vanish, rng=rng)
-                return ReleasedSum(pure.estimate)
             case ShuffledPure():
                 # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)

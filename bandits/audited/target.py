@@ -61,7 +61,7 @@ _SEEDS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Viewed:
+class AuditTarget:
     r"""What an audit needs: ``run(dataset, n, rng)``, n views along the first axis; pair and claim.
 
     The claim is what was derived for one release, which is all that a new user is in. ``features``
@@ -132,7 +132,7 @@ def _first(view: Any) -> int:
     return (len(view) - 1 - BATCHES) % ARMS
 
 
-def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  # an entry point's
+def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
     r"""The audit target that ``bandit:`` and ``rest`` name.
 
     ``rest`` is an algorithm as ``dpcore bandit run`` reads it (or bit-se, batched elimination over
@@ -186,7 +186,7 @@ def audit_view(
     path: PathName = "release",
     seeded: bool = True,
     visits: int = 1,
-) -> Viewed:
+) -> AuditTarget:
     r"""What an audit sees of a policy of one's own: ``audit.audit(audit_view(policy))``.
 
     The claim is what the privatizer of the policy promises the watched user: its epsilon at
@@ -212,7 +212,7 @@ def audit_view(
             raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
-    return Viewed(
+    return AuditTarget(
         name=f"bandit:{policy.name}",
         run=run,
         pair=(0, 1),

@@ -140,7 +140,7 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
         raise NotDerived(f"a certificate of {policy}", "nothing is released before T")
     at = _deltas(deltas)
     listed = _released(released, promised)
-    if len(promised.parts) > _MOST_CHECKED and any(map(_several, promised.parts)):
+    if len(promised.parts) > _MOST_CHECKED and any(map(_is_vector, promised.parts)):
         most = 0
     parts = tuple(_part(part, at, most) for part in promised.parts)
     draft = RunCertificate(
@@ -286,10 +286,10 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
     )
     if isinstance(part, Composition) and not laplace:
         return min(most, _STEPS_OF_MANY), _DIGITS_OF_MANY
-    return most, _DIGITS_OF_SEVERAL if _several(part) else _DIGITS
+    return most, _DIGITS_OF_SEVERAL if _is_vector(part) else _DIGITS
 
 
-def _several(part: Guarantee) -> bool:
+def _is_vector(part: Guarantee) -> bool:
     # Whether it is of several numbers, which cost seconds.
     return isinstance(part, PrivacyCurve) and isinstance(
         Sensitivity.of(part.sensitivity).amount, tuple

@@ -170,7 +170,7 @@ class ExperimentOptions:
 def run(
     preset: str = argument("PRESET", "A world or data set from dpcore bandit list."),
     *,
-    asked: ExperimentOptions,
+    options: ExperimentOptions,
     data: list[str] | None = _what(
         "FILE", "The data file that cz/mslr or obd needs; repeatable for cz/mslr."
     ),
@@ -221,7 +221,7 @@ def run(
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:
             refuse_inputs(folder, {option: place, "--resume": state})
-        experiment = read_experiment(preset, **asdict(asked), rewards=rewards is not None)
+        experiment = read_experiment(preset, **asdict(options), rewards=rewards is not None)
         with as_options(data=option):
             worlds = experiment.worlds(source)
             # Every policy is made before a folder or a file is.

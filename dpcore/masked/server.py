@@ -16,7 +16,7 @@ server learns the sum and nothing else of the inputs: docs/proofs/masked_aggrega
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
@@ -191,10 +191,7 @@ def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
         )
         for name in keys
     }
-    after = Sharing(
-        terms=state.terms, channels=state.channels, near=state.near, keys=keys, arrived={}
-    )
-    return after, outbox
+    return _next(state, Sharing, keys=keys), outbox
 
 
 def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
@@ -212,15 +209,8 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
         )
         for name in state.arrived
     }
-    after = Masking(
-        terms=state.terms,
-        channels=state.channels,
-        near=state.near,
-        keys=state.keys,
-        commitments={name: shares.commitment for name, shares in state.arrived.items()},
-        arrived={},
-    )
-    return after, outbox
+    commitments = {name: shares.commitment for name, shares in state.arrived.items()}
+    return _next(state, Masking, commitments=commitments), outbox
 
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
@@ -231,16 +221,13 @@ def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
         survivors, dropped = _asked(state, name, state.arrived)
         request = UnmaskRequest(survivors=survivors, dropped=dropped)
         outbox[name] = state.channels[name].send(request)
-    after = Unmasking(
-        terms=state.terms,
-        channels=state.channels,
-        near=state.near,
-        keys=state.keys,
-        commitments=state.commitments,
-        inputs=state.arrived,
-        arrived={},
-    )
-    return after, outbox
+    return _next(state, Unmasking, inputs=state.arrived), outbox
+
+
+def _next(state: AnyStep, kind: type[S], **more: Any) -> S:
+    # What was known stays known, and nothing has arrived yet.
+    known = {each.name: getattr(state, each.name, None) for each in fields(kind)}
+    return kind(**{**known, **more, "arrived": {}})
 
 
 def _near(state: AnyStep, name: str, among: Container[str]) -> list[str]:

@@ -87,7 +87,7 @@ class RelaxedAggregation:
     What the server sees is within a factor e^epsilon_hat of what the sum mod m alone could
     simulate, and after processing it is the sum up to statistical distance q_hat (CZ, Definition
     9). Nothing here builds one: simulated, it outputs the sum itself, which is one such
-    aggregation. It is no :class:`Aggregation`: only ``protocol_run.run_relaxed`` takes it.
+    aggregation. It is no :class:`Aggregation`: ``run`` takes it for a ``ShuffledPure`` only.
 
     >>> RelaxedAggregation(modulus=10, epsilon_hat="1/4", q_hat="1e-6").epsilon_hat
     Fraction(1, 4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, overload
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused
 from dpcore.masked.sizing import MOST_EXPOSURE
-from dpcore.mechanism import Mechanism, Release
+from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import (
     Aggregation,
@@ -44,44 +44,28 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 class RunOutcome:
     r"""What a run gives: the estimate, who is in it, and the record that accounting reads.
 
-    ``release.mechanism`` holds the noise that the ``honest`` users really added, and
-    ``assumptions`` what the promise takes for granted beside it.
+    ``record`` is None where no one mechanism is all that the server sees: for a
+    :class:`PureShuffle` (``accounting.protocols.pure_shuffle.purity`` has its promise), and for a
+    :class:`ShuffledPure` (its promise is that of ``sum_mechanism(honest)`` plus 2 epsilon_hat,
+    given the assumed aggregation). ``assumptions`` are what the promise takes for granted.
     """
 
     estimate: Fraction | tuple[Fraction, ...]
     participants: tuple[str, ...]
     honest: int
-    release: Release
+    record: Release | None
     assumptions: tuple[str, ...]
 
+    @property
+    def release(self) -> Release:
+        r"""The record; its mechanism holds the noise that the ``honest`` users really added.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelaxedOutcome:
-    r"""As :class:`RunOutcome`, of a run whose aggregation is only assumed.
-
-    There is no release: the promise is that of ``sum_mechanism`` plus 2 epsilon_hat, given that
-    ``assumption`` holds.
-    """
-
-    estimate: Fraction
-    participants: tuple[str, ...]
-    honest: int
-    sum_mechanism: Mechanism
-    assumption: RelaxedAggregation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PureOutcome:
-    r"""As :class:`RunOutcome`, of a :class:`PureShuffle`.
-
-    There is no release: no one mechanism is all that its server sees. The promise is
-    ``accounting.protocols.pure_shuffle.purity(protocol, honest)``.
-    """
-
-    estimate: Fraction
-    participants: tuple[str, ...]
-    honest: int
-    assumptions: tuple[str, ...]
+        Raises :class:`InvalidParameter` where there is none.
+        """
+        if self.record is None:
+            reason = "must be one whose server sees no more than one mechanism: this has no release"
+            raise InvalidParameter("protocol", "(as run)", reason)
+        return self.record
 
 
 class RoundRefused(AggregationRefused):
@@ -100,32 +84,21 @@ class RoundRefused(AggregationRefused):
         return f"{super().__str__()}; charge its release, and draw fresh noise for the next round"
 
 
-@overload
+Protocol: TypeAlias = (
+    AggregatedSum
+    | LocalSum
+    | CentralSum
+    | ShuffledPure
+    | BinaryShuffle
+    | VectorShuffle
+    | PureShuffle
+)
+
+
 def run(
-    protocol: AggregatedSum | LocalSum | CentralSum,
+    protocol: Protocol,
     values: Values,
-    functionality: Aggregation,
-    *,
-    batch: str,
-    vanish: Mapping[str, Step] = ...,
-    colluding: Collection[str] = ...,
-    rng: Rng = ...,
-) -> RunOutcome: ...
-@overload
-def run(
-    protocol: BinaryShuffle | VectorShuffle,
-    values: Values,
-    functionality: Shuffler,
-    *,
-    batch: str,
-    vanish: Mapping[str, Step] = ...,
-    colluding: Collection[str] = ...,
-    rng: Rng = ...,
-) -> RunOutcome: ...
-def run(
-    protocol: AggregatedSum | LocalSum | CentralSum | BinaryShuffle | VectorShuffle,
-    values: Values,
-    functionality: Aggregation | Shuffler,
+    functionality: Aggregation | RelaxedAggregation | Shuffler,
     *,
     batch: str,
     vanish: Mapping[str, Step] = _NOBODY,
@@ -134,6 +107,8 @@ def run(
 ) -> RunOutcome:
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
+    Sums run over an aggregation, bits over a :class:`Shuffler`, and :class:`ShuffledPure` over a
+    :class:`RelaxedAggregation`, which is only assumed: simulated, it outputs the sum itself.
     ``vanish`` names the users who drop out, each with the step from which they are silent, and
     ``colluding`` those who tell the server their noise. Neither hides anyone: ``honest`` counts
     the others, and the release holds their noise only.
@@ -167,92 +142,43 @@ def run(
     (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
     """
     assumed = _ASSUMED.get(type(protocol))
-    if assumed is None or isinstance(protocol, PureShuffle):
+    if assumed is None:
         raise InvalidParameter("protocol", protocol, "must be a sum or a shuffle that runs here")
     crowd = _crowd(protocol.users, values, vanish, colluding)
-    alone = isinstance(protocol, (LocalSum, CentralSum))  # the noise is there whoever else is
-    release = Release(
-        mechanism=protocol.mechanism(crowd.honest),
-        batch=batch,
-        participants=crowd.present,
-        honest=Fraction(1) if alone else Fraction(crowd.honest, protocol.users),
-    )
+    record = None
+    if not isinstance(protocol, (ShuffledPure, PureShuffle)):
+        # The noise of one draw is there whoever else is.
+        alone = isinstance(protocol, (LocalSum, CentralSum))
+        record = Release(
+            mechanism=protocol.mechanism(crowd.honest),
+            batch=batch,
+            participants=crowd.present,
+            honest=Fraction(1) if alone else Fraction(crowd.honest, protocol.users),
+        )
     estimate: Fraction | tuple[Fraction, ...]
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
         estimate = protocol.analyze(_bits(protocol, crowd, functionality, rng))
     else:
         try:
             total = _sum(protocol, crowd, functionality, vanish, rng)
         except AggregationRefused as error:
-            raise RoundRefused(error.message, error.sender, error.reason, release) from error
+            if record is None:
+                raise
+            raise RoundRefused(error.message, error.sender, error.reason, record) from error
         estimate = protocol.analyze(total, rng=rng)
     return RunOutcome(
         estimate=estimate,
         participants=crowd.present,
         honest=crowd.honest,
-        release=release,
+        record=record,
         assumptions=assumed + _of_the_graph(protocol, functionality, crowd.colluding),
-    )
-
-
-def run_relaxed(
-    protocol: ShuffledPure,
-    values: Values,
-    assumption: RelaxedAggregation,
-    *,
-    vanish: Mapping[str, Step] = _NOBODY,
-    colluding: Collection[str] = (),
-    rng: Rng = SYSTEM,
-) -> RelaxedOutcome:
-    r"""As :func:`run`, over an aggregation that is only assumed; errors as there."""
-    if not isinstance(protocol, ShuffledPure):
-        raise InvalidParameter("protocol", protocol, "must be a ShuffledPure")
-    if not isinstance(assumption, RelaxedAggregation):
-        raise InvalidParameter("assumption", assumption, "must be a RelaxedAggregation")
-    crowd = _crowd(protocol.users, values, vanish, colluding)
-    # The sum itself is an (epsilon_hat, q_hat)-relaxed aggregation, whatever those two are.
-    ideal = IdealAggregation(modulus=assumption.modulus)
-    return RelaxedOutcome(
-        estimate=protocol.analyze(_sum(protocol, crowd, ideal, vanish, rng)),
-        participants=crowd.present,
-        honest=crowd.honest,
-        sum_mechanism=protocol.sum_mechanism(crowd.honest),
-        assumption=assumption,
-    )
-
-
-def run_pure(
-    protocol: PureShuffle,
-    values: Values,
-    functionality: Shuffler,
-    *,
-    vanish: Mapping[str, Step] = _NOBODY,
-    colluding: Collection[str] = (),
-    rng: Rng = SYSTEM,
-) -> PureOutcome:
-    r"""As :func:`run`, of a pure shuffle; errors as there.
-
-    >>> from dpcore.laws.polya_difference import PolyaDifference
-    >>> share = PolyaDifference(shape="1/2", scale=1)
-    >>> protocol = PureShuffle(users=3, precision=1, reach=30, cover="1/1048576", share=share)
-    >>> outcome = run_pure(protocol, [0, 1, 1], Shuffler(), colluding=["2"])
-    >>> outcome.participants, outcome.honest
-    (('0', '1', '2'), 2)
-    """
-    if not isinstance(protocol, PureShuffle):
-        raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
-    crowd = _crowd(protocol.users, values, vanish, colluding)
-    return PureOutcome(
-        estimate=protocol.analyze(_bits(protocol, crowd, functionality, rng)),
-        participants=crowd.present,
-        honest=crowd.honest,
-        assumptions=_ASSUMED[PureShuffle],
     )
 
 
 _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
     AggregatedSum: ("the aggregation shows the server the sum and who is in it only",),
     LocalSum: (),
+    ShuffledPure: ("a relaxed aggregation is assumed, which nothing here builds",),
     CentralSum: ("the analyzer is trusted with the sum and publishes its estimate only",),
     BinaryShuffle: ("the shuffler shows the server the bits only",),
     VectorShuffle: ("the shuffler shows the server the bits only",),
@@ -331,10 +257,17 @@ def _bits(
 def _sum(
     protocol: AggregatedSum | LocalSum | CentralSum | ShuffledPure,
     crowd: _Crowd,
-    functionality: Aggregation | Shuffler,
+    functionality: Aggregation | RelaxedAggregation | Shuffler,
     vanish: Mapping[str, Step],
     rng: Rng,
 ) -> int:
+    relaxed = isinstance(functionality, RelaxedAggregation)
+    if relaxed != isinstance(protocol, ShuffledPure):
+        reason = "must be a RelaxedAggregation for a ShuffledPure, and for no other protocol"
+        raise InvalidParameter("functionality", functionality, reason)
+    if isinstance(functionality, RelaxedAggregation):
+        # The sum itself is an (epsilon_hat, q_hat)-relaxed aggregation, whatever those two are.
+        functionality = IdealAggregation(modulus=functionality.modulus)
     if isinstance(functionality, Shuffler) or not hasattr(functionality, "total"):
         raise InvalidParameter("functionality", functionality, "must be a secure aggregation")
     if functionality.modulus != protocol.modulus:

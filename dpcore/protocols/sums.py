@@ -306,7 +306,7 @@ class ShuffledPure(_Shared):
     As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
     an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat on top of what the noise gives.
     That aggregation is an assumption, so there is no ``mechanism`` here: :meth:`sum_mechanism`
-    describes the sum alone, and ``run_relaxed`` returns it beside the assumption.
+    describes the sum alone, and ``run`` has no release of it.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)

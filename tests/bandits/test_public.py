@@ -27,9 +27,14 @@ from bandits import (
     cz_instance,
     play,
 )
+from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, Pulls, Released
+from bandits.combinatorial.cucb import cucb
+from bandits.combinatorial.decisions import Unions
+from bandits.combinatorial.problem import AtLeastOne, Problem
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.policies.elimination import BatchedElimination, DpSe
+from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Choice
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
@@ -39,6 +44,7 @@ from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY, Deployment, Rela
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius
+from bandits.worlds.combinatorial import BitWorld
 from dpcore import DiscreteLaplace, Poisson
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -219,6 +225,9 @@ def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
 SUMS = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")
 STEADY = SteadyPrivatizer(law=Skellam(variance=4), steps=4, failure="1e-3")
+MODEL = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")
+TOP = Problem(decisions=Unions.subsets(4, 2))
+ANY = Problem(decisions=Unions.subsets(4, 2), reward=AtLeastOne())
 
 GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     SumPrivatizer: {"trust": "pure", "epsilon": 1, "failure": "1e-6"},
@@ -231,6 +240,10 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     DpSe: {"epsilon": 1, "failure": "1e-6"},
     ShuffleElimination: {"privatizer": BITS},
     Setting: {"epsilon": "1/2", "delta": "1e-6", "horizon": 10**4, "arms": 3},
+    LinearModel: {"actions": MODEL.actions, "deviation": "0.1"},
+    PhasedElimination: {"model": MODEL, "privatizer": AveragePrivatizer(trust="none", bound=2)},
+    BitWorld: {"of": TOP, "chances": (0.5,) * 4},
+    cucb: {"name": "cucb-dp", "problem": TOP, "horizon": 1000},
 }
 """What each can be made of."""
 
@@ -298,6 +311,30 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "radius": ("best",),
         "schedule": ("cz",),
         "confidence": (1, "0.95"),
+    },
+    LinearModel: {"bound": ("1/2",), "deviation": (2, "nan")},
+    PhasedElimination: {
+        "alpha": (0, 1),
+        "clients": ("some",),
+        "each": (5, {"clients": "fixed", "each": 0}),
+        "users": ({"population": 0},),
+        "model": (None,),
+        "width": (None,),
+        "privatizer": (AveragePrivatizer(trust="none", bound=3),),
+    },
+    BitWorld: {
+        "chances": ((0.5, 0.5), (0.5, 0.5, 1.5, 0), (0.5, 0.5, float("nan"), 0)),
+        "together": ((0, 0), (0, 0, 0, 4), {"together": (0, 0, 1, 2), "of": ANY}),
+    },
+    cucb: {
+        "name": ("ucb",),
+        "problem": (3,),
+        "horizon": (3,),
+        "epsilon": (0,),
+        "c": (1, "nan"),
+        "radius": ("narrow",),
+        "release": ("blocks",),
+        "delta": (0,),
     },
 }
 """By what is made and by argument: values of it, or it and what else is given."""

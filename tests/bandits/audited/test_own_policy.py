@@ -15,7 +15,7 @@ from accounting.budget.returning import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits import Policy
 from bandits.audited.server_view import view_of
-from bandits.audited.target import Viewed, audit_view, both, target
+from bandits.audited.target import AuditTarget, audit_view, both, target
 from bandits.batch import Pulls, ReleasedSum
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning import steady_for
@@ -157,7 +157,7 @@ def test_audit_view_is_for_policies() -> None:
 RUNS = 600
 
 
-def refuted(viewed: Viewed, runs: int = RUNS) -> bool:
+def refuted(viewed: AuditTarget, runs: int = RUNS) -> bool:
     return audit.audit(viewed, runs=runs, seed=7, alpha="0.05").verdict == "refuted"
 
 

@@ -291,9 +291,13 @@ def document(*deltas: str) -> dict[str, Any]:
 
 def sealed(edited: dict[str, Any]) -> str:
     """The text with digests that fit, also those of the certificates in it."""
-    for part in edited["parts"]:
-        part["certificate"]["digest"] = digest_of(part["certificate"])
-    return json.dumps({**edited, "digest": digest_of(edited)})
+    for part in edited["parts"] if isinstance(edited.get("parts"), list) else []:
+        own = part.get("certificate") if isinstance(part, dict) else None
+        if isinstance(own, dict) and "digest" in own:
+            own["digest"] = digest_of(own)
+    if "digest" in edited:
+        edited["digest"] = digest_of(edited)
+    return json.dumps(edited)
 
 
 def test_epsilons_are_compared_as_numbers() -> None:

@@ -30,6 +30,7 @@ from dpcore.continual.square_root import SquareRootSum
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.sampling.rng import SeededRng
+from tests.bandits.certificates.test_certificate import sealed
 
 
 def run_of(
@@ -126,12 +127,6 @@ def document_of(release: StreamRelease, horizon: int, size: int = 2) -> Any:
     coins = [Coins(world=np.random.default_rng(1), rng=SeededRng(1))]
     (run,) = play_together(policy, [world], coins)
     return json.loads(certificate_of(run, deltas=[DELTA]).text())
-
-
-def sealed(document: Any) -> str:
-    for part in document["parts"]:
-        part["certificate"]["digest"] = digest_of(part["certificate"])
-    return json.dumps({**document, "digest": digest_of(document)})
 
 
 @pytest.mark.parametrize("horizon", [20, 300, 3000])

@@ -32,6 +32,7 @@ from tests.bandits.certificates.test_certificate import (
     elimination,
     pooled_run,
     run_of,
+    sealed,
     summed,
 )
 from tests.effort import by_day, effort, spread
@@ -56,17 +57,6 @@ def text_of(name: str) -> str:
 def document(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text_of(name))
     return found
-
-
-def sealed(edited: dict[str, Any]) -> str:
-    """The text with digests that fit, also those of the certificates in it."""
-    for part in edited["parts"] if isinstance(edited.get("parts"), list) else []:
-        own = part.get("certificate") if isinstance(part, dict) else None
-        if isinstance(own, dict) and "digest" in own:
-            own["digest"] = digest_of(own)
-    if "digest" in edited:
-        edited["digest"] = digest_of(edited)
-    return json.dumps(edited)
 
 
 def paths(value: Any, at: Path = ()) -> Iterator[Path]:

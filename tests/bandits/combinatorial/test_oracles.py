@@ -377,20 +377,3 @@ def test_the_papers_bonuses_are_its_formulas() -> None:
         assert policy.bonuses()[n] == pytest.approx(wanted)
     twice = cucb("cucb-ldp2", TOP, horizon=1000, epsilon=2, radius="paper", c=8).bonuses()
     assert twice[n] == pytest.approx(8 * math.sqrt(log / (4 * n)))
-
-
-def test_what_a_policy_cannot_be_made_of_is_refused_by_name() -> None:
-    for argument, parts in (
-        ("name", {"name": "ucb"}),
-        ("problem", {"problem": 3}),
-        ("horizon", {"horizon": 19}),
-        ("epsilon", {"epsilon": 0}),
-        ("c", {"c": 1}),
-        ("c", {"c": "nan"}),
-        ("radius", {"radius": "narrow"}),
-        ("release", {"release": "blocks"}),
-        ("delta", {"delta": 0}),
-    ):
-        fields = {"name": "cucb-dp", "problem": TOP, "horizon": 1000, **parts}
-        with refused(argument):
-            cucb(**fields)  # type: ignore[arg-type]  # words of a Literal, or what is refused

@@ -39,7 +39,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.purse import purse
-from tests.support.bandits.worlds import Given, Told, same_law
+from tests.support.bandits.worlds import Given, RecordingRadius, same_law
 from tests.support.dpcore.mutants import mutated
 
 PLAIN = Unprotected()
@@ -84,7 +84,7 @@ def test_a_batch_counts_alone() -> None:
 
 
 def test_the_radius_is_told_the_batch_the_active_arms_and_the_confidence() -> None:
-    radius = Told()
+    radius = RecordingRadius()
     policy = BatchedElimination(privatizer=PLAIN, radius=radius, confidence="1/20")
     state = policy.observe(policy.init(3, 1000), released([2, 1, 2]))
     policy.observe(state, released([4, None, 4]))

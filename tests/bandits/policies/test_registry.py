@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.batch import Commit, Pulls, Released, ReleasedSum, confidence_of
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe, SuccessiveElimination
-from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, _privatizer, read_algorithm
 from bandits.policies.setting import PAPER, RELEASED, Setting, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
@@ -396,17 +395,6 @@ def test_counts_that_are_no_batch_are_refused(counts: object) -> None:
         Pulls(counts)  # type: ignore[arg-type]  # what is refused
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, "nan", None, "0.95", 0.5])
-def test_a_confidence_is_a_probability(value: object) -> None:
-    with pytest.raises(InvalidParameter, match="confidence"):
-        confidence_of(value)  # type: ignore[arg-type]  # what is refused
-
-
 def test_an_arm_to_commit_to_is_an_index() -> None:
     with pytest.raises(InvalidParameter, match="arm"):
         Commit(-1)
-
-
-def test_a_policy_must_say_everything() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        Policy()  # type: ignore[abstract]  # what is refused

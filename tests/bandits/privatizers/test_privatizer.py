@@ -36,7 +36,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run, run_pure, run_relaxed
+from dpcore.protocols.run import run
 from dpcore.protocols.sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import Rng, SeededRng, SystemRng
 from tests.effort import by_day
@@ -98,9 +98,8 @@ def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
     relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat="1/8", q_hat="1e-6")
 
     def play() -> Fraction:
-        if isinstance(protocol, ShuffledPure):
-            return run_relaxed(protocol, values, relaxed, rng=rng).estimate
-        estimate = run(protocol, values, ideal, batch="b", rng=rng).estimate
+        below = relaxed if isinstance(protocol, ShuffledPure) else ideal
+        estimate = run(protocol, values, below, batch="b", rng=rng).estimate
         assert isinstance(estimate, Fraction)
         return estimate
 
@@ -391,8 +390,9 @@ def test_so_have_the_messages() -> None:
     alpha, rng = purse.buy("bandits: messages of a pure shuffle", "1e-10"), SeededRng(16)
     protocol, law = ASKED.protocol(20), ASKED.noise(20)
     assert law is not None
-    sent = [run_pure(protocol, [1] * 7 + [0] * 13, Shuffler(), rng=rng) for _ in range(RUNS)]
-    assert fitted([int(each.estimate) - 7 for each in sent], law, alpha) == "not_refuted"
+    held: Any = [1] * 7 + [0] * 13
+    sent: Any = [run(protocol, held, Shuffler(), batch="b", rng=rng).estimate for _ in range(RUNS)]
+    assert fitted([int(estimate) - 7 for estimate in sent], law, alpha) == "not_refuted"
 
 
 def test_a_pure_shuffle_that_is_not_certified_releases_nothing(

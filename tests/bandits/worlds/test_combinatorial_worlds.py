@@ -113,23 +113,6 @@ def test_the_grid_is_the_cheapest_road() -> None:
     assert len(tree(0, 15, 5).of.decisions.listed()) == 6**4  # Cayley
 
 
-@pytest.mark.parametrize(
-    ("fields", "argument"),
-    [
-        ({"chances": (0.5, 0.5)}, "chances"),
-        ({"chances": (0.5, 0.5, 1.5, 0)}, "chances"),
-        ({"chances": (0.5, 0.5, float("nan"), 0)}, "chances"),
-        ({"together": (0, 0)}, "together"),
-        ({"together": (0, 0, 0, 4)}, "together"),
-        ({"together": (0, 0, 1, 2), "of": ANY}, "together"),
-    ],
-    ids=range(6),
-)  # fmt: skip
-def test_what_is_no_world_is_refused_by_name(fields: dict[str, object], argument: str) -> None:
-    with refused(argument):
-        BitWorld(**{"of": TOP, "chances": CHANCES, **fields})  # type: ignore[arg-type]  # words of a Literal, or what is refused
-
-
 def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
     for make, arms, size, argument in (
         (top_k, 5, 6, "super_arm"),

@@ -75,7 +75,7 @@ def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
     [
         ("except AggregationRefused", "except ZeroDivisionError"),
         ("mechanism=protocol.mechanism(crowd.honest)", "mechanism=protocol.mechanism(4)"),
-        ("participants=crowd.present,\n        honest=Fraction(1)", "honest=Fraction(1)"),
+        ("participants=crowd.present,\n            honest=Fraction(1)", "honest=Fraction(1)"),
     ],
     ids=["no record", "everyone's noise", "nobody in it"],
 )

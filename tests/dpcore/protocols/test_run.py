@@ -26,7 +26,7 @@ from dpcore.protocols.aggregation import (
     _sum_modulo,
     staying,
 )
-from dpcore.protocols.run import _crowd, _sum, run, run_relaxed
+from dpcore.protocols.run import _crowd, _sum, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from tests.effort import by_day
@@ -286,19 +286,13 @@ def test_a_shuffled_vector_run_takes_rows_by_name() -> None:
 def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
     shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
     relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
-    outcome = run_relaxed(shuffled, PEOPLE, relaxed, vanish={"ann": Step.INPUT})
-    assert not hasattr(outcome, "release")
-    assert outcome.assumption is relaxed
-    assert outcome.sum_mechanism == shuffled.sum_mechanism(3)
-    # mypy refuses these lines too: an ignore that it does not need would be an error.
-    line = refusal(lambda: run(shuffled, PEOPLE, IDEAL, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
-    assert names(line, "protocol")
-    line = refusal(lambda: run(PURE, PEOPLE, relaxed, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
-    assert names(line, "functionality")
-    line = refusal(lambda: run_relaxed(PURE, PEOPLE, relaxed, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
-    assert names(line, "protocol")
-    line = refusal(lambda: run_relaxed(shuffled, PEOPLE, IDEAL, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
-    assert names(line, "assumption")
+    outcome = run(shuffled, PEOPLE, relaxed, batch="b", vanish={"ann": Step.INPUT})
+    assert (outcome.record, outcome.honest) == (None, 3)
+    assert "relaxed" in outcome.assumptions[0]
+    assert names(refusal(lambda: outcome.release), "protocol")
+    for protocol, below in ((shuffled, IDEAL), (PURE, relaxed), (shuffled, Shuffler())):
+        line = refusal(lambda p=protocol, f=below: run(p, PEOPLE, f, batch="b", rng=NeverAsked()))  # type: ignore[misc]  # a default binds the loop variable
+        assert names(line, "functionality")
 
 
 # -- refusals ------------------------------------------------------------------------------------

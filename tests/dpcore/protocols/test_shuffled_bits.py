@@ -106,10 +106,10 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     noisy = protocol.randomize([0.0, 0.0, 1.0, 1.0])
     line = refusal(lambda: Shuffler().shuffle(noisy, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
     assert names(line, "messages")
-    line = refusal(lambda: run(protocol, [0.5] * 4, Shuffler(), batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    line = refusal(lambda: run(protocol, [0.5] * 4, Shuffler(), batch="b", rng=NeverAsked()))
     assert names(line, "functionality")
     ideal = IdealAggregation(modulus=protocol.modulus)
-    line = refusal(lambda: run(BINARY, [1] * 6, ideal, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    line = refusal(lambda: run(BINARY, [1] * 6, ideal, batch="b", rng=NeverAsked()))
     assert names(line, "functionality")
 
 

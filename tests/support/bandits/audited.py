@@ -16,7 +16,7 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
-from bandits.audited.target import Viewed, target
+from bandits.audited.target import AuditTarget, target
 from bandits.batch import ReleasedSum
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.privatizers.averages import AveragePrivatizer, Averages
@@ -57,7 +57,7 @@ FLOORS = ("se", "dpe", "pe", "dpe-fixedu", "cucb")
 Release = Callable[[Privatizer, int, int, Rng], ReleasedSum]
 
 
-def viewed(rest: str) -> Viewed:
+def viewed(rest: str) -> AuditTarget:
     """``bandit:`` and ``rest``, with noise from seeds."""
     return target(f"bandit:{rest}", rest, True)
 

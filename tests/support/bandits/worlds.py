@@ -33,10 +33,10 @@ class Given(Radius):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told(Radius):
+class RecordingRadius(Radius):
     """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
 
-    name: ClassVar[str] = "told"
+    name: ClassVar[str] = "recording"
 
     asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
 
