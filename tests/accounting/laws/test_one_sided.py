@@ -237,7 +237,7 @@ def test_either_direction_alone_is_caught() -> None:
     for trials, chance, suffices in ((25, "1/5", True), (25, "4/5", False)):
         noise = Binomial(trials=trials, probability=chance)
         brute = Worlds(mass=binomial(trials, chance), most=2, low=0, high=trials)
-        pair = pair_of(noise, ((2, 1),))
+        pair = pair_of(noise, 2)
         assert isinstance(pair, BinomialPair)
         other = pair.mirror()
         assert isinstance(other, BinomialPair)
@@ -248,7 +248,7 @@ def test_either_direction_alone_is_caught() -> None:
 
 def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
     noise, brute = CASES[6]
-    pair = pair_of(noise, ((3, 1),))
+    pair = pair_of(noise, 3)
     assert isinstance(pair, PolyaPair)
     direct = pair.mirror()
     assert isinstance(direct, PolyaPair)
@@ -260,7 +260,7 @@ def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
 
 def test_a_shape_of_1_or_less_is_all_or_nothing() -> None:
     noise, brute = CASES[9]
-    pair = pair_of(noise, ((2, 1),))
+    pair = pair_of(noise, 2)
     assert isinstance(pair, DisclosingPair)
     found = {delta_of(pair, epsilon) for epsilon in POINTS}
     assert len(found) == 1
