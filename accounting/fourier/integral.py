@@ -79,7 +79,7 @@ class Line:
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
     >>> found = Line(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
-    (8.306225, True)
+    (8.306226, True)
 
     Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
     out of range.
