@@ -74,11 +74,11 @@ class _Difference(Pair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RichDifferencePair(_Difference, ShiftedPair):
+class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     r"""X against X - d for a difference of Polya laws of shape r >= 1: log-concave.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
-    >>> RichDifferencePair(noise=noise, shift=1).largest_loss()
+    >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
     Enclosure([0.1, 0.1])
     """
 
@@ -103,14 +103,14 @@ class RichDifferencePair(_Difference, ShiftedPair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeanDifferencePair(_Difference):
+class PolyaDifferenceBelowOne(_Difference):
     r"""X against X - d for a difference of Polya laws of shape r < 1: log-convex away from 0.
 
     The loss rises from -L(0) at -d to L(0) at 0, and falls towards the limit d/s, which it never
     reaches. No ray is the best test, so the curve comes from listings.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
-    >>> pair = LeanDifferencePair(noise=noise, shift=1)
+    >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)
     >>> pair.largest_loss().upper_float
     1.6751386322897275
     """
@@ -146,7 +146,7 @@ class LeanDifferencePair(_Difference):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DisclosingPair(ClosedPair):
+class RevealingPair(ClosedPair):
     r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass X < d counts.
 
     In the worse direction P = X - d, Q = X: P shows -d..-1, which Q never does, with mass P(X < d),
@@ -156,7 +156,7 @@ class DisclosingPair(ClosedPair):
 
     >>> from dpcore.laws.polya import Polya
     >>> noise = Polya(shape=1, scale=1)
-    >>> DisclosingPair(noise=noise, shift=1).delta(Fraction(5)).str(8, radius=False)
+    >>> RevealingPair(noise=noise, shift=1).delta(Fraction(5)).str(8, radius=False)
     '0.63212056'
     """
 

@@ -15,7 +15,7 @@ from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair
 from accounting.laws.laplace import LaplacePair
-from accounting.laws.polya import DisclosingPair, LeanDifferencePair, RichDifferencePair
+from accounting.laws.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.skellam import SkellamPair
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import Pair
@@ -66,11 +66,13 @@ def pair_of(noise: Noise, step: int) -> Pair:
 
 def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
     if isinstance(noise, Polya):
-        return (DisclosingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
+        return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
     if noise.shape == 1:
         # The discrete Laplace law itself.
         return LaplacePair(scale=noise.scale, shift=step)
-    return (RichDifferencePair if noise.shape > 1 else LeanDifferencePair)(noise=noise, shift=step)
+    return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
+        noise=noise, shift=step
+    )
 
 
 def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:

@@ -25,7 +25,7 @@ from accounting.fourier.integral import Line
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.polya import RevealingPair
 from accounting.loss.density import NormalDensity
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.normal_loss import NormalLoss
@@ -33,7 +33,7 @@ from accounting.loss.real_pair import RealPair
 from accounting.loss.table import LossTable
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import ClosedPair, Pair
-from accounting.release.dominating import disclosing
+from accounting.release.dominating import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
@@ -61,8 +61,8 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
             return GaussianPart(variance=noise.sigma_squared, shift=law.shift)
         case NormalLoss():
             table = RealPair.sampled(NormalDensity(1 / law.variance), Fraction(1))
-        case DisclosingPair():
-            table = disclosing(law, above=above)
+        case RevealingPair():
+            table = revealing_or_nothing(law, above=above)
         case Pair():
             table = IntegerPair(pair=law)
         case _:

@@ -25,7 +25,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.fourier.enumeration import Enumeration
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates
 from accounting.loss.cells import Approximate, Cells, Ratios, listed_above
 from accounting.loss.integer_pair import IntegerPair
@@ -34,7 +34,7 @@ from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 
-Dot: TypeAlias = tuple[Fraction, Fraction]
+CurvePoint: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 
 UNSEEN: Final = Fraction(1, 1 << 160)
@@ -53,14 +53,16 @@ _UNIT: Final = 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DottedPair(LossTable):
+class ConnectTheDotsPair(LossTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
     The corners start at (0, 1); x rises, h falls, the slopes rise strictly, from -1 or above to
     below 0. With q the change of slope at a corner x > 0, the pair has there the masses P = x q and
     Q = q, so the loss log x; the last h is P(L = oo), and what is left of Q has no P-mass.
 
-    >>> half = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
+    >>> half = ConnectTheDotsPair.through(
+    ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
+    ... )
     >>> half.corners[1:]
     ((Fraction(1, 1), Fraction(1, 2)), (Fraction(2, 1), Fraction(1, 4)))
     >>> half.cells(half.edges(Focus(1.0), 100)).p.value.tolist()
@@ -69,7 +71,7 @@ class DottedPair(LossTable):
     Raises :class:`InvalidParameter` for corners that are no curve of a pair.
     """
 
-    corners: tuple[Dot, ...]
+    corners: tuple[CurvePoint, ...]
 
     def __post_init__(self) -> None:
         if self.corners[:1] != (_START,):
@@ -87,7 +89,7 @@ class DottedPair(LossTable):
         return hash((len(self.corners), self.corners[-1]))
 
     @classmethod
-    def through(cls, dots: Iterable[Dot]) -> DottedPair:
+    def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
         r"""The pair of the lower convex hull of the dots: above every curve that is below them.
 
         Raises :class:`InvalidParameter` where a dot lies below 1 - x or 0: no curve does.
@@ -148,11 +150,13 @@ class DottedPair(LossTable):
         return [*(_slope(here, there) for here, there in pairwise(self.corners)), Fraction(0)]
 
 
-def highest(parts: Iterable[DottedPair]) -> DottedPair:
+def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
     r"""A pair above all of ``parts``: the maximum of their curves, but for rounding.
 
-    >>> one = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
-    >>> two = DottedPair.through([(Fraction(1), Fraction(3, 8))])
+    >>> one = ConnectTheDotsPair.through(
+    ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
+    ... )
+    >>> two = ConnectTheDotsPair.through([(Fraction(1), Fraction(3, 8))])
     >>> both = highest([one, two])
     >>> [both.height(x) for x in (Fraction(1), Fraction(2), Fraction(5))]
     [Fraction(1, 2), Fraction(3, 8), Fraction(3, 8)]
@@ -167,13 +171,13 @@ def highest(parts: Iterable[DottedPair]) -> DottedPair:
     ]
     extra = {x for x in crossings if x is not None}.difference(places)
     heights += [[part.height(x) for part in listed] for x in extra]
-    return DottedPair.through(
+    return ConnectTheDotsPair.through(
         (x, _rounded_up(max(high))) for x, high in zip([*places, *extra], heights, strict=True)
     )
 
 
 @lru_cache(maxsize=64)
-def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> DottedPair:
+def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
     r"""A pair above all of ``products`` at every epsilon, real: any round may be any one of them.
 
     The dots of a product are at the losses that it has, where its curve bends: little is lost. They
@@ -190,10 +194,10 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> DottedPa
     return highest(_above(product, share) for product in products)
 
 
-def _above(product: Coordinates, most: int) -> DottedPair:
+def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
     match product:
-        case ((DisclosingPair() as pair, 1),):
-            return disclosing(pair, above=True)
+        case ((RevealingPair() as pair, 1),):
+            return revealing_or_nothing(pair, above=True)
         case ((pair, 1),):
             return above_table(IntegerPair(pair=pair), most)
     parts = tuple(
@@ -203,17 +207,17 @@ def _above(product: Coordinates, most: int) -> DottedPair:
     listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))
     if listing is None:
         raise NotDerived(f"a pair above {product!r}", "it has too many coordinates")
-    return DottedPair.through(_dots(listing, _FINER * most))
+    return ConnectTheDotsPair.through(_dots(listing, _FINER * most))
 
 
-def above_table(table: LossTable, most: int) -> DottedPair:
+def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
     r"""A pair above a table, from its upper listing."""
     cut = table.cut(float(UNSEEN))
     listing = listed_above((1.0, cut.cells(cut.edges(Focus(1.0), most))))
-    return DottedPair.through(_dots(listing, most))
+    return ConnectTheDotsPair.through(_dots(listing, most))
 
 
-def disclosing(pair: DisclosingPair, *, above: bool) -> DottedPair:
+def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A bound of the pair, and of its mirror, in which the output shows everything or nothing.
 
     Above, the total variation distance h decides: all is shown with probability h, else nothing.
@@ -222,12 +226,12 @@ def disclosing(pair: DisclosingPair, *, above: bool) -> DottedPair:
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())
     if above:
-        return DottedPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
+        return ConnectTheDotsPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
     shown = max(Fraction(found.lower), Fraction(0))
-    return DottedPair.through([(1 - shown, shown)])
+    return ConnectTheDotsPair.through([(1 - shown, shown)])
 
 
-def _dots(listing: Listing, most: int) -> Iterator[Dot]:
+def _dots(listing: Listing, most: int) -> Iterator[CurvePoint]:
     # h(x) <= hidden + sum (P - x Q)+ for integers P, Q in units of 2^-_UNIT that round the masses
     # up and down: the sum is exact, over the losses whose P/Q exceeds x.
     hidden, atoms = _units(listing)
@@ -279,7 +283,7 @@ def _crossing(
 
 
 @lru_cache(maxsize=32)
-def _corner_cells(pair: DottedPair) -> Cells:
+def _corner_cells(pair: ConnectTheDotsPair) -> Cells:
     inner, slopes, rest = pair.corners[1:], pair.slopes(), pair.corners[-1][1]
     jumps = [after - before for before, after in pairwise(slopes)]
     there = [1 + slopes[0], *jumps, Fraction(0)]
@@ -302,5 +306,5 @@ def _rounded_up(value: Fraction) -> Fraction:
     return Fraction(-(-value.numerator * (1 << _UNIT) // value.denominator), 1 << _UNIT)
 
 
-def _slope(here: Dot, there: Dot) -> Fraction:
+def _slope(here: CurvePoint, there: CurvePoint) -> Fraction:
     return (there[1] - here[1]) / (there[0] - here[0])

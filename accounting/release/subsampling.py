@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import GaussianPair
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates, candidates
 from accounting.loss.density import IntegerNormalDensity
 from accounting.loss.integer_pair import IntegerPair
@@ -31,7 +31,7 @@ from accounting.loss.table import Sampled, Tables
 from accounting.mechanism.description import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
-from accounting.release.dominating import DottedPair, above_table, dominating
+from accounting.release.dominating import ConnectTheDotsPair, above_table, dominating
 from accounting.release.dominating_pairs import DominatingPairs, of_table
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
@@ -147,7 +147,7 @@ class PoissonSampled(OneRelease):
             return True
         match _candidates(self.curve):
             case (((pair, 1),),):
-                return not isinstance(pair, DisclosingPair)
+                return not isinstance(pair, RevealingPair)
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
@@ -222,14 +222,14 @@ class FixedSizeSampled(OneRelease):
         r"""The pair above all of one round."""
         return of_table(self.pair())
 
-    def pair(self) -> DottedPair:
+    def pair(self) -> ConnectTheDotsPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""
         base, rate = _above(self.curve), self.rate
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
-        return DottedPair.through(left + right)
+        return ConnectTheDotsPair.through(left + right)
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:
@@ -241,7 +241,7 @@ def _check(curve: object, relation: Relation, what: str) -> None:
         )
 
 
-def _above(curve: PrivacyCurve | RealCurve) -> DottedPair:
+def _above(curve: PrivacyCurve | RealCurve) -> ConnectTheDotsPair:
     if isinstance(curve, RealCurve):
         return above_table(curve.pair(), _DOTS)
     return dominating(_candidates(curve))

@@ -13,7 +13,7 @@ from typing import Final
 
 from accounting.errors import NotDerived
 from accounting.laws.one_sided import OneSidedPair
-from accounting.laws.polya import DisclosingPair, LeanDifferencePair
+from accounting.laws.polya import PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.registry import Coordinates, pair_of
 from accounting.pairs.balls import as_ball
 from accounting.pairs.monotone import RayPair
@@ -83,7 +83,7 @@ def between(noise: Noise, p: int, q: int) -> OneWay:
     pair = pair_of(noise, abs(p - q))
     if isinstance(pair, OneSidedPair):
         pair = replace(pair, mirrored=p < q)
-    elif isinstance(pair, DisclosingPair) and p > q:
+    elif isinstance(pair, RevealingPair) and p > q:
         raise NeverWorse(
             f"the curve of {noise!r} at {p} against the same at {q}", "ask for the other way round"
         )
@@ -153,7 +153,7 @@ def rows(noise: Noise, p: int, q: int, level: Fraction) -> Rows | None:
     if span is None:
         return None
     first, last = span
-    if isinstance(pair, DisclosingPair):
+    if isinstance(pair, RevealingPair):
         return Rows(first + q, None if last is None else last + q)
     if p > q:
         return Rows(p + first, None if last is None else p + last)
@@ -170,6 +170,6 @@ def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
     if anchor is None:
         return None
     first = least(lambda m: m >= anchor or above(m), anchor)
-    if isinstance(pair, LeanDifferencePair) and level <= pair.tail_loss:
+    if isinstance(pair, PolyaDifferenceBelowOne) and level <= pair.tail_loss:
         return first, None
     return first, least(lambda m: m > anchor and not above(m), anchor + 1) - 1

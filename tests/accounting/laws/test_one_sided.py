@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from accounting import NotDerived, PrivacyCurve
 from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.one_sided import OneSidedPair
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import candidates, pair_of
 from accounting.pairs.enclose import narrowed
 from dpcore import Noise, Sensitivity
@@ -181,7 +181,7 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
 # -- mutants -----------------------------------------------------------------------------------
 
 
-def delta_of(pair: OneSidedPair | DisclosingPair, epsilon: str) -> Enclosure:
+def delta_of(pair: OneSidedPair | RevealingPair, epsilon: str) -> Enclosure:
     return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 
 
@@ -261,8 +261,8 @@ def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
 def test_a_shape_of_1_or_less_is_all_or_nothing() -> None:
     noise, brute = CASES[9]
     pair = pair_of(noise, 2)
-    assert isinstance(pair, DisclosingPair)
+    assert isinstance(pair, RevealingPair)
     found = {delta_of(pair, epsilon) for epsilon in POINTS}
     assert len(found) == 1
-    wrong = DisclosingPair(noise=noise, shift=1)
+    wrong = RevealingPair(noise=noise, shift=1)
     assert not agrees(partial(delta_of, wrong), brute.delta, POINTS)

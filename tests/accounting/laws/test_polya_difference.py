@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import PrivacyCurve, Pure
-from accounting.laws.polya import LeanDifferencePair, RichDifferencePair
+from accounting.laws.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
 from accounting.pairs.enclose import narrowed
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Coordinates
@@ -143,9 +143,9 @@ def test_inverse_and_order_of_shifts(
 # -- mutants -----------------------------------------------------------------------------------
 
 
-class LateRich(RichDifferencePair):
+class LateRich(PolyaDifferenceAboveOne):
     def ray(self, epsilon: Fraction) -> Cell | None:
-        cell = RichDifferencePair.ray(self, epsilon)
+        cell = PolyaDifferenceAboveOne.ray(self, epsilon)
         return cell and (cell[0] + 1, cell[1] + 1)
 
 
@@ -171,7 +171,7 @@ def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
         assert found.width < Fraction(1, 10**10)
 
 
-def holds(pair: RichDifferencePair, brute: Worlds) -> bool:
+def holds(pair: PolyaDifferenceAboveOne, brute: Worlds) -> bool:
     def delta(epsilon: str) -> Enclosure:
         return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 
@@ -181,13 +181,13 @@ def holds(pair: RichDifferencePair, brute: Worlds) -> bool:
 def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     # The deciding ray is the 125th. The guess took the ray it started from for it, as its first
     # step was cut short, and all rays between were tried one by one.
-    tried, original = list[int](), RichDifferencePair.tails
+    tried, original = list[int](), PolyaDifferenceAboveOne.tails
 
-    def counted(pair: RichDifferencePair, m: int) -> tuple[arb, arb]:
+    def counted(pair: PolyaDifferenceAboveOne, m: int) -> tuple[arb, arb]:
         tried.append(m)
         return original(pair, m)
 
-    monkeypatch.setattr(RichDifferencePair, "tails", counted)
+    monkeypatch.setattr(PolyaDifferenceAboveOne, "tails", counted)
     wide = curve("1221/997", "4/7", 1)
     found = wide.enclose_epsilon("1e-100")
     assert 125 in tried
@@ -199,28 +199,28 @@ def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_broken_rich_pair_is_caught() -> None:
     brute, noise = worlds("5/2", "3/2", 3), PolyaDifference(shape="5/2", scale="3/2")
-    for kind, right in ((RichDifferencePair, True), (LateRich, False)):
+    for kind, right in ((PolyaDifferenceAboveOne, True), (LateRich, False)):
         pair = kind(noise=noise, shift=3)
         assert holds(pair, brute) is right
 
 
-class WrongShift(LeanDifferencePair):
+class WrongShift(PolyaDifferenceBelowOne):
     def coordinates(self) -> Coordinates:
         return Coordinates(noise=self.noise, there=self.shift + 1)
 
 
-class WrongMasses(LeanDifferencePair):
+class WrongMasses(PolyaDifferenceBelowOne):
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        return LeanDifferencePair.mass_balls(self, first + 1, last + 1)
+        return PolyaDifferenceBelowOne.mass_balls(self, first + 1, last + 1)
 
 
 @by_day(1)
 @pytest.mark.parametrize("kind", [WrongShift, WrongMasses])
-def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
+def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> None:
     brute, noise = worlds("1/2", "3/2", 3), PolyaDifference(shape="1/2", scale="3/2")
     points = ("0", "2/3", "19/10", "199/100", "21/10")
 
-    def found(pair: LeanDifferencePair) -> Any:
+    def found(pair: PolyaDifferenceBelowOne) -> Any:
         low, high = (ComposedLoss(parts=((pair, 1),), above=above) for above in (False, True))
 
         def ask(at: str) -> Enclosure:
@@ -229,6 +229,6 @@ def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
 
         return ask
 
-    assert agrees(found(LeanDifferencePair(noise=noise, shift=3)), brute.delta, points)
+    assert agrees(found(PolyaDifferenceBelowOne(noise=noise, shift=3)), brute.delta, points)
     assert not agrees(found(kind(noise=noise, shift=3)), brute.delta, points)
     assert not agrees(curve("1/2", "1.5000001", 3).enclose_delta, brute.delta, points)

@@ -125,7 +125,7 @@ def test_a_new_law() -> None:
     density, rate = LogisticDensity(Fraction(1)), Fraction(1, 4)
     pair = RealPair.sampled(density, rate)
     ways = DominatingPairs.tabled(((Fraction(1), pair),))
-    x = np.arange(-40, 41, 0.01) + 0.005
+    x = np.arange(-25, 26, 0.01) + 0.005
     here, there = (0.01 / (4 * np.cosh((x - j) / 2) ** 2) for j in (0, 1))
     rows = [(0.75 * here + 0.25 * there, here)]
     for epsilon in (0.05, 0.25):

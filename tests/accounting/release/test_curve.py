@@ -116,7 +116,7 @@ def test_the_largest_shift_is_the_worst(case: Case) -> None:
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
 )
-@pytest.mark.parametrize("shift", [1, 2, 5, 70])
+@pytest.mark.parametrize("shift", [1, 70])
 def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
     general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, shift)
     assert isinstance(own, ClosedPair)

@@ -246,7 +246,7 @@ ROUGH = Fraction(1, 10**4)
 
 
 @seed(21)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=effort(8, 40), deadline=None)
 @given(
     st.one_of(st.tuples(st.just("laplace"), LAPLACES), st.tuples(st.just("gaussian"), GAUSSIANS)),
     EPSILONS,
