@@ -75,11 +75,11 @@ class Line:
     large probability, where delta is close to 1, and where it is so small that epsilon touches the
     largest loss, whose sum is then the upper end.
 
-    >>> from accounting.fourier.normal_loss import NormalLoss
-    >>> loss = NormalLoss(variance=Fraction(1, 400))
+    >>> from accounting.fourier.gaussian_factor import GaussianPart
+    >>> loss = GaussianPart(variance=Fraction(400), shift=1)
     >>> found = Line(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
-    (8.306225, True)
+    (8.306226, True)
 
     Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
     out of range.

@@ -20,13 +20,10 @@ from accounting.claims.claim import Assumed
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
-from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Listing
-from accounting.pairs.pair import Pair
+from accounting.release.composed_loss import Law, listed_loss
 from accounting.release.dominating import UNSEEN
-from accounting.totals.compose import Composition, compose
-from accounting.totals.rounds import ways
-from accounting.totals.total import Law, loss_of
+from accounting.totals.compose import Composition, compose, dominating_pairs
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational
@@ -118,7 +115,7 @@ def _repeated(distribution: Any, rounds: int) -> Any:
 
 
 def _round(kind: Any, source: Guarantee, step: float) -> Any:
-    stood = ways(source)
+    stood = dominating_pairs(source)
     made = []
     if stood.lost or not stood.above[0]:
         # A mass of 1 beside the infinite one: more than there is, by delta.
@@ -144,13 +141,10 @@ def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
 
 
 def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
-    part = loss_of(law, above=True)
-    if part.above is None and isinstance(law, Pair):
-        part = TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=True)
-    match part:
-        case TabledLoss():
+    match listed_loss(law, above=True):
+        case TabledLoss() as part:
             listing = part.cut(float(UNSEEN)).listing()
-        case AllocatedLoss():
+        case AllocatedLoss() as part:
             listing = part.listing
         case _:
             raise NotDerived(f"a distribution of {law!r}", "it is in closed form")

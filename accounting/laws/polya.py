@@ -19,15 +19,15 @@ from flint import arb, ctx
 
 from accounting.pairs.balls import hull
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.log_convex import LogConvexPair
 from accounting.pairs.monotone import Cell, unknown_probability
-from accounting.pairs.pair import Coordinates, Pair
+from accounting.pairs.pair import ClosedPair, Coordinates, Pair
 from accounting.pairs.symmetric_sum import from_ratios, renyi_by_sum, zcdp_by_search
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least
 
+_BITS: Final = 64
 _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
@@ -74,11 +74,11 @@ class _Difference(Pair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RichDifferencePair(_Difference, ShiftedPair):
+class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     r"""X against X - d for a difference of Polya laws of shape r >= 1: log-concave.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
-    >>> RichDifferencePair(noise=noise, shift=1).largest_loss()
+    >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
     Enclosure([0.1, 0.1])
     """
 
@@ -103,29 +103,50 @@ class RichDifferencePair(_Difference, ShiftedPair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeanDifferencePair(_Difference, LogConvexPair):
+class PolyaDifferenceBelowOne(_Difference):
     r"""X against X - d for a difference of Polya laws of shape r < 1: log-convex away from 0.
 
+    The loss rises from -L(0) at -d to L(0) at 0, and falls towards the limit d/s, which it never
+    reaches. No ray is the best test, so the curve comes from listings.
+
     >>> noise = PolyaDifference(shape="1/2", scale=1)
-    >>> pair = LeanDifferencePair(noise=noise, shift=1)
+    >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)
     >>> pair.largest_loss().upper_float
     1.6751386322897275
     """
 
     noise: PolyaDifference
+    shift: int
 
     @property
     def tail_loss(self) -> Fraction:
-        r"""d/s."""
+        r"""d/s, below every L(m) with m >= 0."""
         return self.shift / self.noise.scale
 
-    def far(self, bits: int) -> int:
-        r"""The tails fall like beta^n."""
-        return _far(self.noise.scale, bits)
+    def largest_loss(self) -> Enclosure:
+        r"""L(0) = log p(0)/p(d), attained at 0."""
+        return narrow(lambda: self.loss(0), _BITS)
+
+    def hidden(self) -> Fraction:
+        r"""0: every integer has mass."""
+        return Fraction(0)
+
+    def coordinates(self) -> Coordinates:
+        r"""p(m) and p(m+d)."""
+        return Coordinates(noise=self.noise, there=self.shift)
+
+    def bends(self) -> tuple[int, ...]:
+        r"""-d, where L is least, and 0, where it is largest."""
+        return -self.shift, 0
+
+    def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
+        r"""Between L(m) and its limit, beyond the bends."""
+        here, limit = self.loss(m), ball(self.tail_loss)
+        return (limit, here) if right else (here, -limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DisclosingPair(Pair):
+class RevealingPair(ClosedPair):
     r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass X < d counts.
 
     In the worse direction P = X - d, Q = X: P shows -d..-1, which Q never does, with mass P(X < d),
@@ -135,7 +156,7 @@ class DisclosingPair(Pair):
 
     >>> from dpcore.laws.polya import Polya
     >>> noise = Polya(shape=1, scale=1)
-    >>> DisclosingPair(noise=noise, shift=1).delta(Fraction(5)).str(8, radius=False)
+    >>> RevealingPair(noise=noise, shift=1).delta(Fraction(5)).str(8, radius=False)
     '0.63212056'
     """
 

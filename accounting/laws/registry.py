@@ -8,13 +8,14 @@ Proofs: docs/proofs/curve.md.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TypeAlias
 
 from accounting.errors import NotDerived
 from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
-from accounting.laws.gaussian import GaussianPair, GaussianProduct
+from accounting.laws.gaussian import GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair
-from accounting.laws.laplace import LaplacePair, LaplaceProduct
-from accounting.laws.polya import DisclosingPair, LeanDifferencePair, RichDifferencePair
+from accounting.laws.laplace import LaplacePair
+from accounting.laws.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.skellam import SkellamPair
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import Pair
@@ -30,28 +31,19 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
+Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
+"""The pairs of independent coordinates, with their counts."""
 
-def pair_of(noise: Noise, shift: Shift) -> Pair:
-    r"""The pair of ``noise`` under one shift: of its two directions one with the largest loss.
 
-    Raises :class:`NotDerived` for a law whose largest shift is not known to be the worst, and for
-    several coordinates of a law without products of its own.
+def pair_of(noise: Noise, step: int) -> Pair:
+    r"""The pair of ``noise`` in one coordinate that moves by ``step`` >= 1.
+
+    Of its two directions one with the largest loss. Raises :class:`NotDerived` for a law whose
+    largest shift is not known to be the worst.
     """
-    single = len(shift) == 1 and shift[0][1] == 1
     match noise:
-        case DiscreteLaplace() if not single:
-            return LaplaceProduct(scale=noise.scale, shift=shift)
         case DiscreteGaussian():
-            return (GaussianPair if single else GaussianProduct)(noise=noise, shift=shift)
-        case _ if single:
-            return _of_one(noise, shift[0][0])
-    raise NotDerived(
-        f"a curve of several coordinates of {noise!r}", "release one coordinate at a time"
-    )
-
-
-def _of_one(noise: Noise, step: int) -> Pair:
-    match noise:
+            return GaussianPair(noise=noise, shift=step)
         case DiscreteLaplace():
             return LaplacePair(scale=noise.scale, shift=step)
         case Skellam():
@@ -74,31 +66,48 @@ def _of_one(noise: Noise, step: int) -> Pair:
 
 def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
     if isinstance(noise, Polya):
-        return (DisclosingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
+        return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
     if noise.shape == 1:
         # The discrete Laplace law itself.
         return LaplacePair(scale=noise.scale, shift=step)
-    return (RichDifferencePair if noise.shape > 1 else LeanDifferencePair)(noise=noise, shift=step)
+    return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
+        noise=noise, shift=step
+    )
+
+
+def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
+    r"""The pairs of the coordinates that ``shift`` moves.
+
+    Raises :class:`NotDerived` as :func:`pair_of`, and for several coordinates of a law other than
+    the discrete Gaussian and the discrete Laplace.
+    """
+    single = len(shift) == 1 and shift[0][1] == 1
+    if not single and not isinstance(noise, (DiscreteGaussian, DiscreteLaplace)):
+        raise NotDerived(
+            f"a curve of several coordinates of {noise!r}", "release one coordinate at a time"
+        )
+    return tuple((pair_of(noise, step), count) for step, count in shift)
 
 
 @lru_cache(maxsize=256)
-def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Pair, ...]:
-    r"""The pairs of which, at every epsilon, one is the worst under ``sensitivity``.
+def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
+    r"""The products of pairs of which, at every epsilon, one is the worst under ``sensitivity``.
 
     Discrete Laplace in l1 is worst with the whole shift in one coordinate, so one pair dominates. A
     law that is not symmetric has two directions.
 
-    Raises :class:`NotDerived` as :func:`pair_of`, and when they are too many to try.
+    Raises :class:`NotDerived` as :func:`coordinates_of`, and when they are too many to try.
     """
     if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
         return (worst(noise, sensitivity),)
-    found: list[Pair] = []
+    found: list[Coordinates] = []
     for shift in maximal(sensitivity):
-        pair = pair_of(noise, shift)
-        found += [pair] if pair.mirror() is pair else [pair, pair.mirror()]
+        here = coordinates_of(noise, shift)
+        mirrored = tuple((pair.mirror(), count) for pair, count in here)
+        found += [here] if mirrored == here else [here, mirrored]
     return tuple(found)
 
 
-def worst(noise: Noise, sensitivity: Sensitivity) -> Pair:
-    r"""The pair with the largest loss and the largest zCDP parameter under ``sensitivity``."""
-    return pair_of(noise, heaviest(sensitivity))
+def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
+    r"""Those with the largest loss and the largest zCDP parameter under ``sensitivity``."""
+    return coordinates_of(noise, heaviest(sensitivity))

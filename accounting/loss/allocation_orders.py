@@ -20,7 +20,7 @@ from typing import Final
 
 from flint import arb, arb_series, ctx
 
-from accounting.loss.normal_tail import upper_tail
+from accounting.loss.normal_loss import upper_tail
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
 MOST_ORDER: Final = 257

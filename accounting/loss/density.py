@@ -19,7 +19,7 @@ from flint import arb
 
 from accounting.loss.cells import Approximate
 from accounting.loss.listing import Floats
-from accounting.loss.normal_tail import upper_tail
+from accounting.loss.normal_loss import upper_tail
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg

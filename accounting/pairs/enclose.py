@@ -11,7 +11,7 @@ from typing import Final
 from flint import arb
 
 from accounting.pairs.balls import as_ball
-from accounting.pairs.pair import Pair
+from accounting.pairs.pair import ClosedPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
@@ -23,12 +23,12 @@ _TRIES: Final = 4
 _DOUBLINGS: Final = 512
 
 
-def enclose_delta(pair: Pair, epsilon: Fraction, bits: int) -> Enclosure:
+def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
     r"""The hockey-stick divergence of one pair at ``epsilon`` >= 0, to a width of 2^-bits."""
     return within(narrowed(partial(pair.delta, epsilon), bits), Fraction(0), Fraction(1))
 
 
-def enclose_epsilon(pair: Pair, delta: Fraction, bits: int) -> Enclosure:
+def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
     r"""The inverse at ``delta`` in (0, 1), to a relative width of 2^-bits.
 
     Where epsilon is positive and below 2^-bits of the smallest positive loss, the width is

@@ -22,7 +22,7 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.pairs.balls import as_ball, hull, middle
-from accounting.pairs.pair import Loss, Pair
+from accounting.pairs.pair import ClosedPair, Loss
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import least
 
@@ -35,7 +35,7 @@ _NEARBY: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayPair(Pair):
+class RayPair(ClosedPair):
     r"""(P, Q) on integers m, the loss rising in m. Balls are at the ambient precision."""
 
     # -- what a law provides ------------------------------------------------------------------

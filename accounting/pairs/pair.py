@@ -1,8 +1,8 @@
 r"""A law and its shifted copy: the two worlds that neighbouring data make of one release.
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
-the loss L(m) = log P(m)/Q(m). This file says what a curve asks of such a pair; ``ray`` answers for
-the laws whose loss rises, ``log_convex`` for those whose loss rises and then falls, and ``laws``
+the loss L(m) = log P(m)/Q(m). This file says what a curve asks of such a pair; ``monotone`` answers
+for the laws whose loss rises, the listings of :mod:`accounting.loss` for all others, and ``laws``
 says which law has which. Where P and Q swap under a reflection (the noise is symmetric) one
 direction stands for both; elsewhere ``mirror`` is the other one.
 Proofs: docs/proofs/curve.md.
@@ -45,29 +45,6 @@ class Pair(ABC):
     @abstractmethod
     def loss(self, m: int) -> Loss:
         r"""L(m) = log P(m)/Q(m)."""
-
-    @abstractmethod
-    def delta(self, epsilon: Fraction) -> arb:
-        r"""The hockey-stick divergence at epsilon >= 0."""
-
-    @abstractmethod
-    def guess(self, delta: Fraction) -> int | None:
-        r"""A place near the one that decides epsilon(delta), or None at too low a precision.
-
-        Nothing rests on the result but speed.
-        """
-
-    @abstractmethod
-    def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low."""
-
-    @abstractmethod
-    def smallest_loss(self) -> Loss:
-        r"""About the smallest positive loss: what is far below it is 0 for a width."""
-
-    @abstractmethod
-    def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1)."""
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -122,3 +99,32 @@ class Pair(ABC):
         if not isinstance(largest, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
         return supremum_over_orders(self.renyi, largest)
+
+
+class ClosedPair(Pair):
+    r"""A pair whose curve and tests are computed in balls, as narrow as is asked for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def delta(self, epsilon: Fraction) -> arb:
+        r"""The hockey-stick divergence at epsilon >= 0."""
+
+    @abstractmethod
+    def guess(self, delta: Fraction) -> int | None:
+        r"""A place near the one that decides epsilon(delta), or None at too low a precision.
+
+        Nothing rests on the result but speed.
+        """
+
+    @abstractmethod
+    def epsilon(self, delta: Fraction, guess: int | None) -> arb:
+        r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low."""
+
+    @abstractmethod
+    def smallest_loss(self) -> Loss:
+        r"""About the smallest positive loss: what is far below it is 0 for a width."""
+
+    @abstractmethod
+    def tradeoff(self, alpha: Fraction) -> arb:
+        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1)."""

@@ -4,7 +4,7 @@ X is a binomial noise, the same for every coordinate and independent; neighbouri
 coordinate i by at most d_i, either way. As p(x)/p(x-d) falls in x, every test is a ray, and its
 payoff rises with d, so the full shift dominates every smaller one of the same sign. What is left is
 the sign of each coordinate: a maximum over the signs, of which p = 1/2 needs one. The losses of
-the coordinates add, as those of rounds do (``accounting.totals``). Proofs: docs/proofs/shuffle.md.
+the coordinates add, as those of rounds do. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.registry import pair_of
+from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import PrivacyCurve
+from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.release.guarantee import serve
-from accounting.totals.compose import over_totals
-from accounting.totals.rounds import Laws, Ways
-from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
@@ -140,9 +139,9 @@ class BinomialBox(Guarantee):
     def _delta(self, epsilon: Fraction, relative: Fraction) -> Bound:
         return self._worst(lambda total: total.delta(epsilon, relative))
 
-    def _worst(self, ask: Callable[[Total], Enclosure]) -> Bound:
+    def _worst(self, ask: Callable[[ComposedLoss], Enclosure]) -> Bound:
         signs = self._signs()
-        return over_totals([(Ways(above=signs, attained=signs), 1)], ask)
+        return over_totals([(DominatingPairs(above=signs, attained=signs), 1)], ask)
 
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
         # Basic composition of equal shares of epsilon: a quick yes where there is far more noise
@@ -157,7 +156,7 @@ class BinomialBox(Guarantee):
     def _signs(self) -> tuple[Laws, ...]:
         # Coordinates of one bound are exchangeable: only how many of them move down matters.
         noise, groups = self._noise, sorted(Counter(self.bounds).items())
-        pairs = [(pair_of(noise, ((step, 1),)), count) for step, count in groups]
+        pairs = [(pair_of(noise, step), count) for step, count in groups]
         if all(pair.mirror() is pair for pair, _ in pairs):
             return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:

@@ -13,12 +13,14 @@ from typing import ClassVar, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
+from accounting.fourier.real_loss import AllocatedLoss
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.listing import Listing
 from accounting.mechanism.description import Allocation, Scheme
 from accounting.release.curve import ByOrder
+from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
@@ -112,6 +114,27 @@ class RandomAllocation(ByOrder):
     def listing(self, *, above: bool, present: bool) -> Listing:
         r"""The loss of one epoch, with the unit against without it or back, from one side."""
         return allocated(self.curve.density, self.rounds, Side(above=above, present=present))
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""Of one pick the listings of an epoch; none of more."""
+        if not self.listed:
+            return ByOrder.dominating_pairs(self)
+        density, rounds = self.curve.density, self.rounds
+        above, below = (
+            tuple(
+                (
+                    (
+                        AllocatedLoss(
+                            density=density, rounds=rounds, side=Side(above=end, present=at)
+                        ),
+                        1,
+                    ),
+                )
+                for at in _SIDES
+            )
+            for end in (True, False)
+        )
+        return DominatingPairs(above=above, attained=below, aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Both listings, and the bound of the best order."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
@@ -23,20 +23,18 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.laws.polya import DisclosingPair
+from accounting.fourier.enumeration import Enumeration
+from accounting.fourier.real_loss import TabledLoss
+from accounting.laws.polya import RevealingPair
+from accounting.laws.registry import Coordinates
 from accounting.loss.cells import Approximate, Cells, Ratios, listed_above
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.listing import Floats, Listing
+from accounting.loss.listing import Floats, Listing, thinned
 from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
-from accounting.pairs.balls import as_ball
-from accounting.pairs.enclose import within
-from accounting.pairs.monotone import RayPair
-from accounting.pairs.pair import Pair
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
-from dpcore.numbers.integer_search import least
 
-Dot: TypeAlias = tuple[Fraction, Fraction]
+CurvePoint: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 
 UNSEEN: Final = Fraction(1, 1 << 160)
@@ -46,6 +44,8 @@ _START: Final = (Fraction(0), Fraction(1))
 _ROUNDED: Final = 2.0**-52
 _MOST: Final = 2000
 _FEWEST: Final = 250
+_OUTCOMES: Final = 1 << 22
+_FINER: Final = 4  # dots for one of a single coordinate
 _BITS: Final = 256
 _CURVE_BITS: Final = 96  # of the size of delta; a chord between two dots is off by far more
 _PLACED: Final = 128
@@ -53,14 +53,16 @@ _UNIT: Final = 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DottedPair(LossTable):
+class ConnectTheDotsPair(LossTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
     The corners start at (0, 1); x rises, h falls, the slopes rise strictly, from -1 or above to
     below 0. With q the change of slope at a corner x > 0, the pair has there the masses P = x q and
     Q = q, so the loss log x; the last h is P(L = oo), and what is left of Q has no P-mass.
 
-    >>> half = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
+    >>> half = ConnectTheDotsPair.through(
+    ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
+    ... )
     >>> half.corners[1:]
     ((Fraction(1, 1), Fraction(1, 2)), (Fraction(2, 1), Fraction(1, 4)))
     >>> half.cells(half.edges(Focus(1.0), 100)).p.value.tolist()
@@ -69,7 +71,7 @@ class DottedPair(LossTable):
     Raises :class:`InvalidParameter` for corners that are no curve of a pair.
     """
 
-    corners: tuple[Dot, ...]
+    corners: tuple[CurvePoint, ...]
 
     def __post_init__(self) -> None:
         if self.corners[:1] != (_START,):
@@ -87,7 +89,7 @@ class DottedPair(LossTable):
         return hash((len(self.corners), self.corners[-1]))
 
     @classmethod
-    def through(cls, dots: Iterable[Dot]) -> DottedPair:
+    def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
         r"""The pair of the lower convex hull of the dots: above every curve that is below them.
 
         Raises :class:`InvalidParameter` where a dot lies below 1 - x or 0: no curve does.
@@ -148,30 +150,13 @@ class DottedPair(LossTable):
         return [*(_slope(here, there) for here, there in pairwise(self.corners)), Fraction(0)]
 
 
-def connected(
-    curve: Callable[[Fraction], Enclosure],
-    mirrored: Callable[[Fraction], Enclosure],
-    losses: Iterable[Fraction],
-) -> DottedPair:
-    r"""A pair above all (P, Q) whose curve is at most ``curve``, and that of (Q, P) ``mirrored``.
-
-    Both are asked at |epsilon| for epsilon in ``losses`` only, >= 0 for the curve, < 0 for the
-    mirrored one; the upper ends count. What lies beyond the largest loss is taken as infinite.
-
-    >>> fair = lambda epsilon: Enclosure.exactly(0)
-    >>> connected(fair, fair, [Fraction(0)]).corners
-    ((Fraction(0, 1), Fraction(1, 1)), (Fraction(1, 1), Fraction(0, 1)))
-    """
-    return DottedPair.through(
-        _right(curve, epsilon) if epsilon >= 0 else _left(mirrored, -epsilon) for epsilon in losses
-    )
-
-
-def highest(parts: Iterable[DottedPair]) -> DottedPair:
+def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
     r"""A pair above all of ``parts``: the maximum of their curves, but for rounding.
 
-    >>> one = DottedPair.through([(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))])
-    >>> two = DottedPair.through([(Fraction(1), Fraction(3, 8))])
+    >>> one = ConnectTheDotsPair.through(
+    ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
+    ... )
+    >>> two = ConnectTheDotsPair.through([(Fraction(1), Fraction(3, 8))])
     >>> both = highest([one, two])
     >>> [both.height(x) for x in (Fraction(1), Fraction(2), Fraction(5))]
     [Fraction(1, 2), Fraction(3, 8), Fraction(3, 8)]
@@ -186,49 +171,53 @@ def highest(parts: Iterable[DottedPair]) -> DottedPair:
     ]
     extra = {x for x in crossings if x is not None}.difference(places)
     heights += [[part.height(x) for part in listed] for x in extra]
-    return DottedPair.through(
+    return ConnectTheDotsPair.through(
         (x, _rounded_up(max(high))) for x, high in zip([*places, *extra], heights, strict=True)
     )
 
 
 @lru_cache(maxsize=64)
-def dominating(pairs: tuple[Pair, ...], unseen: Fraction = UNSEEN, most: int = _MOST) -> DottedPair:
-    r"""A pair above all of ``pairs`` at every epsilon, real: any round may be any one of them.
+def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
+    r"""A pair above all of ``products`` at every epsilon, real: any round may be any one of them.
 
-    The dots of a pair are at the losses that it has, where its curve bends: little is lost. They
-    are about ``most`` together, up to where a P-mass of ``unseen`` is left, which counts as hidden.
-    A pair with too many outcomes is cut into ranges, whose ends are dots.
+    The dots of a product are at the losses that it has, where its curve bends: little is lost. They
+    are about ``most`` together, up to where a P-mass of 2^-160 is left, which counts as hidden.
 
     >>> from accounting.laws.laplace import LaplacePair
-    >>> response = dominating((LaplacePair(scale=Fraction(1), shift=1),))
+    >>> response = dominating((((LaplacePair(scale=Fraction(1), shift=1), 1),),))
     >>> round(response.largest_loss().upper_float, 9), response.infinite(above=True)
     (1.0, 0.0)
     """
-    if not pairs:
-        raise InvalidParameter("pairs", pairs, "must hold at least one pair")
-    share = max(most // len(pairs), min(most, _FEWEST))
-    return highest(_above(pair, unseen, share) for pair in pairs)
+    if not products:
+        raise InvalidParameter("products", products, "must hold at least one pair")
+    share = max(most // len(products), min(most, _FEWEST))
+    return highest(_above(product, share) for product in products)
 
 
-def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
-    if isinstance(pair, DisclosingPair):
-        return disclosing(pair, above=True)
-    try:
-        table = IntegerPair(pair=pair).cut(float(unseen))
-        listing = listed_above((1.0, table.cells(table.edges(Focus(1.0), most))))
-        return DottedPair.through(_dots(listing, most))
-    except NotDerived:
-        pass
-    mirror = pair.mirror()
-    forward = [*_places(pair, unseen, most)]
-    backward = forward if mirror is pair else [*_places(mirror, unseen, most)]
-    curve = _curve(pair)
-    mirrored = curve if mirror is pair else _curve(mirror)
-    # In order: neighbouring losses share the work of a curve.
-    return connected(curve, mirrored, sorted({*forward, *(-place for place in backward if place)}))
+def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
+    match product:
+        case ((RevealingPair() as pair, 1),):
+            return revealing_or_nothing(pair, above=True)
+        case ((pair, 1),):
+            return above_table(IntegerPair(pair=pair), most)
+    parts = tuple(
+        (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=True), count)
+        for pair, count in product
+    )
+    listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))
+    if listing is None:
+        raise NotDerived(f"a pair above {product!r}", "it has too many coordinates")
+    return ConnectTheDotsPair.through(_dots(listing, _FINER * most))
 
 
-def disclosing(pair: DisclosingPair, *, above: bool) -> DottedPair:
+def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
+    r"""A pair above a table, from its upper listing."""
+    cut = table.cut(float(UNSEEN))
+    listing = listed_above((1.0, cut.cells(cut.edges(Focus(1.0), most))))
+    return ConnectTheDotsPair.through(_dots(listing, most))
+
+
+def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A bound of the pair, and of its mirror, in which the output shows everything or nothing.
 
     Above, the total variation distance h decides: all is shown with probability h, else nothing.
@@ -237,12 +226,12 @@ def disclosing(pair: DisclosingPair, *, above: bool) -> DottedPair:
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())
     if above:
-        return DottedPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
+        return ConnectTheDotsPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
     shown = max(Fraction(found.lower), Fraction(0))
-    return DottedPair.through([(1 - shown, shown)])
+    return ConnectTheDotsPair.through([(1 - shown, shown)])
 
 
-def _dots(listing: Listing, most: int) -> Iterator[Dot]:
+def _dots(listing: Listing, most: int) -> Iterator[CurvePoint]:
     # h(x) <= hidden + sum (P - x Q)+ for integers P, Q in units of 2^-_UNIT that round the masses
     # up and down: the sum is exact, over the losses whose P/Q exceeds x.
     hidden, atoms = _units(listing)
@@ -251,7 +240,9 @@ def _dots(listing: Listing, most: int) -> Iterator[Dot]:
         return
     atoms.sort(key=lambda atom: Fraction(*atom))
     above, beside = ([*accumulate(part, initial=0)] for part in zip(*reversed(atoms), strict=True))
-    for i in _kept(atoms, most):
+    losses = np.array([math.log(here) - math.log(there) for here, there in atoms])
+    masses = np.array([here / (1 << _UNIT) for here, _ in atoms])
+    for i in thinned(losses, masses, most).tolist():
         x = _rounded_up(Fraction(*atoms[i]))
         first = i
         while first < len(atoms) and atoms[first][0] <= x * atoms[first][1]:
@@ -291,56 +282,8 @@ def _crossing(
     return _rounded_up(places[0] + (places[1] - places[0]) * ahead / (ahead + behind))
 
 
-def _curve(pair: Pair) -> Callable[[Fraction], Enclosure]:
-    @cache
-    def curve(epsilon: Fraction) -> Enclosure:
-        with precision(_CURVE_BITS):
-            return within(Enclosure.of(pair.delta(epsilon)), Fraction(0), Fraction(1))
-
-    return curve
-
-
-# -- dots ------------------------------------------------------------------------------------------
-
-
-def _right(curve: Callable[[Fraction], Enclosure], epsilon: Fraction) -> Dot:
-    # x is at least e^epsilon, and h falls: the bound at epsilon holds at x.
-    with precision(_PLACED):
-        x = Fraction(Enclosure.of(ball(epsilon).exp()).upper)
-    return x, Fraction(curve(epsilon).upper)
-
-
-def _left(mirrored: Callable[[Fraction], Enclosure], epsilon: Fraction) -> Dot:
-    # h(x) = 1 - x + x H(Q||P) at -log x. x is at most e^-epsilon, so -log x is at least epsilon.
-    with precision(_PLACED):
-        x = Fraction(Enclosure.of((-ball(epsilon)).exp()).lower)
-    return x, 1 - x + x * Fraction(mirrored(epsilon).upper)
-
-
-def _places(pair: Pair, unseen: Fraction, most: int) -> Iterator[Fraction]:
-    # Losses >= 0 at which the curve of the pair bends; any are sound. Only sums of coordinates on a
-    # lattice have no table, and their events are rays.
-    yield Fraction(0)
-    if not isinstance(pair, RayPair):
-        raise NotDerived(f"a pair above {pair!r}", "give it coordinates, or events that are rays")
-    with precision(_CURVE_BITS):
-        first = pair.bottom()
-        last = least(lambda m: m >= first and _ends(pair, m, unseen), first)
-        losses = [pair.loss(m) for m in range(first, last + 1, 1 + (last - first) // most)]
-        for loss in map(as_ball, losses):
-            if loss.is_finite() and loss > 0:
-                yield Fraction(Enclosure.of(loss).upper)
-
-
-def _ends(pair: RayPair, m: int, unseen: Fraction) -> bool:
-    if as_ball(pair.loss(m)) == arb("inf"):
-        return True
-    gap, rest = pair.tails(m)
-    return bool(gap + rest <= ball(unseen))
-
-
 @lru_cache(maxsize=32)
-def _corner_cells(pair: DottedPair) -> Cells:
+def _corner_cells(pair: ConnectTheDotsPair) -> Cells:
     inner, slopes, rest = pair.corners[1:], pair.slopes(), pair.corners[-1][1]
     jumps = [after - before for before, after in pairwise(slopes)]
     there = [1 + slopes[0], *jumps, Fraction(0)]
@@ -363,16 +306,5 @@ def _rounded_up(value: Fraction) -> Fraction:
     return Fraction(-(-value.numerator * (1 << _UNIT) // value.denominator), 1 << _UNIT)
 
 
-def _kept(atoms: Sequence[tuple[int, int]], most: int) -> list[int]:
-    # Half for the heaviest atoms, half spread evenly over the losses, and the last one; rising.
-    if len(atoms) <= most:
-        return [*range(len(atoms))]
-    chosen = {*sorted(range(len(atoms)), key=lambda i: atoms[i][0])[-(most // 2) :], len(atoms) - 1}
-    losses = [math.log(here) - math.log(there) for here, there in atoms]
-    cell = (losses[-1] - losses[0]) / (most // 2) or 1.0
-    spread = {math.floor((loss - losses[0]) / cell): i for i, loss in enumerate(losses)}
-    return sorted(chosen | {*spread.values()})
-
-
-def _slope(here: Dot, there: Dot) -> Fraction:
+def _slope(here: CurvePoint, there: CurvePoint) -> Fraction:
     return (there[1] - here[1]) / (there[0] - here[0])

@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
-from accounting.fourier.normal_loss import NormalLoss
+from accounting.loss.normal_loss import NormalLoss
 from accounting.matrix.patterns import Moved, Participation, squared_sensitivity
 from accounting.matrix.strategy import Strategy
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import ByOrder, OneRelease
+from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Norm, Scope, Sensitivity
@@ -159,6 +160,11 @@ class MatrixCurve(_OneMatrix):
         r"""One that some neighbours have, and one above all; the same where that is known."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""That of each end."""
+        low, high = self.losses()
+        return DominatingPairs(above=(((high, 1),),), attained=(((low, 1),),))
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""

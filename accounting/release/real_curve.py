@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
@@ -19,14 +18,15 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
-from accounting.fourier.normal_loss import NormalLoss
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
+from accounting.loss.normal_loss import NormalLoss
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.pairs.enclose import inverse, narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
 from accounting.release.curve import OneRelease
+from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -140,11 +140,12 @@ class RealCurve(OneRelease):
         found = narrowed(lambda: ball(self._spread()) + 2 * (-ball(most)).log1p(), bits, _TINY)
         return within(found, Fraction(0), math.inf)
 
-    def places(self, unseen: Fraction, count: int) -> Iterator[Fraction]:
-        r"""Losses >= 0 in equal steps, up to where at most ``unseen`` of the mass lies beyond."""
-        farthest = Fraction(self.enclose_epsilon(unseen, 20).upper)
-        for i in range(count + 1):
-            yield farthest * i / count
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""One, in closed form for Gaussian noise."""
+        loss = self.loss()
+        if loss:
+            return DominatingPairs.exactly(((loss, 1),))
+        return DominatingPairs.tabled(((Fraction(1), self.pair()),))
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
@@ -209,6 +210,10 @@ class RealSample(OneRelease):
         r"""The kinds, and both datasets swapped: in all rounds it is the same direction."""
         here = self.kinds()
         return here, tuple((chance, pair.swapped()) for chance, pair in here)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The kinds, direction by direction."""
+        return DominatingPairs.tabled(*self.directions)
 
     def at(self, epsilon: arb) -> arb:
         r"""delta at ``epsilon`` >= 0, over both directions: each kind is worst in the same one."""

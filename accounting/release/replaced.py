@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.mechanism.description import Poisson, Scheme
+from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
@@ -62,6 +63,11 @@ class PoissonReplaced(RealSample):
     def directions(self) -> tuple[Kinds, ...]:
         r"""One: swapping both datasets is the same pair, mirrored."""
         return (self.kinds(),)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""One; that of everybody at rate 1."""
+        whole = self.rate == 1
+        return self.unsampled.dominating_pairs() if whole else RealSample.dominating_pairs(self)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""

@@ -14,16 +14,15 @@ and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final
 
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
-from accounting.laws.gaussian import GaussianPair, GaussianProduct
-from accounting.laws.laplace import LaplaceProduct
-from accounting.laws.polya import DisclosingPair
-from accounting.laws.registry import candidates
+from accounting.laws.gaussian import GaussianPair
+from accounting.laws.polya import RevealingPair
+from accounting.laws.registry import Coordinates, candidates
 from accounting.loss.density import IntegerNormalDensity
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.real_pair import RealPair
@@ -31,9 +30,9 @@ from accounting.loss.renyi import largest_renyi
 from accounting.loss.table import Sampled, Tables
 from accounting.mechanism.description import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
-from accounting.pairs.pair import Pair
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
-from accounting.release.dominating import UNSEEN, DottedPair, connected, dominating
+from accounting.release.dominating import ConnectTheDotsPair, above_table, dominating
+from accounting.release.dominating_pairs import DominatingPairs, of_table
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -126,14 +125,13 @@ class PoissonSampled(OneRelease):
         if isinstance(self.curve, RealCurve):
             pair = self.curve.pair(rate)
             return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-        pairs = _candidates(self.curve)
-        match pairs:
-            case (GaussianPair(noise=noise, shift=((step, 1),)),):
+        match products := _candidates(self.curve):
+            case (((GaussianPair(noise=noise, shift=step), 1),),):
                 squared = Fraction(noise.sigma_squared)
                 if squared >= max(_FINEST * step, _LEAST_SQUARE):
                     pair = RealPair.sampled(IntegerNormalDensity(squared), rate, step)
                     return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-        base = IntegerPair(pair=pairs[0]) if self.attained else dominating(pairs)
+        base = IntegerPair(pair=products[0][0][0]) if self.attained else dominating(products)
         return tuple(
             ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
             for present in (True, False)
@@ -143,13 +141,21 @@ class PoissonSampled(OneRelease):
     def attained(self) -> bool:
         r"""Whether some neighbours have these pairs in every round.
 
-        Of several candidates, and of pairs without a table, one pair above all of them is sampled.
+        Of several candidates, and of several coordinates, one pair above all of them is sampled.
         """
         if isinstance(self.curve, RealCurve):
             return True
-        pairs = _candidates(self.curve)
-        products = (GaussianProduct, LaplaceProduct, DisclosingPair)
-        return len(pairs) == 1 and not isinstance(pairs[0], products)
+        match _candidates(self.curve):
+            case (((pair, 1),),):
+                return not isinstance(pair, RevealingPair)
+        return False
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The directions; those of everybody at rate 1."""
+        if self.rate == 1:
+            return self.curve.dominating_pairs()
+        found = DominatingPairs.tabled(*self.directions)
+        return found if self.attained else replace(found, attained=(), aligned=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -212,14 +218,18 @@ class FixedSizeSampled(OneRelease):
         at = order_above_one(order)
         raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
 
-    def pair(self) -> DottedPair:
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The pair above all of one round."""
+        return of_table(self.pair())
+
+    def pair(self) -> ConnectTheDotsPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""
         base, rate = _above(self.curve), self.rate
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
-        return DottedPair.through(left + right)
+        return ConnectTheDotsPair.through(left + right)
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:
@@ -231,16 +241,13 @@ def _check(curve: object, relation: Relation, what: str) -> None:
         )
 
 
-def _above(curve: PrivacyCurve | RealCurve) -> DottedPair:
+def _above(curve: PrivacyCurve | RealCurve) -> ConnectTheDotsPair:
     if isinstance(curve, RealCurve):
-        # One symmetric pair: its curve stands for both orders of two neighbours.
-        losses = [*curve.places(UNSEEN, _DOTS)]
-        both = [*losses, *(-loss for loss in losses if loss)]
-        return connected(curve.enclose_delta, curve.enclose_delta, both)
-    return dominating(candidates(curve.noise, Sensitivity.of(curve.sensitivity)))
+        return above_table(curve.pair(), _DOTS)
+    return dominating(_candidates(curve))
 
 
-def _candidates(curve: PrivacyCurve) -> tuple[Pair, ...]:
+def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
     return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
 
 

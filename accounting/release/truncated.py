@@ -9,12 +9,13 @@ docs/proofs/sampling.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.mechanism.description import Scheme, TruncatedPoisson
+from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
@@ -128,6 +129,14 @@ class PoissonTruncated(RealSample):
         if self.relation is Relation.REPLACE:
             return (here,)
         return here, tuple((chance, pair.swapped()) for chance, pair in here)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The kinds from above, and those of :attr:`least` from below."""
+        least = self.least.dominating_pairs()
+        if self.directions == self.least.directions:
+            return least
+        found = RealSample.dominating_pairs(self)
+        return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between the delta of :attr:`least` and that of the kinds."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
@@ -30,12 +31,12 @@ from accounting.laws.laplace import LaplacePair
 from accounting.mechanism.description import Description
 from accounting.pairs.balls import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
+from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
+from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.release.guarantee import guarantee
 from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.rounds import Laws, Ways, ways
-from accounting.totals.total import Total
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope
@@ -57,8 +58,6 @@ _ALLOCATED: Final = Fraction(1, 10**4)
 """Listings of epochs leave about 1e-3."""
 
 _SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
-_LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
-_MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,7 @@ class Composition(Guarantee):
 
     def _over_totals(
         self,
-        solve: Callable[[Total, Fraction], Enclosure],
+        solve: Callable[[ComposedLoss, Fraction], Enclosure],
         by_orders: Callable[[], Bound],
         relative: Fraction,
     ) -> Bound:
@@ -170,7 +169,7 @@ class Composition(Guarantee):
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
         near = max(relative, _ALLOCATED) if orders else relative
         try:
-            rounds = [(ways(source), count) for source, count in self.parts]
+            rounds = [(dominating_pairs(source), count) for source, count in self.parts]
             found = over_totals(rounds, lambda total: solve(total, near))
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:
@@ -222,28 +221,33 @@ def narrower(one: Bound, other: Bound) -> Bound:
     return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))
 
 
-def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
-    r"""What ``ask`` finds of the worst total of so many rounds of each of these ways."""
-    above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
-    upper = [ask(total) for total in above]
-    highest = max(e.upper for e in upper)
-    aligned = all(each.aligned for each, _ in found)
-    lower: End | None = None
-    if all(each.attained for each, _ in found):
-        reached = _totals([(each, each.attained, rounds) for each, rounds in found], above=False)
-        if aligned:
-            # The direction that is worst from above has a lower end as good as any.
-            reached = [reached[[e.upper for e in upper].index(highest)]]
-        known = {total.parts: each for total, each in zip(above, upper, strict=True) if total.exact}
-        lower = max(
-            (known[total.parts] if total.parts in known else ask(total)).lower for total in reached
-        )
-    return Bound(
-        upper=highest,
-        lower=lower,
-        method=" and ".join(sorted({total.method for total in above})),
-        theorem=_LOSSES if aligned else _MAXIMA,
+@lru_cache(maxsize=256)
+def dominating_pairs(source: Guarantee) -> DominatingPairs:
+    r"""The pairs of one round of a release or of a claim.
+
+    >>> found = dominating_pairs(Pure("1/10"))
+    >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
+    True
+
+    Raises :class:`NotDerived` for a claim in Renyi terms, which no one pair stands for.
+    """
+    match source:
+        case OneRelease():
+            return source.dominating_pairs()
+        case Pure(stated_epsilon=epsilon):
+            return DominatingPairs.exactly(_response(Fraction(epsilon)))
+        case Approx(stated_epsilon=epsilon, stated_delta=delta):
+            laws = (_response(Fraction(epsilon)),)
+            return DominatingPairs(above=laws, attained=laws, lost=Fraction(delta))
+    raise NotDerived(
+        f"one pair of laws that {source!r} stands for",
+        "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
     )
+
+
+def _response(epsilon: Fraction) -> Laws:
+    # Randomised response has the curve of the claim: the discrete Laplace law under a shift of 1.
+    return ((LaplacePair(scale=1 / epsilon, shift=1), 1),) if epsilon else ()
 
 
 def compose(*parts: Source | tuple[Source, int]) -> Composition:
@@ -255,7 +259,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     Bound([2.5, 2.5], 'line')
     >>> from dpcore import DiscreteLaplace
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
-    Bound([0.5, 0.5], 'lattice')
+    Bound([0.5, 0.5], 'line')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is no guarantee,
     and for parts of different scopes, which never compose; :class:`NotDerived` for a guarantee
@@ -302,20 +306,6 @@ def _summed(found: Iterable[tuple[Bound, int]], method: str, theorem: str) -> Bo
         upper += rounds * bound.upper
         lower = None if lower is None or bound.lower is None else lower + rounds * bound.lower
     return Bound(upper=upper, lower=lower, method=method, theorem=theorem)
-
-
-def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]], *, above: bool) -> list[Total]:
-    # Direction by direction; a part with one way has it in every direction.
-    totals = []
-    for at in range(max(len(choices) for _, choices, _ in listed)):
-        laws = (
-            (law, count * rounds)
-            for _, choices, rounds in listed
-            for law, count in choices[min(at, len(choices) - 1)]
-        )
-        lost = ((each.lost, rounds) for each, _, rounds in listed if each.lost)
-        totals.append(Total.of(laws, lost, above=above))
-    return totals
 
 
 def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:

@@ -13,13 +13,11 @@ from typing import Final
 
 from accounting.errors import NotDerived
 from accounting.laws.one_sided import OneSidedPair
-from accounting.laws.polya import DisclosingPair
-from accounting.laws.registry import pair_of
+from accounting.laws.polya import PolyaDifferenceBelowOne, RevealingPair
+from accounting.laws.registry import Coordinates, pair_of
 from accounting.pairs.balls import as_ball
-from accounting.pairs.log_convex import LogConvexPair
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
-from accounting.pairs.shift import shift_of
 from accounting.protocols.box import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.binomial import Binomial
@@ -51,8 +49,8 @@ class OneWay(PrivacyCurve):
             return self.pair.largest_loss()
         return PrivacyCurve.enclose_epsilon(self, delta, bits)
 
-    def _pairs(self) -> tuple[Pair, ...]:
-        return (self.pair,)
+    def _products(self) -> tuple[Coordinates, ...]:
+        return (((self.pair, 1),),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +80,10 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
     Raises :class:`NeverWorse` for one-sided Polya noise of shape <= 1 with p > q.
     """
-    pair = pair_of(noise, shift_of([abs(p - q)]))
+    pair = pair_of(noise, abs(p - q))
     if isinstance(pair, OneSidedPair):
         pair = replace(pair, mirrored=p < q)
-    elif isinstance(pair, DisclosingPair) and p > q:
+    elif isinstance(pair, RevealingPair) and p > q:
         raise NeverWorse(
             f"the curve of {noise!r} at {p} against the same at {q}", "ask for the other way round"
         )
@@ -160,7 +158,7 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
     if span is None:
         return None
     first, last = span
-    if isinstance(pair, DisclosingPair):
+    if isinstance(pair, RevealingPair):
         return OutputInterval(first + q, None if last is None else last + q)
     if p > q:
         return OutputInterval(p + first, None if last is None else p + last)
@@ -177,6 +175,6 @@ def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
     if anchor is None:
         return None
     first = least(lambda m: m >= anchor or above(m), anchor)
-    if isinstance(pair, LogConvexPair) and level <= pair.tail_loss:
+    if isinstance(pair, PolyaDifferenceBelowOne) and level <= pair.tail_loss:
         return first, None
     return first, least(lambda m: m > anchor and not above(m), anchor + 1) - 1

@@ -68,7 +68,7 @@ def test_text_says_the_same(command: Command) -> None:
     ("words", "engine"),
     [
         (["--rounds", 1], "direct (sums over the outputs of one release): "),
-        (["--rounds", 2], "lattice (sums over the total loss, "),
+        (["--rounds", 2], "line ("),
         (["--rounds", 2, "--noise", "skellam:variance=4"], "line (an integral over the total "),
     ],
 )

@@ -193,7 +193,7 @@ def test_thirty_different_gaussians() -> None:
     found = Line(parts=parts).epsilon("1e-6", "1e-8")
     assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
     assert round(found.upper_float, 5) == 0.72826
-    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), ((1, 1),)), 1) for i in range(20, 50)]
+    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), 1), 1) for i in range(20, 50)]
     assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
 
 

@@ -241,7 +241,8 @@ def test_events_of_ours(events: Any) -> None:
 def test_their_accountants_read_our_events(dp: Any) -> None:
     noise = curve(DiscreteLaplace(scale=20))
     theirs = dp.pld.PLDAccountant().compose(to_dp_event(compose((noise, 1000))))
-    truth = compose((noise, 1000)).epsilon("1e-6").upper
+    truth = compose((noise, 1000)).epsilon("1e-6").lower
+    assert truth is not None
     assert float(truth) <= theirs.get_epsilon(1e-6) < float(truth) + 1e-4
     renyi = dp.rdp.RdpAccountant().compose(to_dp_event(compose((curve(GAUSSIAN), 1000))))
     assert renyi.get_epsilon(1e-6) > compose((curve(GAUSSIAN), 1000)).epsilon("1e-6").upper
@@ -370,7 +371,7 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
     truth = compose((curve(DiscreteLaplace(scale=20)), 1000))
     assert ours.get_epsilon(1e-6) == truth.epsilon("1e-6").upper_float
     assert ours.get_delta(8.0) == truth.delta(8).upper_float
-    assert 8.28357334 < ours.get_epsilon(1e-6) < 8.28357335
+    assert 8.28357334 < ours.get_epsilon(1e-6) < 8.28357334 * (1 + 1e-6)
     assert not ours.assumptions
     theirs = dp.pld.PLDAccountant().compose(ours.ledger)
     assert theirs.get_epsilon(1e-6) == pytest.approx(ours.get_epsilon(1e-6), rel=1e-5)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from accounting import NotDerived, PrivacyCurve
 from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.one_sided import OneSidedPair
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import candidates, pair_of
 from accounting.pairs.enclose import narrowed
 from dpcore import Noise, Sensitivity
@@ -181,7 +181,7 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
 # -- mutants -----------------------------------------------------------------------------------
 
 
-def delta_of(pair: OneSidedPair | DisclosingPair, epsilon: str) -> Enclosure:
+def delta_of(pair: OneSidedPair | RevealingPair, epsilon: str) -> Enclosure:
     return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 
 
@@ -237,7 +237,7 @@ def test_either_direction_alone_is_caught() -> None:
     for trials, chance, suffices in ((25, "1/5", True), (25, "4/5", False)):
         noise = Binomial(trials=trials, probability=chance)
         brute = Worlds(mass=binomial(trials, chance), most=2, low=0, high=trials)
-        pair = pair_of(noise, ((2, 1),))
+        pair = pair_of(noise, 2)
         assert isinstance(pair, BinomialPair)
         other = pair.mirror()
         assert isinstance(other, BinomialPair)
@@ -248,7 +248,7 @@ def test_either_direction_alone_is_caught() -> None:
 
 def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
     noise, brute = CASES[6]
-    pair = pair_of(noise, ((3, 1),))
+    pair = pair_of(noise, 3)
     assert isinstance(pair, PolyaPair)
     direct = pair.mirror()
     assert isinstance(direct, PolyaPair)
@@ -260,9 +260,9 @@ def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
 
 def test_a_shape_of_1_or_less_is_all_or_nothing() -> None:
     noise, brute = CASES[9]
-    pair = pair_of(noise, ((2, 1),))
-    assert isinstance(pair, DisclosingPair)
+    pair = pair_of(noise, 2)
+    assert isinstance(pair, RevealingPair)
     found = {delta_of(pair, epsilon) for epsilon in POINTS}
     assert len(found) == 1
-    wrong = DisclosingPair(noise=noise, shift=1)
+    wrong = RevealingPair(noise=noise, shift=1)
     assert not agrees(partial(delta_of, wrong), brute.delta, POINTS)

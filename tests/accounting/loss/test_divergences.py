@@ -63,7 +63,7 @@ def holds(pair: RealPair, order: Fraction) -> bool:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("order", ["1.001", "3/2", "2", "17/2", "20"])
+@pytest.mark.parametrize("order", ["1.001", "3/2", "2", "20"])
 def test_both_ends_hold(name: str, order: str) -> None:
     pair, at = PAIRS[name], Fraction(order)
     assert holds(pair, at)

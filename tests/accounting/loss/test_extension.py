@@ -21,10 +21,10 @@ from accounting.loss.listing import Floats
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import renyi
 from accounting.mechanism.real_noise import Gaussian
+from accounting.release.composed_loss import ComposedLoss
+from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve, RealSample
 from accounting.totals.compose import compose
-from accounting.totals.rounds import Ways
-from accounting.totals.total import Total
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import ball
 
@@ -124,13 +124,13 @@ def hockey_stick(pairs: list[tuple[Any, Any]], epsilon: Any) -> Any:
 def test_a_new_law() -> None:
     density, rate = LogisticDensity(Fraction(1)), Fraction(1, 4)
     pair = RealPair.sampled(density, rate)
-    ways = Ways.tabled(((Fraction(1), pair),))
-    x = np.arange(-40, 41, 0.01) + 0.005
+    ways = DominatingPairs.tabled(((Fraction(1), pair),))
+    x = np.arange(-25, 26, 0.01) + 0.005
     here, there = (0.01 / (4 * np.cosh((x - j) / 2) ** 2) for j in (0, 1))
     rows = [(0.75 * here + 0.25 * there, here)]
     for epsilon in (0.05, 0.25):
         upper, lower = (
-            Total.of([(laws[0][0][0], 2)]).delta(Fraction(epsilon), Fraction(1, 10**6))
+            ComposedLoss.of([(laws[0][0][0], 2)]).delta(Fraction(epsilon), Fraction(1, 10**6))
             for laws in (ways.above, ways.attained)
         )
         exact = hockey_stick(rows, epsilon)

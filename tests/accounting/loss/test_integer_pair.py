@@ -14,8 +14,6 @@ import pytest
 
 import accounting.loss.integer_pair as module
 from accounting import PrivacyCurve, compose
-from accounting.errors import NotDerived
-from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.registry import pair_of
 from accounting.loss import table
 from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
@@ -93,7 +91,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> N
 @cache
 def directions(noise: Noise, shift: int, mass: Mass, reach: int) -> tuple[tuple[Pair, World], ...]:
     """The pair of each direction with its two laws, output by output."""
-    first = pair_of(noise, ((shift, 1),))
+    first = pair_of(noise, shift)
     with mpmath.workdps(DIGITS):
         here = {k: mass(k) for k in range(-reach - shift, reach + shift + 1)}
     table = [(here[k], here[k + shift]) for k in range(-reach - shift, reach + 1)]
@@ -176,12 +174,6 @@ def test_samples_of_a_round(case: Case, rate: str, present: bool) -> None:
         assert between(table, truth, "1e-11")
         largest = max(float(x) for x in listed_above((1.0, table.cells(np.zeros(1)))).losses)
         assert largest <= table.largest_loss().upper + 1e-11
-
-
-def test_a_product_has_no_table() -> None:
-    pair = LaplaceProduct(scale=Fraction(10), shift=((1, 3),))
-    with pytest.raises(NotDerived, match="table of the losses"):
-        IntegerPair(pair=pair).cells(np.zeros(1))
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from accounting import PrivacyCurve
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
-from accounting.totals import total
+from accounting.release import composed_loss
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -129,7 +129,7 @@ def test_a_tiny_delta_of_few_outcomes_is_narrow(
 
 @pytest.mark.nightly
 def test_a_tiny_delta_stays_open_where_no_outcome_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(total, "MANY_OUTCOMES", 1)
+    monkeypatch.setattr(composed_loss, "MANY_OUTCOMES", 1)
     with pytest.raises(PrecisionExhausted):
         BinomialBox(trials=200, bounds=(1, 2)).delta("5")
 

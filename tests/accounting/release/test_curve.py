@@ -15,6 +15,7 @@ import pytest
 from accounting import NotDerived, PrivacyCurve, Pure, guarantee
 from accounting.laws.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
+from accounting.pairs.pair import ClosedPair
 from accounting.theorems.convert import as_pure
 from dpcore import (
     DiscreteGaussian,
@@ -115,9 +116,10 @@ def test_the_largest_shift_is_the_worst(case: Case) -> None:
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
 )
-@pytest.mark.parametrize("shift", [1, 2, 5, 70])
+@pytest.mark.parametrize("shift", [1, 70])
 def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
-    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, ((shift, 1),))
+    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, shift)
+    assert isinstance(own, ClosedPair)
     with precision(192):
         for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
             if own.delta(epsilon) == 0:

@@ -10,15 +10,15 @@ import pytest
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, Pure, compose
 from accounting.fourier.integral import Line
-from accounting.fourier.normal_loss import NormalLoss
 from accounting.fourier.real_loss import TabledLoss
+from accounting.loss.normal_loss import NormalLoss
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.allocation import RandomAllocation
+from accounting.release.composed_loss import ComposedLoss
 from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.totals.compose import Composition
-from accounting.totals.total import Total
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -90,7 +90,7 @@ def test_published_values() -> None:
     r"""Of dp-accounting's own tests: q .2, sigma .5, three rounds; three of sigma sqrt 3."""
     found = sampled("1/2", "1/5", 3).delta(1, "1e-4")
     assert float(found.upper) == pytest.approx(0.15594, abs=1e-3)
-    three = Total(parts=((NormalLoss(variance=Fraction(1, 3)), 3),)).delta(Fraction(1))
+    three = ComposedLoss(parts=((NormalLoss(variance=Fraction(1, 3)), 3),)).delta(Fraction(1))
     assert three.upper_float == pytest.approx(0.126936, abs=1e-6)
 
 

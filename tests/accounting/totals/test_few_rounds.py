@@ -18,11 +18,11 @@ from scipy.special import ndtr
 from accounting.claims.bound import Bound
 from accounting.fourier.real_loss import TabledLoss
 from accounting.mechanism.real_noise import Gaussian
+from accounting.release.composed_loss import ComposedLoss
 from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
-from accounting.totals.total import Total
 from dpcore import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure
 
@@ -45,7 +45,7 @@ def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosur
     """epsilon of a unit that is removed, at the default width."""
     pair = sample(sigma, rate).directions[0][0][1]
     low, high = (
-        Total.of([(TabledLoss(kinds=((Fraction(1), pair),), above=above), rounds)]).epsilon(
+        ComposedLoss.of([(TabledLoss(kinds=((Fraction(1), pair),), above=above), rounds)]).epsilon(
             delta, NEAR
         )
         for above in (False, True)

@@ -14,10 +14,10 @@ from accounting.loss.table import Sampled
 from accounting.mechanism.real_noise import Gaussian
 from accounting.pairs.shift import maximal
 from accounting.release.curve import PrivacyCurve
+from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import compose, over_totals
-from accounting.totals.rounds import Ways
+from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
@@ -34,12 +34,12 @@ def wide(sigma: int, shift: int, rate: str) -> PoissonSampled:
 def listed(source: PoissonSampled, rounds: int, relative: Fraction) -> Bound:
     """By the outcomes of every round, each with its mass."""
     assert isinstance(source.curve, PrivacyCurve)
-    (shift,) = maximal(Sensitivity.of(source.curve.sensitivity))
-    base = IntegerPair(pair=pair_of(source.curve.noise, shift))
+    ((((step, _),),)) = maximal(Sensitivity.of(source.curve.sensitivity))
+    base = IntegerPair(pair=pair_of(source.curve.noise, step))
     tables = (
         Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
     )
-    each = Ways.tabled(*(((Fraction(1), table),) for table in tables))
+    each = DominatingPairs.tabled(*(((Fraction(1), table),) for table in tables))
     return over_totals([(each, rounds)], lambda total: total.epsilon(AT, relative))
 
 

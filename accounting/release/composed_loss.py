@@ -1,10 +1,10 @@
-r"""What a fixed list of pairs loses in total, by the engine that fits.
+r"""What a fixed list of pairs loses in total, by the method that fits.
 
-L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One discrete
-Gaussian or one discrete Laplace law under any shifts: a lattice (``lattice``). Anything else: the
-outcomes one by one if they are few, or the contour with one small Gaussian added (``line``), of
-listings on the side that is asked for. A part of the mass may be lost beforehand: with
-probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
+L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
+law, discrete or not, moved alike in every round: the sum of the noise is one law. Anything else:
+the outcomes one by one if they are few, or the contour with one small Gaussian added
+(:mod:`accounting.fourier.integral`), of listings on the side that is asked for. A part of the mass
+may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from typing import Final, TypeAlias, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.fourier.enumeration import MANY_OUTCOMES, Enumeration
 from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.fourier.integral import Line
-from accounting.fourier.normal_loss import NormalLoss
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.gaussian import GaussianPair, GaussianProduct
-from accounting.laws.laplace import LaplacePair, LaplaceProduct
-from accounting.laws.polya import DisclosingPair
+from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
+from accounting.laws.gaussian_sum import GaussianSumPair
+from accounting.laws.polya import RevealingPair
+from accounting.loss.density import NormalDensity
 from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.normal_loss import NormalLoss
+from accounting.loss.real_pair import RealPair
 from accounting.loss.table import LossTable
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
-from accounting.pairs.pair import Pair
-from accounting.pairs.shift import Shift
-from accounting.release.dominating import disclosing
-from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
+from accounting.pairs.pair import ClosedPair, Pair
+from accounting.release.dominating import revealing_or_nothing
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
 _HIDDEN_BITS: Final = 128
@@ -41,36 +43,43 @@ _FEWEST_BITS: Final = 64
 _MOST_BITS: Final = 1 << 12
 _WIDE: Final = 4  # an integral may end a little wider than asked: that is not worth naming outcomes
 
+_FEW_ROUNDS: Final = 16
+_NARROW: Final = 10**4
+_UNSEEN: Final = 1e-30  # outcomes of less mass are not named
+
 _Counted = TypeVar("_Counted")
 
-Law: TypeAlias = Pair | LossPart
+Law: TypeAlias = Pair | NormalLoss | LossPart
 """One independent part of a round: a pair of laws, or a loss that bounds one from a side."""
 
 
 def loss_of(law: Law, *, above: bool) -> LossPart:
-    r"""The loss of a pair as a part of a contour integral, exact or a bound from one side."""
-    if not isinstance(law, Pair):
-        return law
-    table: LossTable = IntegerPair(pair=law)
+    r"""The loss of a law as a part of a contour integral, exact or a bound from one side."""
+    table: LossTable
     match law:
-        case GaussianPair(noise=noise, shift=((step, 1),)) if (
-            float(noise.sigma_squared) >= LEAST_VARIANCE
-        ):
-            return GaussianPart(variance=noise.sigma_squared, shift=step)
-        case DisclosingPair():
-            table = disclosing(law, above=above)
+        case GaussianPair(noise=noise) if float(noise.sigma_squared) >= LEAST_VARIANCE:
+            return GaussianPart(variance=noise.sigma_squared, shift=law.shift)
+        case NormalLoss():
+            table = RealPair.sampled(NormalDensity(1 / law.variance), Fraction(1))
+        case RevealingPair():
+            table = revealing_or_nothing(law, above=above)
+        case Pair():
+            table = IntegerPair(pair=law)
+        case _:
+            return law
     return TabledLoss(kinds=((Fraction(1), table),), above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class ComposedLoss:
     r"""``parts``: laws with their counts >= 1. ``lost``: (delta_i, count) of claims.
 
     Where pairs are listed, the total bounds theirs from above, or from below if not ``above``.
 
+    >>> from accounting.laws.laplace import LaplacePair
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
-    >>> Total(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
-    Enclosure([2.2075327009349354, 2.2075327009349355])
+    >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
+    Enclosure([2.20753270..., 2.20753270...])
     """
 
     parts: tuple[tuple[Law, int], ...]
@@ -84,7 +93,7 @@ class Total:
         lost: Iterable[tuple[Fraction, int]] = (),
         *,
         above: bool = True,
-    ) -> Total:
+    ) -> ComposedLoss:
         r"""Equal laws are counted together."""
         return cls(parts=_merged(parts), lost=_merged(lost), above=above)
 
@@ -98,13 +107,8 @@ class Total:
 
     @property
     def method(self) -> str:
-        r"""The engine: "direct", "lattice" or "line"."""
-        match self._engine():
-            case Line():
-                return "line"
-            case GaussianProduct() | LaplaceProduct():
-                return "lattice"
-        return "direct"
+        r"""The engine: "direct" or "line"."""
+        return "line" if isinstance(self._engine(), Line) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
@@ -135,6 +139,8 @@ class Total:
         return Enclosure(low, self._epsilon_of_shown(Fraction(share.lower), relative).upper)
 
     def _delta_of_shown(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+        if epsilon >= self.largest().upper:
+            return Enclosure.exactly(0)
         match self._engine():
             case None:
                 return Enclosure.exactly(0)
@@ -181,6 +187,20 @@ class Total:
         named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named
 
+    def tradeoff(self, alpha: Fraction) -> Enclosure:
+        r"""Between 0 and 1, the bound of the least type II error from the side of the listings.
+
+        Raises :class:`NotDerived` where the outcomes are too many to be named.
+        """
+        parts = tuple((listed_loss(law, above=self.above), count) for law, count in self.parts)
+        named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
+        if named is None:
+            raise NotDerived(
+                f"the tests of {self!r}", "they have too many outcomes: use delta(epsilon)"
+            )
+        low, high = named.tradeoff(alpha)
+        return Enclosure(Fraction(low), 1) if self.above else Enclosure(0, Fraction(high))
+
     def largest(self) -> Enclosure:
         r"""The largest total loss: the sum of the largest, infinite where one is."""
         low: End = Fraction(0)
@@ -207,38 +227,39 @@ class Total:
             return Enclosure.exactly(0)
         return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
 
-    def _engine(self) -> Pair | NormalLoss | Line | None:
-        if not self.parts:
-            return None
-        laws = [law for law, _ in self.parts]
-        if sum(count for _, count in self.parts) == 1 and isinstance(laws[0], Pair):
-            return laws[0]
-        if all(isinstance(law, NormalLoss) for law in laws):
-            return NormalLoss(
-                variance=sum(
-                    (k * law.variance for law, k in self.parts if isinstance(law, NormalLoss)),
-                    Fraction(0),
-                )
-            )
-        if all(isinstance(law, (GaussianPair, GaussianProduct)) for law in laws):
-            noises = {law.noise for law in laws if isinstance(law, (GaussianPair, GaussianProduct))}
-            if len(noises) == 1:
-                return GaussianProduct(noise=noises.pop(), shift=self._shift())
-        if all(isinstance(law, (LaplacePair, LaplaceProduct)) for law in laws):
-            scales = {law.scale for law in laws if isinstance(law, (LaplacePair, LaplaceProduct))}
-            if len(scales) == 1:
-                return LaplaceProduct(scale=scales.pop(), shift=self._shift())
+    def _engine(self) -> ClosedPair | NormalLoss | Line | None:
+        match self.parts:
+            case ():
+                return None
+            case ((ClosedPair() as pair, 1),):
+                return pair
+            case ((GaussianPair(noise=noise, shift=step), count),) if (
+                noise.sigma_squared >= NEARLY_REAL
+            ):
+                # The sum of all outputs has the loss of all rounds.
+                whole = DiscreteGaussianSum(count=count, sigma_squared=noise.sigma_squared)
+                return GaussianSumPair(noise=whole, shift=count * step)
+        normal = [count * law.variance for law, count in self.parts if isinstance(law, NormalLoss)]
+        if len(normal) == len(self.parts):
+            return NormalLoss(variance=sum(normal, Fraction(0)))
         return self._line()
 
     def _line(self) -> Line:
-        return Line(parts=tuple((loss_of(law, above=self.above), k) for law, k in self.parts))
+        # Of few narrow Gaussians the outcomes are few.
+        few = sum(count for _, count in self.parts) <= _FEW_ROUNDS and all(
+            law.noise.sigma_squared <= _NARROW
+            for law, _ in self.parts
+            if isinstance(law, GaussianPair)
+        )
+        loss = listed_loss if few else loss_of
+        return Line(parts=tuple((loss(law, above=self.above), k) for law, k in self.parts))
 
-    def _shift(self) -> Shift:
-        steps: dict[int, int] = {}
-        for law, count in self.parts:
-            for step, times in _steps(law):
-                steps[step] = steps.get(step, 0) + times * count
-        return tuple(sorted(steps.items(), reverse=True))
+
+def listed_loss(law: Law, *, above: bool) -> LossPart:
+    r"""The same by listings, also where there is a closed form."""
+    if isinstance(law, GaussianPair):
+        return TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=above)
+    return loss_of(law, above=above)
 
 
 def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int], ...]:
@@ -247,15 +268,6 @@ def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int]
         counts[law] = counts.get(law, 0) + count
     # In one order, whatever order they came in: a total is the same number to the last digit.
     return tuple(sorted(counts.items(), key=repr))
-
-
-def _steps(law: Law) -> Shift:
-    match law:
-        case GaussianPair(shift=shift) | GaussianProduct(shift=shift) | LaplaceProduct(shift=shift):
-            return shift
-        case LaplacePair(shift=step):
-            return ((step, 1),)
-    raise TypeError(f"{law!r} is no lattice law")
 
 
 def _largest(law: Law) -> Enclosure:

@@ -38,6 +38,8 @@ _UNIT: Final = 2.0**-53
 class Enumeration:
     r"""The total of ``parts``, losses with their counts, where it has few outcomes.
 
+    ``coarse``: of losses from above, more outcomes than that are put on fewer, above them.
+
     >>> from accounting.laws.laplace import LaplacePair
     >>> from accounting.loss.integer_pair import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
@@ -48,6 +50,7 @@ class Enumeration:
 
     parts: tuple[tuple[LossPart, int], ...]
     most: int = MOST_OUTCOMES
+    coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""delta of the listed total at ``epsilon`` >= 0; None where it has too many outcomes."""
@@ -71,23 +74,27 @@ class Enumeration:
                 return Enclosure(Fraction(low), Fraction(high))
         return None
 
+    def listing(self, least: float) -> Listing | None:
+        r"""The listing of the total without outcomes of a mass below ``least``; None as above."""
+        listed: list[tuple[Listing, int, bool]] = []
+        for law, count in self.parts:
+            # The last product is of two halves, each with more outcomes than rounds.
+            if not isinstance(law, TabledLoss) or count > 2 * math.isqrt(self.most):
+                return None
+            cut = law.cut(least)
+            if not (self.coarse or all(table.fixed for _, table in cut.kinds)):
+                return None
+            try:
+                one = _without(cut.listing(), least, law.above)
+            except PrecisionExhausted:
+                return None
+            listed.append((one, count, law.above))
+        return self._sum(listed)
+
     def _totals(self) -> Iterator[Listing]:
         # With less and less left out.
         for least in _NEGLECTED:
-            listed: list[tuple[Listing, int, bool]] = []
-            for law, count in self.parts:
-                # The last product is of two halves, each with more outcomes than rounds.
-                if not isinstance(law, TabledLoss) or count > 2 * math.isqrt(self.most):
-                    return
-                cut = law.cut(least)
-                if not all(table.fixed for _, table in cut.kinds):
-                    return
-                try:
-                    one = _without(cut.listing(), least, law.above)
-                except PrecisionExhausted:
-                    return
-                listed.append((one, count, law.above))
-            total = self._sum(listed)
+            total = self.listing(least)
             if total is None:
                 return
             yield total
@@ -109,7 +116,9 @@ class Enumeration:
 
     def _product(self, one: Listing, two: Listing, up: bool) -> Listing | None:  # noqa: FBT001  # the side
         if len(one.losses) * len(two.losses) > self.most:
-            return None
+            if not self.coarse:
+                return None
+            one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
         sign = 1 if up else -1
         losses = np.nextafter(np.add.outer(one.losses, two.losses).ravel(), sign * np.inf)
         masses = np.multiply.outer(one.masses, two.masses).ravel() * (1 + sign * 4 * _UNIT)

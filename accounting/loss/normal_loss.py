@@ -1,0 +1,68 @@
+r"""The loss of unsampled Gaussian noise: Normal(m/2, m), and so is a sum of such losses.
+
+m = D^2/sigma^2 for a shift of l2 length D, in any number of coordinates; over many releases the m
+add. delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), mu = sqrt(m)
+(Balle and Wang 2018, Theorem 8). Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from accounting.pairs.enclose import inverse, narrowed, within
+from dpcore.numbers.enclosure import Enclosure, ball
+
+_FAR: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalLoss:
+    r"""A loss of law Normal(m/2, m), m = ``variance`` > 0.
+
+    >>> NormalLoss(variance=Fraction(1)).delta(Fraction(1), 64)
+    Enclosure([0.12693673750664394, 0.12693673750664395])
+    """
+
+    variance: Fraction
+
+    def largest_loss(self) -> Enclosure:
+        r"""Infinite."""
+        return Enclosure.infinite()
+
+    def delta(self, epsilon: Fraction, bits: int) -> Enclosure:
+        r"""The curve at ``epsilon`` >= 0, to a relative width of 2^-bits."""
+        found = narrowed(lambda: self.curve(ball(epsilon)), bits)
+        return within(found, Fraction(0), Fraction(1))
+
+    def epsilon(self, delta: Fraction, bits: int) -> Enclosure:
+        r"""The inverse at 0 < ``delta`` < 1."""
+        return inverse(self.curve, delta, bits)
+
+    def renyi(self, order: Fraction) -> Fraction:
+        r"""order m/2."""
+        return order * self.variance / 2
+
+    def curve(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0."""
+        mu = ball(self.variance).sqrt()
+        fall = epsilon.exp() * upper_tail(mu / 2 + epsilon / mu)
+        return upper_tail(epsilon / mu - mu / 2) - fall
+
+
+def upper_tail(x: arb) -> arb:
+    r"""1 - Phi(x) = P(Z > x) for a standard normal Z.
+
+    Far out it is e^(-x^2/2) U(1/2, 1/2, x^2/2)/(2 sqrt(pi)), which flint encloses closely for any
+    size of x (DLMF 7.11.5); its erfc of a ball does not.
+
+    >>> upper_tail(arb(1)).str(8, radius=False)
+    '0.15865525'
+    """
+    if not x > _FAR:
+        return (x / arb(2).sqrt()).erfc() / 2
+    square, half = x * x / 2, arb(1) / 2
+    return (-square).exp() * square.hypgeom_u(half, half) / (2 * arb.pi().sqrt())

@@ -1,0 +1,175 @@
+r"""What one round may look like on two datasets: the pairs that a guarantee stands for.
+
+A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
+pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
+may be any of them, chosen after the rounds before it: then one pair above all of them
+(:mod:`accounting.release.dominating`) bounds the total from above, and the lists that repeat one of
+them bound it from below. Where the direction belongs to the datasets (subsampling: who was added)
+it is the same in every round. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import Final, TypeAlias
+
+from accounting.claims.bound import Bound
+from accounting.fourier.factor import LossPart
+from accounting.fourier.real_loss import TabledLoss
+from accounting.laws.registry import Coordinates, pair_of
+from accounting.loss.table import LossTable, Tables
+from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.release.composed_loss import ComposedLoss, Law
+from accounting.release.dominating import dominating
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Norm, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, End
+
+_MOST_SIGNS: Final = 16
+_ROOT: Final = 1e-9
+_LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
+_MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
+
+Laws: TypeAlias = tuple[tuple[Law, int], ...]
+"""Independent laws of one round, with their counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DominatingPairs:
+    r"""``above``: lists of which, direction by direction, one dominates every round that may be.
+
+    ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
+    bound is exact, empty where none is known. ``lost`` is the delta of a claim. If ``aligned``,
+    both have the same directions.
+    """
+
+    above: tuple[Laws, ...]
+    attained: tuple[Laws, ...]
+    lost: Fraction = Fraction(0)
+    aligned: bool = False
+
+    @classmethod
+    def exactly(cls, *lists: Laws) -> DominatingPairs:
+        r"""Lists that dominate every round and are attained."""
+        return cls(above=lists, attained=lists, aligned=True)
+
+    @classmethod
+    def tabled(cls, *directions: Tables) -> DominatingPairs:
+        r"""The two listings of the cells of a round, direction by direction."""
+        above, below = (
+            tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
+            for side in (True, False)
+        )
+        return cls(above=above, attained=below, aligned=True)
+
+
+def of_table(table: LossTable) -> DominatingPairs:
+    r"""One pair above every round, which no neighbours need to have."""
+    return DominatingPairs(above=(((_tabled(table), 1),),), attained=())
+
+
+@lru_cache(maxsize=256)
+def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
+    r"""Of one release of integer noise.
+
+    Raises :class:`NotDerived` as :func:`accounting.laws.registry.candidates`.
+    """
+    if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
+        shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
+    else:
+        shifts = maximal(sensitivity)
+    lists = [_of_shift(noise, shift) for shift in shifts]
+    if len(lists) == 1:
+        return lists[0]
+    attained = tuple(one for each in lists for one in each.attained)
+    products: list[Coordinates] = []
+    for shift in shifts:
+        here = tuple((pair_of(noise, step), count) for step, count in shift)
+        mirrored = tuple((pair.mirror(), count) for pair, count in here)
+        products += [here] if mirrored == here else [here, mirrored]
+    above = _tabled(dominating(tuple(products)))
+    return DominatingPairs(above=(((above, 1),),), attained=attained)
+
+
+def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
+    # The coordinates of one shift are so many rounds of one coordinate each.
+    each: list[tuple[Law, Law, int]] = []
+    above: list[tuple[Law, int]] = []
+    for step, count in shift:
+        pair = pair_of(noise, step)
+        mirror = pair.mirror()
+        each.append((pair, mirror, count))
+        either = pair if mirror is pair else _tabled(dominating((((pair, 1),), ((mirror, 1),))))
+        above.append((either, count))
+    if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
+        return DominatingPairs.exactly(tuple(above))
+    return DominatingPairs(above=(tuple(above),), attained=_signed(each))
+
+
+def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
+    # Coordinates of one step are exchangeable: only how many of them move down matters. The two
+    # aligned lists come first; of very many mixtures some are left out, evenly.
+    tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
+    downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
+    mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
+    aligned = (tuple(0 for _ in each), tuple(count for _, _, count in each))
+    found: dict[Laws, None] = {}
+    for down in (*aligned, *mixed):
+        parts = (
+            part
+            for (pair, mirror, count), k in zip(each, down, strict=True)
+            for part in ((pair, count - k), (mirror, k))
+        )
+        found[tuple(part for part in parts if part[1])] = None
+    return tuple(found)
+
+
+def _tabled(table: LossTable) -> LossPart:
+    return TabledLoss(kinds=((Fraction(1), table),), above=True)
+
+
+def over_totals(
+    found: list[tuple[DominatingPairs, int]], ask: Callable[[ComposedLoss], Enclosure]
+) -> Bound:
+    r"""What ``ask`` finds of the worst total of so many rounds of each of these pairs."""
+    above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
+    upper = [ask(total) for total in above]
+    highest = max(e.upper for e in upper)
+    aligned = all(each.aligned for each, _ in found)
+    lower: End | None = None
+    if all(each.attained for each, _ in found):
+        reached = _totals([(each, each.attained, rounds) for each, rounds in found], above=False)
+        if aligned:
+            # The direction that is worst from above has a lower end as good as any.
+            reached = [reached[[e.upper for e in upper].index(highest)]]
+        known = {total.parts: each for total, each in zip(above, upper, strict=True) if total.exact}
+        lower = max(
+            (known[total.parts] if total.parts in known else ask(total)).lower for total in reached
+        )
+    return Bound(
+        upper=highest,
+        lower=lower,
+        method=" and ".join(sorted({total.method for total in above})),
+        theorem=_LOSSES if aligned else _MAXIMA,
+    )
+
+
+def _totals(
+    listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
+) -> list[ComposedLoss]:
+    # Direction by direction; a part with one direction has it in every one.
+    totals = []
+    for at in range(max(len(choices) for _, choices, _ in listed)):
+        laws = (
+            (law, count * rounds)
+            for _, choices, rounds in listed
+            for law, count in choices[min(at, len(choices) - 1)]
+        )
+        lost = ((each.lost, rounds) for each, _, rounds in listed if each.lost)
+        totals.append(ComposedLoss.of(laws, lost, above=above))
+    return totals
