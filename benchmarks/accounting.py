@@ -55,8 +55,8 @@ def repeated(rounds: int, noise: Noise, name: str, delta: str, **more: Any) -> C
     return Case(name=f"{rounds} x {name}", parts=((noise, shift, rounds),), delta=delta, **more)
 
 
-_GAUSSIAN: dict[str, Any] = {"relative": ("1e-17",), "peers": ("pld", "rdp", "prv")}
-_LAPLACE: dict[str, Any] = {"relative": ("1e-17",), "peers": ("pld", "rdp")}
+_GAUSSIAN: dict[str, Any] = {"relative": ("1e-11",), "peers": ("pld", "rdp", "prv")}
+_LAPLACE: dict[str, Any] = {"relative": ("1e-11",), "peers": ("pld", "rdp")}
 _SKELLAM: dict[str, Any] = {"relative": ("1e-6", "1e-8")}
 _SIGMAS = range(20, 50)
 

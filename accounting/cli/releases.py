@@ -395,7 +395,6 @@ def between(bound: Bound) -> str:
 
 _ENGINES: Final = {
     "direct": "sums over the outputs of one release",
-    "lattice": "sums over the total loss, which takes equally spaced values",
     "line": "an integral over the total loss, enclosed from both sides",
 }
 
