@@ -58,10 +58,10 @@ _FREE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeLaw:
+class NoiseFamily:
     r"""``law`` with the parameters ``fixed``; ``free`` names the one that is open.
 
-    >>> read_free_law("polya-difference:shape=0.9").at(Fraction(20))
+    >>> read_noise_family("polya-difference:shape=0.9").at(Fraction(20))
     PolyaDifference(shape='9/10', scale=20)
     """
 
@@ -91,10 +91,10 @@ class FreeLaw:
         return Unknown(name=name, power=power, least=least, most=most, step=step, digits=digits)
 
 
-def read_free_law(text: str) -> FreeLaw:
+def read_noise_family(text: str) -> NoiseFamily:
     r"""A law's name, with its other parameters where it has some.
 
-    >>> read_free_law("binomial:probability=1/2").free
+    >>> read_noise_family("binomial:probability=1/2").free
     'trials'
 
     Raises :class:`InvalidParameter` for an unknown law, a parameter that is missing, unknown or
@@ -115,7 +115,7 @@ def read_free_law(text: str) -> FreeLaw:
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
-    return FreeLaw(law=law, free=free, fixed=tuple(given.items()))
+    return NoiseFamily(law=law, free=free, fixed=tuple(given.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Calibration:
     epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
     """
 
-    law: FreeLaw
+    law: NoiseFamily
     sensitivity: Sensitivity
     rounds: int
     epsilon: Fraction
@@ -254,7 +254,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     at, limit = _targets(epsilon, delta, pure=True)
     honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
     share = rational_in("rate", rate, "(0, 1]", "it is a probability")
-    law, moves = read_free_law(noise), Sensitivity.of(sensitivity)
+    law, moves = read_noise_family(noise), Sensitivity.of(sensitivity)
     times, members = integer("rounds", rounds, at_least=1), integer("group", group, at_least=1)
     neighbours = None if relation is None else Scope(relation=relation).relation
     # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
@@ -439,7 +439,7 @@ def _exactly(
 
 
 def _guess(
-    law: FreeLaw,
+    law: NoiseFamily,
     power: int,
     squared: Fraction,
     rounds: int,

@@ -19,7 +19,7 @@ from accounting.certificates.clock import OutOfTime, bounded
 from accounting.certificates.evidence import ends_of, evidence_of, plan_of
 from accounting.certificates.form import SCHEMA, ascii_text, digest_of, required_assumptions
 from accounting.certificates.reading import Claim, Malformed, parsed, part_of, read
-from accounting.certificates.stated import FEWEST_DIGITS, Asked, exact_claims
+from accounting.certificates.stated import FEWEST_DIGITS, ClaimRequest, exact_claims
 from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
@@ -192,7 +192,7 @@ def _asked(
     deltas: Iterable[RationalLike] | RationalLike,
     epsilons: Iterable[RationalLike] | RationalLike,
     orders: Iterable[RationalLike] | RationalLike,
-) -> Iterator[Asked]:
+) -> Iterator[ClaimRequest]:
     def narrow(ask: Callable[[Fraction, Fraction], Bound]) -> Callable[[Fraction, Fraction], Bound]:
         # A curve alone is as narrow as it comes by default, for the same price.
         if not isinstance(total, PrivacyCurve):
@@ -201,13 +201,13 @@ def _asked(
 
     for delta in _several(deltas):
         at = rational_in("delta", delta, "[0, 1)")
-        yield Asked(quantity="epsilon", key="delta", at=at, bound=narrow(total.epsilon))
+        yield ClaimRequest(quantity="epsilon", key="delta", at=at, bound=narrow(total.epsilon))
     for epsilon in _several(epsilons):
         at = at_least_zero("epsilon", epsilon)
-        yield Asked(quantity="delta", key="epsilon", at=at, bound=narrow(total.delta))
+        yield ClaimRequest(quantity="delta", key="epsilon", at=at, bound=narrow(total.delta))
     for order in _several(orders):
         at = order_above_one(order)
-        yield Asked(quantity="renyi", key="order", at=at, bound=lambda a, _: total.renyi(a))
+        yield ClaimRequest(quantity="renyi", key="order", at=at, bound=lambda a, _: total.renyi(a))
 
 
 def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
@@ -239,7 +239,7 @@ def _parts_of(draft: Certificate, *, reached: bool) -> tuple[Part, ...]:
 def _proven(
     draft: Certificate,
     parts: tuple[Part, ...],
-    asked: Sequence[Asked],
+    asked: Sequence[ClaimRequest],
     exact: Sequence[Mapping[str, Any]],
     digits: int,
 ) -> Certificate:

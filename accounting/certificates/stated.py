@@ -29,7 +29,7 @@ _MARGIN: Final = Fraction(1, 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ClaimRequest:
     r"""A claim to be made: a quantity, the value it is asked at, and the engine that bounds it."""
 
     quantity: str

@@ -41,7 +41,7 @@ _Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CalibrationOptions:
     r"""A promise and what is known of the releases that keep it, as it was written."""
 
     noise: str = option(
@@ -80,7 +80,7 @@ class Wanted:
     epochs: str | None = option("E", "How many epochs, with --batch-size: in place of --rounds.")
 
 
-def _of_training(wanted: Wanted) -> Wanted:
+def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
     # --batch-size, --examples and --epochs as --poisson and --rounds.
     given = {"--batch-size": wanted.batch_size, "--examples": wanted.examples}
     if wanted.epochs is None and not any(given.values()):
@@ -109,7 +109,7 @@ def _of_training(wanted: Wanted) -> Wanted:
 
 @with_time_limit
 @with_fields
-def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
+def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
     r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
@@ -121,7 +121,7 @@ def calibrate(wanted: Wanted, *, as_json: AsJson = False) -> None:
     show({"schema": SCHEMA, **document} if as_json else lines(facts))
 
 
-def _noise(wanted: Wanted) -> _Answer:
+def _noise(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
 
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
@@ -158,7 +158,7 @@ def _noise(wanted: Wanted) -> _Answer:
     return {**found.to_json(), "delta": exact(kept)}, facts
 
 
-def _most(wanted: Wanted) -> _Answer:
+def _most(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import largest_rate, most_rounds
 
     if wanted.rounds == wanted.poisson:

@@ -44,7 +44,7 @@ _FILE: Final = "The table: a file that ends in .csv or .parquet."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReleaseOptions:
     r"""Whose rows, at which price, paid where: the options of every query, as they were written."""
 
     user: str = option("COLUMN", "The column that says whose row it is.", default=...)
@@ -105,7 +105,9 @@ class Planned:
 
 @release.command()
 @with_fields
-def count(file: str = argument("FILE", _FILE), *, asked: Asked, as_json: AsJson = False) -> None:
+def count(
+    file: str = argument("FILE", _FILE), *, asked: ReleaseOptions, as_json: AsJson = False
+) -> None:
     r"""Release how many rows there are.
 
     Example: dpcore release count visits.csv --user user_id --rows-per-user 3 --epsilon 1/2
@@ -119,7 +121,7 @@ def sum_command(
     file: str = argument("FILE", _FILE),
     *,
     numbers: Numbers,
-    asked: Asked,
+    asked: ReleaseOptions,
     as_json: AsJson = False,
 ) -> None:
     r"""Release the sum of a column.
@@ -136,7 +138,7 @@ def mean(
     file: str = argument("FILE", _FILE),
     *,
     numbers: Numbers,
-    asked: Asked,
+    asked: ReleaseOptions,
     as_json: AsJson = False,
 ) -> None:
     r"""Release the mean of a column: a noisy sum over a noisy count.
@@ -152,7 +154,7 @@ def quantile(
     file: str = argument("FILE", _FILE),
     *,
     numbers: Numbers,
-    asked: Asked,
+    asked: ReleaseOptions,
     q: str = option("Q", "Which quantile: 1/2 for the median.", "-q", default="1/2"),
     as_json: AsJson = False,
 ) -> None:
@@ -169,7 +171,7 @@ def quantile(
 def histogram(
     file: str = argument("FILE", _FILE),
     *,
-    asked: Asked,
+    asked: ReleaseOptions,
     column: str = option("COLUMN", "The column of keys.", default=...),
     keys: str | None = option("FILE", "The keys to count, one per line; - reads standard input."),
     unknown_keys: bool = option(
@@ -194,7 +196,7 @@ def histogram(
 def top(
     file: str = argument("FILE", _FILE),
     *,
-    asked: Asked,
+    asked: ReleaseOptions,
     column: str = option("COLUMN", "The column of keys.", default=...),
     keys: str = option("FILE", "The keys to choose from, one per line.", default=...),
     k: str = option("K", "How many keys to choose.", "-k", default="1"),
@@ -215,7 +217,7 @@ def plan(
     file: str = argument("FILE", _FILE),
     *,
     planned: Planned,
-    asked: Asked,
+    asked: ReleaseOptions,
     as_json: AsJson = False,
 ) -> None:
     r"""Show the noise, its standard error and the cost; read the header only, and draw nothing.
@@ -248,7 +250,13 @@ def _numbers(numbers: Numbers) -> dict[str, Any]:
 
 
 def _run(
-    name: str, file: str, asked: Asked, given: dict[str, Any], *, as_json: bool, dry: bool = False
+    name: str,
+    file: str,
+    asked: ReleaseOptions,
+    given: dict[str, Any],
+    *,
+    as_json: bool,
+    dry: bool = False,
 ) -> None:
     from accounting.queries import release as releasing
     from accounting.queries.released import plan as planning
@@ -289,7 +297,7 @@ def _opened(url: str) -> Ledger:
     return Ledger.open(url)
 
 
-def _scope(asked: Asked, book: Ledger | None) -> TableScope:
+def _scope(asked: ReleaseOptions, book: Ledger | None) -> TableScope:
     from accounting.queries.table import TableScope
 
     own = Relation.ADD_REMOVE if book is None else book.budget.scope.relation
@@ -300,7 +308,7 @@ def _scope(asked: Asked, book: Ledger | None) -> TableScope:
     )
 
 
-def _target(asked: Asked) -> Target:
+def _target(asked: ReleaseOptions) -> Target:
     from accounting.queries.query import Target
 
     return Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)

@@ -63,7 +63,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineSum:
+class ContourSum:
     r"""The sum at the kept frequencies, ready for any epsilon.
 
     ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), twice that
@@ -142,7 +142,7 @@ class LineSum:
         return _MASS * below / (1 - below) + farther * above / (1 - above)
 
 
-def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum | None:
+def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
     r"""The sum over the frequencies that matter, or None where they are too many."""
     sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
     blocks, lost = _covered(sampled, window)
@@ -156,7 +156,7 @@ def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum |
     scales = [count * factor.log_scale for factor, count in factors]
     poles = _pole(window.tilt, frequencies).times(_pole(window.tilt + 1, frequencies))
     smooth = bump.times(poles)
-    return LineSum(
+    return ContourSum(
         window=window,
         indices=indices,
         smooth=smooth,

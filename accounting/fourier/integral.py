@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 from accounting.fourier.factor import Factor, LossPart
-from accounting.fourier.finite_sum import LineSum, line_sum
+from accounting.fourier.finite_sum import ContourSum, contour_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.real_loss import ListedLoss
 from accounting.fourier.saddle import (
@@ -65,7 +65,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ContourIntegral:
     r"""L = sum of k independent copies of each law of ``parts``: ((law, k), ...).
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the width asked
@@ -77,7 +77,7 @@ class Line:
 
     >>> from accounting.fourier.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
-    >>> found = Line(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
+    >>> found = ContourIntegral(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
     (8.306226, True)
 
@@ -127,7 +127,7 @@ class Line:
 
         saddle = calm(parts, saddle.less(most))
 
-        def evaluate(total: LineSum) -> Enclosure:
+        def evaluate(total: ContourSum) -> Enclosure:
             low, high = total.bounds(exact)
             return Enclosure.of((hidden + low).union(hidden + high))
 
@@ -158,9 +158,9 @@ class Line:
             if not goal > 0 or first.upper == 0:
                 return first
 
-            tried: list[LineSum] = []
+            tried: list[ContourSum] = []
 
-            def evaluate(total: LineSum) -> Enclosure:
+            def evaluate(total: ContourSum) -> Enclosure:
                 tried.append(total)
                 return epsilon_between(total, goal, first.upper)
 
@@ -193,7 +193,7 @@ class Line:
                 )
             return found
 
-    def _cut(self, delta: float, wanted: float) -> Line:
+    def _cut(self, delta: float, wanted: float) -> ContourIntegral:
         # Without losses too rare for this delta to tell.
         rounds = sum(count for _, count in self.parts)
         spare = _SPARED * delta * wanted / rounds
@@ -203,7 +203,7 @@ class Line:
         laws = (
             (each.cut(spare) if isinstance(each, ListedLoss) else each, k) for each, k in self.parts
         )
-        return Line(parts=tuple(laws))
+        return ContourIntegral(parts=tuple(laws))
 
     @property
     def _side(self) -> int:
@@ -223,7 +223,7 @@ class Line:
 
 def _refined(
     parts: _Parts,
-    evaluate: Callable[[LineSum], Enclosure],
+    evaluate: Callable[[ContourSum], Enclosure],
     aim: Callable[[Enclosure], tuple[Saddle, float]],
     best: Enclosure,
     excess: Callable[[Enclosure], float],
@@ -262,7 +262,7 @@ def _refined(
     return best
 
 
-def _led(total: LineSum, goal: arb, otherwise: float) -> float:
+def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
     # A step of Newton's, with the slope -c that log delta has at most, from where the sum is below.
     at, c = total.window.epsilon, total.window.tilt
     most = total.bounds(Fraction(at))[1]
@@ -273,13 +273,13 @@ def _smoothing(saddle: Saddle, error: float) -> float:
     return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
 
 
-def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:
+def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
     # A listing may add as much to the variance as the smoothing does.
     share = smoothing * smoothing / len(parts)
     factors = [(_factor(part, saddle, share / count), count) for part, count in parts]
     chosen = window(factors, saddle, error, smoothing)
-    return None if chosen is None else line_sum(factors, chosen)
+    return None if chosen is None else contour_sum(factors, chosen)
 
 
 def _factor(part: LossPart, saddle: Saddle, variance: float) -> Factor:

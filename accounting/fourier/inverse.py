@@ -13,7 +13,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.fourier.finite_sum import LineSum
+from accounting.fourier.finite_sum import ContourSum
 from dpcore.numbers.enclosure import Enclosure, End, round_down
 
 _STEPS: Final = 60
@@ -22,7 +22,7 @@ _NUDGE: Final = 2.0**-46
 _NUDGES: Final = 100
 
 
-def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
+def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
     r"""The epsilon >= 0 where E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0, enclosed.
 
     0 where the curve at 0 is below. ``largest`` >= 0 is an upper end known beforehand; 0 is the
@@ -43,7 +43,7 @@ def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
     return Enclosure(lower, upper)
 
 
-def _proposed(total: LineSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
+def _proposed(total: ContourSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
     # Newton on log delta, then once more with the bound's own error at that point.
     target = float(goal.log())
     near = _newton(total, target, place, upper=upper)
@@ -54,7 +54,7 @@ def _proposed(total: LineSum, goal: arb, place: tuple[float, float], *, upper: b
     return _newton(total, target - error, (near, place[1]), upper=upper)
 
 
-def _newton(total: LineSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
+def _newton(total: ContourSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
     # Newton within a bracket: the curve has plateaus, on which a step may lead anywhere.
     near, high = place
     low, leap = 0.0, _LEAP / total.window.tilt

@@ -30,7 +30,7 @@ from accounting.ledger.history import (
     value_digest,
 )
 from accounting.ledger.names import without
-from accounting.ledger.request import Asked
+from accounting.ledger.request import CheckedRequest
 from accounting.ledger.tables import FORMAT, Tables, put, run, those
 from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
@@ -320,7 +320,9 @@ Charged: TypeAlias = Receipt | DpcoreError
 _NAMED: Final = 3
 
 
-def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> list[Charged]:
+def charged(
+    book: Book, connection: Connection, requests: Sequence[CheckedRequest]
+) -> list[Charged]:
     r"""Charge the requests one after the other, as if each had a transaction of its own.
 
     What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
@@ -373,7 +375,7 @@ def _value_of(text: str) -> Any:
 
 def _charge(
     head: Head,
-    request: Asked,
+    request: CheckedRequest,
     paying: tuple[str, ...],
     spared: tuple[str, ...],
     value: str | None,
@@ -394,7 +396,7 @@ def _charge(
     )
 
 
-def _again(entry: Entry, request: Asked) -> Charged:
+def _again(entry: Entry, request: CheckedRequest) -> Charged:
     # A batch that was charged before: the same charge, or another one of that name.
     made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)

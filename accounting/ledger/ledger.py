@@ -24,7 +24,7 @@ from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import Asked, Priceable, Releasable, Request, cost
+from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
 from accounting.totals.compose import Source
@@ -258,7 +258,7 @@ class Ledger:
         request = Request(
             users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
         )
-        asked = Asked.of(request, *self._cost(mechanism, rows_per_user))
+        asked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
         if question is not None:
             text("question", question, "must be text")
             asked = replace(asked, record={**asked.record, QUESTION: question})
@@ -281,7 +281,7 @@ class Ledger:
         Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
         """
         checked = [
-            Asked.of(each, *self._cost(each.guarantee, each.rows_per_user))
+            CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))
             for each in map(Request.of, requests)
         ]
         outcomes = self._turns.take(checked) if checked else []
@@ -292,7 +292,7 @@ class Ledger:
             for outcome in outcomes
         )
 
-    def _charged(self, requests: Sequence[Asked]) -> list[Charged]:
+    def _charged(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
         with self._store.writing() as connection:
             outcomes = charged(self._book, connection, requests)
             if any(isinstance(each, Receipt) and each.repeated for each in outcomes):

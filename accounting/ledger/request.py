@@ -72,7 +72,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CheckedRequest:
     r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
 
     ``record`` is the guarantee as the history keeps it. ``draw`` makes the value that is released

@@ -27,11 +27,11 @@ from accounting.ledger.database.place import PRIVATE
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import canonical
-from accounting.ledger.request import Asked
+from accounting.ledger.request import CheckedRequest
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
-Work: TypeAlias = Callable[[Sequence[Asked]], list[Charged]]
+Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
 
 _CUT: Final = "whoever charged for several was interrupted: charge again, it is paid once"
@@ -55,7 +55,7 @@ _ERRORS: Final = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Place:
-    asked: Sequence[Asked]
+    asked: Sequence[CheckedRequest]
     outcomes: list[Charged] = field(default_factory=list)
     error: DpcoreError | None = None
     over: bool = False
@@ -74,7 +74,7 @@ class Turns:
         self._changed, self._led, self._company = Condition(), False, False
         self._waiting: list[_Place] = []
 
-    def take(self, requests: Sequence[Asked]) -> list[Charged]:
+    def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
         r"""The outcomes of ``requests``, in their order."""
         if not HERE:
             forget_inherited()
@@ -138,7 +138,7 @@ class Queue:
         # Only speed depends on these: how many others charge, and how long the last wait took.
         self._company, self._pause = 0, 0.0
 
-    def take(self, requests: Sequence[Asked]) -> list[Charged]:
+    def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
         r"""The outcomes of ``requests``, in their order."""
         handle = self._opened()
         if handle is None:
@@ -165,7 +165,7 @@ class Queue:
                 os.fchmod(handle, stat.S_IMODE(self._store.mode()))
         return handle
 
-    def _taken(self, handle: int, requests: Sequence[Asked]) -> list[Charged]:
+    def _taken(self, handle: int, requests: Sequence[CheckedRequest]) -> list[Charged]:
         me, uncertain = uuid4().hex, False
         if not _locked(handle):
             epoch, end = self._published(handle, me, requests)
@@ -185,7 +185,9 @@ class Queue:
             for each in self._led(handle, me, requests)
         ]
 
-    def _published(self, handle: int, me: str, requests: Sequence[Asked]) -> tuple[str, int]:
+    def _published(
+        self, handle: int, me: str, requests: Sequence[CheckedRequest]
+    ) -> tuple[str, int]:
         # The epoch of the queue, and where the request ends in it: 0 if it is not there.
         epoch, _ = _header(handle)
         # A value is drawn by the process that asks for it, in its own transaction.
@@ -218,7 +220,7 @@ class Queue:
                 raise self._store.waited()
             time.sleep(min(max(_LOOK, (now - start) / 4), _LONGEST_PAUSE))
 
-    def _led(self, handle: int, me: str, requests: Sequence[Asked]) -> list[Charged]:
+    def _led(self, handle: int, me: str, requests: Sequence[CheckedRequest]) -> list[Charged]:
         epoch, done = _header(handle)
         size = os.fstat(handle).st_size
         if not epoch or done > size or done == size > _MOST:
@@ -252,8 +254,8 @@ class Queue:
                 return lines
             time.sleep(_LOOK / 4)
 
-    def _others(self, lines: bytes, me: str) -> dict[str, list[Asked]]:
-        found, group, now = dict[str, list[Asked]](), self._group(), time.time()
+    def _others(self, lines: bytes, me: str) -> dict[str, list[CheckedRequest]]:
+        found, group, now = dict[str, list[CheckedRequest]](), self._group(), time.time()
         for line in lines.split(b"\n"):
             # A line that was cut off is nobody's, and neither are the outcomes of others.
             with suppress(ValueError, TypeError, LookupError, RecursionError):
@@ -262,7 +264,9 @@ class Queue:
                     found.pop(said["gone"], None)
                 elif said["group"] == group and said["id"] != me and now <= said["until"]:
                     counters = len(self._book.filter.limits)
-                    found[said["id"]] = [Asked.of_json(each, counters) for each in said["asked"]]
+                    found[said["id"]] = [
+                        CheckedRequest.of_json(each, counters) for each in said["asked"]
+                    ]
         return found
 
     def _group(self) -> str:

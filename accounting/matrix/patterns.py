@@ -190,7 +190,7 @@ _ROOM: Final = 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class SquaredSensitivity:
     r"""``squared``: both ends of the squared sensitivity; ``how`` says how they were found."""
 
     squared: Enclosure
@@ -209,23 +209,25 @@ _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound o
 
 
 @lru_cache(maxsize=64)
-def squared_sensitivity(strategy: Strategy, participation: Participation) -> Moved:
+def squared_sensitivity(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
     r"""max over patterns and vectors u_i of norm <= 1 of ||C u||^2, enclosed.
 
     >>> from accounting.matrix.strategy import Banded, Tree
     >>> squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
     Enclosure([3.75, 3.75])
     >>> squared_sensitivity(Tree(rounds=8), Participation(most=2, apart=3))
-    Moved(squared=Enclosure([10, 10]), how='the worst pattern of rounds')
+    SquaredSensitivity(squared=Enclosure([10, 10]), how='the worst pattern of rounds')
 
     Raises :class:`NotDerived` as ``Strategy.gram`` does.
     """
     with precision(_BITS):
         if participation.patterns(strategy.rounds) == 1:
-            return Moved(squared=Enclosure.of(strategy.longest()), how=_LONGEST)
+            return SquaredSensitivity(squared=Enclosure.of(strategy.longest()), how=_LONGEST)
         column = strategy.first_column()
         if column is not None:
-            return Moved(squared=Enclosure.of(_falling(column, participation)), how=_FALLING)
+            return SquaredSensitivity(
+                squared=Enclosure.of(_falling(column, participation)), how=_FALLING
+            )
     return _searched(strategy, participation)
 
 
@@ -240,7 +242,7 @@ def _falling(column: list[arb], participation: Participation) -> arb:
     return sum((each * each for each in sums), arb(0))
 
 
-def _searched(strategy: Strategy, participation: Participation) -> Moved:
+def _searched(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
     products, unit = strategy.gram()
     # Rounds that are too near to be in one pattern count as 0.
     at = np.arange(len(products))
@@ -257,4 +259,4 @@ def _searched(strategy: Strategy, participation: Participation) -> Moved:
     with precision(_BITS):
         ends = Enclosure(unit * lower, unit * (upper << shift))
     exact = shift == 0 and ends.lower == ends.upper
-    return Moved(squared=ends, how=_FOUND if exact else _SEARCHED)
+    return SquaredSensitivity(squared=ends, how=_FOUND if exact else _SEARCHED)

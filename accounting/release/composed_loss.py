@@ -21,7 +21,7 @@ from accounting.errors import NotDerived
 from accounting.fourier.enumeration import MANY_OUTCOMES, Enumeration
 from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair
@@ -101,14 +101,14 @@ class ComposedLoss:
     def exact(self) -> bool:
         r"""Whether no listing is used, so that both ends are those of the total itself."""
         engine = self._engine()
-        if not isinstance(engine, Line):
+        if not isinstance(engine, ContourIntegral):
             return True
         return all(part.above is None for part, _ in engine.parts)
 
     @property
     def method(self) -> str:
         r"""The engine: "direct" or "line"."""
-        return "line" if isinstance(self._engine(), Line) else "direct"
+        return "line" if isinstance(self._engine(), ContourIntegral) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
@@ -144,7 +144,7 @@ class ComposedLoss:
         match self._engine():
             case None:
                 return Enclosure.exactly(0)
-            case Line() as line:
+            case ContourIntegral() as line:
                 return self._named_or_integrated(
                     lambda each: each.delta(epsilon, relative), line, relative
                 )
@@ -163,7 +163,7 @@ class ComposedLoss:
         match self._engine():
             case None:
                 return Enclosure.exactly(0)
-            case Line() as line:
+            case ContourIntegral() as line:
                 found = self._named_or_integrated(
                     lambda each: each.epsilon(delta, relative), line, relative
                 )
@@ -176,7 +176,10 @@ class ComposedLoss:
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
 
     def _named_or_integrated(
-        self, ask: Callable[[Enumeration | Line], Enclosure | None], line: Line, relative: Fraction
+        self,
+        ask: Callable[[Enumeration | ContourIntegral], Enclosure | None],
+        line: ContourIntegral,
+        relative: Fraction,
     ) -> Enclosure:
         # Few outcomes are named at once, more of them where the integral stays wide.
         named = ask(Enumeration(parts=line.parts))
@@ -227,7 +230,7 @@ class ComposedLoss:
             return Enclosure.exactly(0)
         return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
 
-    def _engine(self) -> ClosedPair | NormalLoss | Line | None:
+    def _engine(self) -> ClosedPair | NormalLoss | ContourIntegral | None:
         match self.parts:
             case ():
                 return None
@@ -244,7 +247,7 @@ class ComposedLoss:
             return NormalLoss(variance=sum(normal, Fraction(0)))
         return self._line()
 
-    def _line(self) -> Line:
+    def _line(self) -> ContourIntegral:
         # Of few narrow Gaussians the outcomes are few.
         few = sum(count for _, count in self.parts) <= _FEW_ROUNDS and all(
             law.noise.sigma_squared <= _NARROW
@@ -252,7 +255,9 @@ class ComposedLoss:
             if isinstance(law, GaussianPair)
         )
         loss = listed_loss if few else loss_of
-        return Line(parts=tuple((loss(law, above=self.above), k) for law, k in self.parts))
+        return ContourIntegral(
+            parts=tuple((loss(law, above=self.above), k) for law, k in self.parts)
+        )
 
 
 def listed_loss(law: Law, *, above: bool) -> LossPart:

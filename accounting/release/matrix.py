@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.loss.normal_loss import NormalLoss
-from accounting.matrix.patterns import Moved, Participation, squared_sensitivity
+from accounting.matrix.patterns import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import ByOrder, OneRelease
@@ -86,7 +86,7 @@ class MatrixMechanism:
             )
 
     @property
-    def moved(self) -> Moved:
+    def moved(self) -> SquaredSensitivity:
         r"""How far a participation of norm 1 each time moves C x."""
         return squared_sensitivity(self.strategy, self.participation)
 

@@ -117,7 +117,7 @@ class Composition(Guarantee):
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
-        return self._told(_summed(found, "Renyi", theorem))
+        return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""rho of the whole list: the parameters of the rounds add.
@@ -125,7 +125,9 @@ class Composition(Guarantee):
         Parts that differ may reach their suprema at different orders: then from above only.
         """
         found = [(source.zcdp(relative), rounds) for source, rounds in self.parts]
-        total = self._told(_summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)"))
+        total = self._with_assumptions(
+            _summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)")
+        )
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -145,7 +147,7 @@ class Composition(Guarantee):
             return None
         return source if source.assumptions else None
 
-    def _told(self, found: Bound) -> Bound:
+    def _with_assumptions(self, found: Bound) -> Bound:
         return replace(found, assumptions=self.assumptions)
 
     # -- totals -------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ class Composition(Guarantee):
         relative: Fraction,
     ) -> Bound:
         if not self.in_pairs:
-            return self._told(by_orders())
+            return self._with_assumptions(by_orders())
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
         near = max(relative, _ALLOCATED) if orders else relative
         try:
@@ -179,7 +181,7 @@ class Composition(Guarantee):
                 raise
             else:
                 raise PrecisionExhausted(BEYOND_FLOATS) from error
-        return self._told(narrower(by_orders(), found) if orders else found)
+        return self._with_assumptions(narrower(by_orders(), found) if orders else found)
 
     @property
     def _samples(self) -> list[PoissonSampled | RealSample]:

@@ -102,7 +102,7 @@ class Truncated(Guarantee):
         found = self.total.delta(at, relative)
         more = self._more(at)
         lower = None if found.lower is None else max(found.lower - more, Fraction(0))
-        return self._told(found, min(found.upper + more, Fraction(1)), lower)
+        return self._with_assumptions(found, min(found.upper + more, Fraction(1)), lower)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""epsilon at ``delta`` in [0, 1]; infinite where cutting alone may cost that delta."""
@@ -110,10 +110,10 @@ class Truncated(Guarantee):
         found = self.total.epsilon(most, relative)
         upper = self._least(most, found, relative)
         if upper == math.inf:
-            return self._told(found, upper, None)
+            return self._with_assumptions(found, upper, None)
         spent = most + self._more(Fraction(upper))
         lower = self.total.epsilon(min(spent, Fraction(1)), relative).lower
-        return self._told(found, upper, lower)
+        return self._with_assumptions(found, upper, lower)
 
     def to_json(self) -> dict[str, Any]:
         r"""The sizes and the total, as text."""
@@ -157,6 +157,6 @@ class Truncated(Guarantee):
             at, longer = needed * (1 + longer), 8 * longer
         return math.inf
 
-    def _told(self, found: Bound, upper: Any, lower: Any) -> Bound:
+    def _with_assumptions(self, found: Bound, upper: Any, lower: Any) -> Bound:
         theorem = f"{found.theorem}; {_THEOREM}"
         return replace(found, upper=upper, lower=lower, theorem=theorem)

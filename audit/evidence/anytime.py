@@ -29,14 +29,14 @@ from scipy.special import expit, xlog1py
 from audit.claims.verdicts import LOOKS
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed import GRID, read_claim
-from audit.evidence.rule import Rule, Trial, learn_rule
+from audit.evidence.rule import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational_in
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
-# (index in Rule.odds, fraction of the Kelly stake, weight).
+# (index in ThresholdFamily.odds, fraction of the Kelly stake, weight).
 _EXPERT_BETS: Final = (
     *((0, 0.75 * 2.0**-k, 0.5 / 8) for k in range(8)),
     *((expert, f, 0.3 / 9) for expert, f in product((1, 2, 3), (0.9, 0.5, 0.2))),
@@ -72,7 +72,7 @@ class EProcess:
 
     claims: tuple[tuple[float, float], ...]
     tally: Tally
-    rule: Rule | None
+    rule: ThresholdFamily | None
     pending: tuple[tuple[Reading, NDArray[np.bool_]], ...]
     trials: tuple[Trial, ...]
     wealth: Floats
@@ -139,7 +139,9 @@ class EProcess:
         path, pending = np.concatenate((self.path, path)), (*self.pending, (fresh, truth))
         return replace(self, pending=pending, path=path, wealth=wealth)
 
-    def _bet(self, rule: Rule, cells: Integers, truth: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    def _bet(
+        self, rule: ThresholdFamily, cells: Integers, truth: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats]:
         tables = [_log_factors(rule, epsilon, delta) for epsilon, delta in self.claims]
         wealth, path = self.wealth, []
         for start in range(0, len(cells), _CHUNK):
@@ -284,7 +286,7 @@ def _sup(stakes: Floats) -> Floats:
     return joint
 
 
-def _log_factors(rule: Rule, epsilon: float, delta: float) -> Floats:
+def _log_factors(rule: ThresholdFamily, epsilon: float, delta: float) -> Floats:
     # (bets, 2, cells): the log factor of one run, by its world and its cell.
     growth = _grow(np.array([epsilon]))
     limit = _stake_limit(growth, delta)[0]

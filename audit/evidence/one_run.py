@@ -119,7 +119,7 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LossLine:
     r"""w >= slope R + offset: of every event, its probability w without the canary and R with it.
 
     Floats, rounded so that the line is below the true one on all of [0, 1].
@@ -129,7 +129,7 @@ class Line:
     offset: float
 
 
-def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[Line, ...]:
+def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
     r"""The lines that (epsilon, delta) promises, both ways round, by slope.
 
     P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta), and of the complements
@@ -146,13 +146,13 @@ def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[Line,
     return tuple(sorted(found, key=lambda line: line.slope))
 
 
-def _line(slope: arb, offset: arb) -> Line:
+def _line(slope: arb, offset: arb) -> LossLine:
     low = (round_down(Enclosure.of(value).lower) for value in (slope, offset))
-    return Line(slope=next(low), offset=next(low))
+    return LossLine(slope=next(low), offset=next(low))
 
 
 def curve_refuted(
-    canaries: int, guesses: int, right: int, lines: tuple[Line, ...], alpha: float
+    canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
     r"""Whether no mechanism that keeps the ``lines`` has ``right`` guesses with chance ``alpha``.
 
@@ -192,12 +192,12 @@ def curve_refuted(
     return False
 
 
-def _at(line: Line, inside: float) -> float:
+def _at(line: LossLine, inside: float) -> float:
     return line.slope * inside + line.offset
 
 
 def curve_p_value(
-    canaries: int, guesses: int, right: int, lines: tuple[Line, ...], *, least: float = 1e-12
+    canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], *, least: float = 1e-12
 ) -> float:
     r"""P(at least ``right`` of the ``guesses`` are right) <= this, if the ``lines`` hold.
 

@@ -22,8 +22,8 @@ from audit.evidence.event import Cells, Floats, Tally, Witness, witness_of
 from audit.outputs.reading import Integers, Reading
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
-r"""Who is tested, by name: experts of a rule, in the order of :attr:`Rule.experts`, and behind them
-the leader, who guesses as any of these or as the bold one, which stands last among them.
+r"""Who is tested, by name: experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
+behind them the leader, who guesses as any of these or as the bold one, the last among them.
 """
 
 _LOOSE: Final = 0.1
@@ -143,7 +143,7 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ThresholdFamily:
     r"""What the past says about each cell: the learned log-odds of dataset B, and the experts. The
     last expert is bold: it guesses where the learned odds exceed epsilon, from the best cut on. It
     has no part of the level of its own, and may be followed (:mod:`audit.evidence.family`).
@@ -168,7 +168,7 @@ class Rule:
         )
 
 
-def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
+def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
     r"""The rule that earlier runs teach; ``isotonic`` where a larger number speaks for dataset B,
     as a learned score does: then the learned odds never fall from one interval to the next.
 
@@ -198,7 +198,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     )
     # A number repeated where none should be speaks for itself: its learned odds are its reach.
     firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
-    return Rule(
+    return ThresholdFamily(
         cells=cells,
         lean=lean,
         experts=(
@@ -300,7 +300,7 @@ class Trial:
     ``sums`` keeps those of each expert that was asked: it is asked at many epsilons.
     """
 
-    rule: Rule
+    rule: ThresholdFamily
     counts: Integers
     integral: bool
     sums: dict[int, tuple[Integers, Integers]] = field(
@@ -308,7 +308,7 @@ class Trial:
     )
 
     @classmethod
-    def of(cls, rule: Rule, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
+    def of(cls, rule: ThresholdFamily, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
         return cls(
             rule=rule,
             counts=rule.cells.count(fresh, worlds),

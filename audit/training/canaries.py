@@ -31,7 +31,7 @@ from audit.claims.claim import Claim, format_rational
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
 from audit.evidence.one_run import (
-    Line,
+    LossLine,
     curve_p_value,
     curve_refuted,
     largest_rejected,
@@ -427,7 +427,7 @@ class _Test:
     total: int
     alpha: Fraction
     delta: Fraction
-    lines: tuple[Line, ...]
+    lines: tuple[LossLine, ...]
 
     @classmethod
     def of(cls, claim: Claim | CurveClaim | Guarantee, total: int, alpha: Fraction) -> _Test:

@@ -137,7 +137,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class CertificateForm:
     r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
 
     claims: Mapping[str, Fraction]
@@ -147,7 +147,7 @@ class Form:
     complaints: tuple[tuple[str, str], ...]
 
 
-def read(document: object) -> Form:
+def read(document: object) -> CertificateForm:
     r"""Read and check every field of a certificate.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
@@ -172,7 +172,7 @@ def read(document: object) -> Form:
     assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
     if len(set(assumptions)) < len(assumptions):
         raise Malformed("assumptions", "must not repeat an assumption")
-    return Form(
+    return CertificateForm(
         claims=claims,
         parts=parts,
         algorithm=algorithm,

@@ -48,7 +48,7 @@ r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PlotLine:
     r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
 
     With one instance the error is 0.
@@ -89,7 +89,7 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
     write_whole("--output", path, text.getvalue())
 
 
-def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[Line, ...]:
+def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, ...]:
     r"""The curves of an experiment, as :func:`read_lines` reads them from its table."""
     curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for cell in cells:
@@ -100,7 +100,7 @@ def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[Line, ...]:
     )
 
 
-def read_lines(path: Path) -> tuple[Line, ...]:
+def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""The curves of a file that :func:`write_csv` wrote, in its order.
 
     Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
@@ -144,7 +144,7 @@ def _key(row: Mapping[str, str]) -> _Key:
 
 def _line(
     path: Path, key: _Key, runs: dict[int, dict[int, float]], setting: tuple[str, ...]
-) -> Line:
+) -> PlotLine:
     _, algorithm, epsilon = key
     rounds = sorted(next(iter(runs.values())))
     for instance, run in runs.items():
@@ -154,10 +154,10 @@ def _line(
     return _averaged(key, rounds, [[run[t] for t in rounds] for run in runs.values()])
 
 
-def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> Line:
+def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> PlotLine:
     preset, algorithm, epsilon = key
     both = [mean_and_error([run[i] / t for run in regrets]) for i, t in enumerate(rounds)]
-    return Line(
+    return PlotLine(
         preset=preset,
         algorithm=algorithm,
         epsilon=epsilon,
@@ -193,7 +193,7 @@ def title_of(preset: str, epsilon: str) -> str:
 
 
 def draw_results(
-    lines: Sequence[Line], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
+    lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
     r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
 
@@ -219,7 +219,7 @@ def draw_results(
     draw_panels(path, panels, title="")
 
 
-def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Curve]:
+def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
     r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
 
     ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
@@ -244,7 +244,7 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, C
     return found
 
 
-def without_regret(lines: Sequence[Line]) -> Iterator[str]:
+def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
     r"""What :func:`draw_results` leaves out of a picture, in words."""
     for line in lines:
         if not max(line.mean) > 0:
@@ -254,7 +254,7 @@ def without_regret(lines: Sequence[Line]) -> Iterator[str]:
             )
 
 
-def _curve(line: Line) -> Curve:
+def _curve(line: PlotLine) -> Curve:
     from bandits.plots import Curve
 
     # A logarithmic axis has no place for no regret: such points are left out.

@@ -25,7 +25,7 @@ _HOME: Final = Path(__file__).resolve().parents[2]
 _OWN: Final = __name__.partition(".")[0]
 
 
-class Shadowed(DpcoreError):
+class ShadowedPackage(DpcoreError):
     r"""Another module has the name of a package of dpcore, and stands where it must be."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -50,7 +50,7 @@ def package_names() -> frozenset[str]:
     return frozenset({_OWN, *(point.value.partition(":")[0].partition(".")[0] for point in points)})
 
 
-class _Ours(MetaPathFinder):
+class _OwnPackageFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, _: Any = None) -> ModuleSpec | None:
         if path is not None or fullname not in package_names():
             return None
@@ -58,7 +58,7 @@ class _Ours(MetaPathFinder):
         return PathFinder.find_spec(fullname, [str(_HOME)])
 
 
-_FINDER: Final = _Ours()
+_FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
@@ -70,7 +70,7 @@ def prefer_own_packages() -> None:
 def require_own_packages() -> None:
     r"""Refuse to run where another module is found first, here or in a process started from here.
 
-    Raises :class:`Shadowed`, which names the file and says what to do.
+    Raises :class:`ShadowedPackage`, which names the file and says what to do.
     """
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
@@ -79,7 +79,7 @@ def require_own_packages() -> None:
         there = [found.origin] if found.origin else [*(found.submodule_search_locations or ())]
         where = Path(there[0]).resolve()
         if not where.is_relative_to(_HOME / name):
-            raise Shadowed(
+            raise ShadowedPackage(
                 name,
                 f"{where} stands in front of it; rename that, or run the command dpcore from "
                 "another folder, without a PYTHONPATH that leads there",
@@ -98,7 +98,7 @@ def _require_whole(name: str) -> None:
     for line in record.splitlines():
         if line.startswith(f"{file},sha256=") and f"={digest}," not in line:
             others = sorted({*packages_distributions().get(name, ())} - {_OWN})
-            raise Shadowed(
+            raise ShadowedPackage(
                 name,
                 f"{_HOME / file} is not the file that dpcore installed; "
                 + (f"{', '.join(others)} installs that name too: " if others else "")

@@ -89,7 +89,7 @@ def in_processes(
 
     # It is started with the first worker, and unblocks the signal then: that has to be over.
     resource_tracker.ensure_running()
-    ahead = Ahead(calls=iter(calls), most=_LOOKAHEAD * width)
+    ahead = Prefetch(calls=iter(calls), most=_LOOKAHEAD * width)
     while not ahead.ended:
         # joblib gives out calls as workers finish, however far the reader is behind: it is done
         # where it would run too far ahead, and another one goes on.
@@ -125,7 +125,7 @@ def in_processes(
 
 
 @dataclass(slots=True, kw_only=True)
-class Ahead:
+class Prefetch:
     r"""Calls while at most ``most`` of them wait to be read; joblib takes them under a lock."""
 
     calls: Iterator[tuple[Any, ...]]

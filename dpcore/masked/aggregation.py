@@ -2,8 +2,8 @@ r"""Secure aggregation with masks: the sum of vectors mod m, of whoever does not
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
 would carry. On a network the roles run apart: a :class:`~dpcore.masked.device.Device` at each user,
-a :class:`~dpcore.masked.device.Desk` in one place. Semi-honest protocol of Bonawitz et al.,
-"Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary,
+an :class:`~dpcore.masked.device.AggregationServer` in one place. Semi-honest protocol of Bonawitz
+et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary,
 theorem and proof in docs/proofs/masked_aggregation.md.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 from dpcore.errors import InvalidParameter
 from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
-from dpcore.masked.device import Desk, Device
+from dpcore.masked.device import AggregationServer, Device
 from dpcore.masked.keys import KeyPair
 from dpcore.masked.round import Neighbourhood, Round, check_identity
 from dpcore.masked.server import Total
@@ -155,7 +155,7 @@ class MaskedAggregation:
         seats = {n: masked_user.sit(terms, n, enrolled[n], own.public) for n in names}
         devices = {name: Device(seat) for name, seat in seats.items()}
         roster = [(name, enrolled[name].public) for name in names]
-        desk = Desk(masked_server.open_round(terms, own, roster, rng))
+        desk = AggregationServer(masked_server.open_round(terms, own, roster, rng))
 
         for name in heard(Step.KEYS, devices):
             desk.receive(devices[name].advertise_keys(rng))

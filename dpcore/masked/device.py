@@ -27,7 +27,7 @@ _NOTHING: Final = ""
 T = TypeVar("T")
 
 
-class _Once:
+class _SingleUse:
     # One state, and the step that is due from it. The state is None while a step is under way, for
     # a signal handler or an Rng that calls back; after a step was broken off by anything but a
     # refusal; and in the child of a fork. Then nothing is answered. A signal can cut short what is
@@ -98,7 +98,7 @@ class _Once:
 
 
 @final
-class Device(_Once):
+class Device(_SingleUse):
     r"""A user's end of one round: four steps, each taken once, each giving the bytes to send.
 
     It starts at a seat, from :func:`dpcore.masked.user.sit`. A second device at one seat draws
@@ -126,15 +126,17 @@ class Device(_Once):
     __slots__ = ()
 
     _DUE: ClassVar[Mapping[type, str]] = {
-        masked_user.Seat: "advertise_keys",
+        masked_user.Participant: "advertise_keys",
         masked_user.Advertised: "share_keys",
         masked_user.Shared: "mask_input",
         masked_user.Masked: "unmask",
     }
 
-    def __init__(self, seat: masked_user.Seat) -> None:
-        if not isinstance(seat, masked_user.Seat):
-            raise InvalidParameter("seat", "(not shown)", "must be a Seat, which sit() gives")
+    def __init__(self, seat: masked_user.Participant) -> None:
+        if not isinstance(seat, masked_user.Participant):
+            raise InvalidParameter(
+                "seat", "(not shown)", "must be a Participant, which sit() gives"
+            )
         super().__init__(seat.channel.own, seat)
 
     def __repr__(self) -> str:
@@ -158,7 +160,7 @@ class Device(_Once):
 
 
 @final
-class Desk(_Once):
+class AggregationServer(_SingleUse):
     r"""The server's end of one round: messages come in one by one, each step is closed once.
 
     It starts from :func:`dpcore.masked.server.open_round`, and tells everyone one story: two
@@ -172,7 +174,9 @@ class Desk(_Once):
     >>> own, inputs = KeyPair.draw(), {"ann": [4], "bob": [9]}
     >>> enrolled = {name: KeyPair.draw() for name in inputs}
     >>> devices = {name: Device(sit(terms, name, enrolled[name], own.public)) for name in inputs}
-    >>> desk = Desk(open_round(terms, own, [(name, enrolled[name].public) for name in inputs]))
+    >>> desk = AggregationServer(
+    ...     open_round(terms, own, [(name, enrolled[name].public) for name in inputs])
+    ... )
     >>> for name, device in devices.items():
     ...     desk.receive(device.advertise_keys())
     >>> for name, data in desk.close_keys().items():
@@ -203,7 +207,7 @@ class Desk(_Once):
         super().__init__(SERVER, opened)
 
     def __repr__(self) -> str:
-        return f"<Desk: {self.due or 'nothing'} is due>"
+        return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
         r"""One message for the step that is open: :func:`dpcore.masked.server.receive`."""

@@ -9,8 +9,9 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 ``receive(state, bytes)`` gives the state with one message more, or refuses it and the old state
 stands. A step is closed when the caller's clock says so: that gives the next state and the message
 for each user who is still there, or a refusal when fewer than n - t are, or too few neighbours of
-somebody. **Each step is closed once**: :class:`dpcore.masked.device.Desk` sees to it. A semi-honest
-server learns the sum and nothing else of the inputs: docs/proofs/masked_aggregation.md.
+somebody. **Each step is closed once**: :class:`dpcore.masked.device.AggregationServer` sees to it.
+A semi-honest server learns the sum and nothing else of the inputs:
+docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Participant:
     r"""A user before the round: who it is, and its way to the server."""
 
     channel: Channel
@@ -92,13 +92,13 @@ class Answered:
     channel: Channel
 
 
-def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Seat:
+def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Participant:
     r"""The seat of an enrolled user; ``server`` is the server's enrolled public key."""
     check_identity(identity)
-    return Seat(channel=Channel.between(terms, identity, SERVER, enrolled, server))
+    return Participant(channel=Channel.between(terms, identity, SERVER, enrolled, server))
 
 
-def advertise_keys(seat: Seat, rng: Rng = SYSTEM) -> tuple[Advertised, bytes]:
+def advertise_keys(seat: Participant, rng: Rng = SYSTEM) -> tuple[Advertised, bytes]:
     r"""Step 1: draw the two key pairs, send their public halves."""
     sharing, masking = KeyPair.draw(rng), KeyPair.draw(rng)
     state = Advertised(channel=seat.channel, sharing=sharing, masking=masking)

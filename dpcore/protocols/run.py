@@ -203,7 +203,7 @@ def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class _Crowd:
+class _Participants:
     # What every user holds and is called, the places and names of those who stay, how many of
     # them are honest, and how many collude, wherever they are.
     held: npt.NDArray[Any]
@@ -216,7 +216,7 @@ class _Crowd:
 
 def _crowd(
     users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
-) -> _Crowd:
+) -> _Participants:
     try:
         if isinstance(values, Mapping):
             names = tuple(values)
@@ -239,12 +239,12 @@ def _crowd(
     honest = len(present) - len(hidden.intersection(present))
     if not honest:
         raise InvalidParameter("colluding", colluding, "must leave an honest user")
-    return _Crowd(held, names, np.array(places), present, honest, len(hidden))
+    return _Participants(held, names, np.array(places), present, honest, len(hidden))
 
 
 def _bits(
     protocol: BinaryShuffle | VectorShuffle | PureShuffle,
-    crowd: _Crowd,
+    crowd: _Participants,
     functionality: object,
     rng: Rng,
 ) -> Bits:
@@ -256,7 +256,7 @@ def _bits(
 
 def _sum(
     protocol: AggregatedSum | LocalSum | CentralSum | ShuffledPure,
-    crowd: _Crowd,
+    crowd: _Participants,
     functionality: Aggregation | RelaxedAggregation | Shuffler,
     vanish: Mapping[str, Step],
     rng: Rng,

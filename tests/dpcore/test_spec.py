@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accounting.budget.calibrate import read_free_law
+from accounting.budget.calibrate import read_noise_family
 from accounting.claims.claim import read_claim
 from audit.claims.claim import Claim
 from audit.search.spaces import read_space
@@ -21,7 +21,7 @@ from dpcore.spelling import read_noise, read_sensitivity, write_sensitivity
 # Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
     "noise": (read_noise, "noise", "polya:shape=1,scale=2", "scale=2"),
-    "free law": (read_free_law, "noise", "polya:shape=1", "shape=1"),
+    "free law": (read_noise_family, "noise", "polya:shape=1", "shape=1"),
     "space": (read_space, "--search", "integer:low=0,high=3", "high=3"),
     "protocol": (read_target, "target", "protocol:pure,users=4,epsilon=1", "epsilon=1"),
     "bandit": (read_target, "target", "bandit:dist-dp-se,epsilon=1", "epsilon=1"),
@@ -91,8 +91,8 @@ def test_blanks_and_empty_parts_are_nothing() -> None:
 
 
 def test_a_law_to_calibrate_is_told_by_its_other_names() -> None:
-    assert refusal(read_free_law, "normal").reason.endswith("; did you mean discrete-gaussian?")
-    assert "did you mean" not in refusal(read_free_law, "cauchy").reason
+    assert refusal(read_noise_family, "normal").reason.endswith("; did you mean discrete-gaussian?")
+    assert "did you mean" not in refusal(read_noise_family, "cauchy").reason
 
 
 @pytest.mark.parametrize("text", ["3", "l1=3", "l2-squared=4", "box=1x2x2"])

@@ -11,7 +11,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.fourier import finite_sum as line_sum
+from accounting.fourier import finite_sum as contour_sum
 from accounting.fourier.discs import (
     CIRCLE,
     PRODUCT,
@@ -97,7 +97,7 @@ def test_the_gaussian_of_a_window_is_as_near_as_it_says() -> None:
         budget=1.0,
     )
     indices = np.array([0, 1, 2, 77, 7768, 40000, 200000, 290000, 300000, 10_000_000])
-    found = line_sum._gaussian(window, indices)
+    found = contour_sum._gaussian(window, indices)
     rate = Fraction(window.smoothing) ** 2 * Fraction(window.grid.step) ** 2 / 2
     with mpmath.workdps(40):
         for j, centre, radius in zip(indices.tolist(), found.centres, found.radii, strict=True):

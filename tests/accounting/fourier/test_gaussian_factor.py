@@ -23,7 +23,7 @@ from accounting.fourier.gaussian_factor import (
     _lobes,
     _magnitude,
 )
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.laws.registry import pair_of
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
@@ -190,7 +190,7 @@ def test_what_fixed_points_do_not_hold_is_left_open() -> None:
 
 def test_thirty_different_gaussians() -> None:
     parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
-    found = Line(parts=parts).epsilon("1e-6", "1e-8")
+    found = ContourIntegral(parts=parts).epsilon("1e-6", "1e-8")
     assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
     assert round(found.upper_float, 5) == 0.72826
     pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), 1), 1) for i in range(20, 50)]

@@ -24,7 +24,7 @@ from accounting.fourier.discs import (
     Integers,
 )
 from accounting.fourier.factor import Factor, Grid
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.laws.registry import pair_of
 from accounting.laws.skellam import SkellamPair
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -83,7 +83,7 @@ def test_delta_encloses_the_enumerated_curve(
 ) -> None:
     atoms = [total for total in totals(parts) if total >= 0] or [Fraction(0)]
     for each in (epsilon, data.draw(st.sampled_from(sorted(atoms)))):
-        found = Line(parts=tuple(parts)).delta(each, "1/100")
+        found = ContourIntegral(parts=tuple(parts)).delta(each, "1/100")
         truth = delta(parts, each)
         assert holds(found, truth)
         assert relative_width(found) <= 0.01 or truth < 1e-12
@@ -97,7 +97,7 @@ def test_delta_encloses_the_enumerated_curve(
 )
 def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, power: int) -> None:
     target = share / 10**power
-    found = Line(parts=tuple(parts)).epsilon(target, "1/100")
+    found = ContourIntegral(parts=tuple(parts)).epsilon(target, "1/100")
     assert inverts(found, parts, target)
     largest = (count * Fraction(law.largest_loss().upper) for law, count in parts)
     most = max(sum(largest, Fraction(0)), Fraction(0))
@@ -107,13 +107,13 @@ def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, pow
 def test_epsilon_on_an_atom() -> None:
     parts = ((COIN, 4), (SHOWING, 1))
     for total in sorted(t for t in totals(parts) if t > 0):
-        found = Line(parts=parts).delta(total, "1e-4")
+        found = ContourIntegral(parts=parts).delta(total, "1e-4")
         assert holds(found, delta(parts, total))
         assert relative_width(found) <= 1e-4 or total == max(totals(parts))
 
 
 def test_narrow_between_the_atoms() -> None:
-    found = Line(parts=((COIN, 4),)).delta(Fraction(21, 10), "1e-10")
+    found = ContourIntegral(parts=((COIN, 4),)).delta(Fraction(21, 10), "1e-10")
     assert holds(found, delta(((COIN, 4),), Fraction(21, 10)))
     assert relative_width(found) <= 1e-10
 
@@ -124,7 +124,7 @@ def test_narrow_between_the_atoms() -> None:
 def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
     parts = ((SHOWING, 3), (COIN, 1))
     hidden = 1 - (1 - SHOWING.rest) ** 3
-    line = Line(parts=parts)
+    line = ContourIntegral(parts=parts)
     assert line.epsilon(hidden - Fraction(1, 10**9), "1e-6") == Enclosure.infinite()
     assert hidden in line.delta(2, "1e-6")
     assert line.delta(2, "1e-6").width < Fraction(1, 10**30)
@@ -136,13 +136,13 @@ def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
 
 def test_a_tiny_hidden_mass_is_not_lost() -> None:
     law = Listed(atoms=((Fraction(1), Fraction(0)),), rest=Fraction(1, 10**50))
-    found = Line(parts=((law, 7),)).delta(0, "1e-6")
+    found = ContourIntegral(parts=((law, 7),)).delta(0, "1e-6")
     assert holds(found, delta(((law, 7),), Fraction(0)))
     assert relative_width(found) < 1e-20
 
 
 def test_no_loss_at_all() -> None:
-    line = Line(parts=((NOTHING, 5),))
+    line = ContourIntegral(parts=((NOTHING, 5),))
     assert line.delta(0, "1e-6") == Enclosure.exactly(0)
     assert line.epsilon("1e-9", "1e-6") == Enclosure.exactly(0)
 
@@ -153,13 +153,13 @@ def test_a_law_that_shows_everything() -> None:
         def largest(self) -> arb:
             return arb(0)
 
-    line = Line(parts=((Shown(atoms=(), rest=Fraction(1)), 1), (COIN, 2)))
+    line = ContourIntegral(parts=((Shown(atoms=(), rest=Fraction(1)), 1), (COIN, 2)))
     assert line.delta(1, "1e-6") == Enclosure.exactly(1)
     assert line.epsilon("1/2", "1e-6") == Enclosure.infinite()
 
 
 def test_near_and_beyond_the_largest_loss() -> None:
-    line = Line(parts=((COIN, 1000),))
+    line = ContourIntegral(parts=((COIN, 1000),))
     assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
     assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
     # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest.
@@ -173,19 +173,19 @@ def test_near_and_beyond_the_largest_loss() -> None:
 
 
 def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
-    assert Line(parts=((COIN, 2),)).epsilon("999/1000", "1e-6") == Enclosure.exactly(0)
+    assert ContourIntegral(parts=((COIN, 2),)).epsilon("999/1000", "1e-6") == Enclosure.exactly(0)
 
 
 @pytest.mark.parametrize(
     ("argument", "call"),
     [
-        ("parts", lambda: Line(parts=())),
-        ("count", lambda: Line(parts=((COIN, 0),))),
-        ("count", lambda: Line(parts=((COIN, 2**40 + 1),))),
-        ("epsilon", lambda: Line(parts=((COIN, 1),)).delta(-1, "1e-6")),
-        ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(0, "1e-6")),
-        ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(1, "1e-6")),
-        ("relative", lambda: Line(parts=((COIN, 1),)).epsilon("1/2", 0)),
+        ("parts", lambda: ContourIntegral(parts=())),
+        ("count", lambda: ContourIntegral(parts=((COIN, 0),))),
+        ("count", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
+        ("epsilon", lambda: ContourIntegral(parts=((COIN, 1),)).delta(-1, "1e-6")),
+        ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(0, "1e-6")),
+        ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(1, "1e-6")),
+        ("relative", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon("1/2", 0)),
     ],
     ids=["no law", "no round", "too many", "negative", "zero", "one", "no width"],
 )
@@ -205,7 +205,9 @@ def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:
     one, exact = pair_of(noise, 1), whole(noise, rounds)
     for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
         truth = exact(epsilon)
-        found = of_pairs([(one, rounds)], partial(Line.delta, epsilon=epsilon, relative="1e-3"))
+        found = of_pairs(
+            [(one, rounds)], partial(ContourIntegral.delta, epsilon=epsilon, relative="1e-3")
+        )
         assert found.lower <= truth.lower
         assert truth.upper <= found.upper
 
@@ -243,7 +245,7 @@ def test_one_skellam_release_has_its_own_curve(variance: int, shift: int) -> Non
         truth = curve.enclose_epsilon(target)
         found = of_pairs(
             [(skellam(variance, shift), 1)],
-            partial(Line.epsilon, delta=target, relative="1e-4"),
+            partial(ContourIntegral.epsilon, delta=target, relative="1e-4"),
         )
         assert found.lower <= truth.lower
         assert truth.upper <= found.upper
@@ -348,7 +350,7 @@ def normal_delta(variance: Fraction, epsilon: Fraction) -> Any:
 def test_a_law_in_closed_form() -> None:
     law = RealGaussian(variance=Fraction(1, 100))
     for rounds in (1, 100, 3000):
-        line = Line(parts=((law, rounds),))
+        line = ContourIntegral(parts=((law, rounds),))
         for epsilon in (Fraction(0), Fraction(rounds, 200), Fraction(rounds, 200) + 1):
             found = line.delta(epsilon, "1e-7")
             assert holds(found, normal_delta(law.variance * rounds, epsilon))

@@ -17,8 +17,8 @@ import accounting.fourier.integral
 import accounting.fourier.inverse
 from accounting.fourier.discrete_factor import DiscreteOnGrid, _factor, turns
 from accounting.fourier.factor import Grid
-from accounting.fourier.finite_sum import LineSum, _covered
-from accounting.fourier.integral import Line
+from accounting.fourier.finite_sum import ContourSum, _covered
+from accounting.fourier.integral import ContourIntegral
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.lines import DIGITS, encloses, finite_delta, listed, sum_of
 from tests.support.dpcore.mutants import mutated
@@ -93,7 +93,7 @@ def covered() -> bool:
 
 def hidden_mass() -> bool:
     shown = listed(("9/10", "0"))
-    found = Line(parts=((shown, 3), (COIN, 1))).delta(2, "1e-3")
+    found = ContourIntegral(parts=((shown, 3), (COIN, 1))).delta(2, "1e-3")
     return found.lower <= 1 - (1 - shown.rest) ** 3 <= found.upper
 
 
@@ -102,7 +102,7 @@ def inverse_on_an_atom() -> bool:
     parts = ((COIN, 3),)
     with mpmath.workdps(DIGITS):
         at_atom = Fraction(str(finite_delta(parts, Fraction(1))))
-    found = Line(parts=parts).epsilon(at_atom, "1e-2")
+    found = ContourIntegral(parts=parts).epsilon(at_atom, "1e-2")
     return found.lower <= 1 <= found.upper
 
 
@@ -143,22 +143,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "half a bump": (
         at_an_atom,
-        LineSum,
+        ContourSum,
         "_height",
-        mutated(LineSum._height, "return square", "return square / 2"),
+        mutated(ContourSum._height, "return square", "return square / 2"),
     ),
-    "no bump": (at_an_atom, LineSum, "_height", lambda self: arb(0)),
+    "no bump": (at_an_atom, ContourSum, "_height", lambda self: arb(0)),
     "wrong drift": (
         below_the_loss,
-        LineSum,
+        ContourSum,
         "_phases",
-        mutated(LineSum._phases, "(c + arb(0.5))", "(c - arb(0.5))"),
+        mutated(ContourSum._phases, "(c + arb(0.5))", "(c - arb(0.5))"),
     ),
     "step off by 1e-7": (
         many_rounds,
-        LineSum,
+        ContourSum,
         "_phases",
-        mutated(LineSum._phases, "arb(2) ** (", "(1 + arb(1e-7)) * arb(2) ** ("),
+        mutated(ContourSum._phases, "arb(2) ** (", "(1 + arb(1e-7)) * arb(2) ** ("),
     ),
     "step of the atoms off by 1e-7": (
         many_rounds,
@@ -166,12 +166,12 @@ MUTANTS: dict[str, Mutant] = {
         "turns",
         mutated(turns, "in _pieces(step)", "in _pieces(step * Fraction(10**7 + 1, 10**7))"),
     ),
-    "no aliases": (coarse_grid, LineSum, "_aliases", lambda self, epsilon: arb(0)),
+    "no aliases": (coarse_grid, ContourSum, "_aliases", lambda self, epsilon: arb(0)),
     "aliases from above only": (
         rare_loss,
-        LineSum,
+        ContourSum,
         "_aliases",
-        mutated(LineSum._aliases, "below / (1 - below) + ", ""),
+        mutated(ContourSum._aliases, "below / (1 - below) + ", ""),
     ),
     "skipped blocks forgotten": (
         skipped_blocks,

@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, Pure, compose
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.normal_loss import NormalLoss
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
@@ -102,7 +102,7 @@ def test_the_design_table() -> None:
     assert found.upper - found.lower <= found.upper / 10**8
     # The direction forgotten: the unit present is the worse one here.
     away = PoissonSampled(curve=curve(Gaussian(sigma=1)), rate="1/100").directions[1]
-    other = Line(parts=((TabledLoss(kinds=away, above=True), 10**4),))
+    other = ContourIntegral(parts=((TabledLoss(kinds=away, above=True), 10**4),))
     assert other.epsilon("1e-6", "1e-6").upper < found.lower
     # q and 1 - q swapped.
     assert sampled("1", "99/100", 100).epsilon("1e-6", "1e-4") > found.upper

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from accounting import Approx, Pure, compose, per_user, routes
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (
@@ -178,6 +178,6 @@ def test_rare_losses_far_beyond_epsilon_do_not_hide_a_small_delta() -> None:
     pair = TabledLoss(
         kinds=sampled(DiscreteGaussian(sigma_squared=1), "1/100").directions[0], above=True
     )
-    found = Line(parts=((pair, 100),)).delta(20, "1e-8")
+    found = ContourIntegral(parts=((pair, 100),)).delta(20, "1e-8")
     assert found.upper < Fraction("1e-75")
     assert found.width < found.upper / 10**4

@@ -25,7 +25,7 @@ from accounting import Approx, PrivacyCurve, Pure
 from accounting.claims.bound import Bound
 from accounting.fourier import enumeration
 from accounting.fourier.enumeration import Enumeration
-from accounting.fourier.integral import Line
+from accounting.fourier.integral import ContourIntegral
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.registry import pair_of
@@ -351,8 +351,8 @@ def test_a_direction_that_is_dropped_is_seen() -> None:
 
 def test_a_line_that_forgets_hidden_mass_is_seen() -> None:
     half_shown = Listed(atoms=((Fraction(1, 2), Fraction(math.log(0.5))),), rest=Fraction(1, 2))
-    at, law = Fraction(1, 9), Line(parts=((half_shown, 2),))
-    broken = rewired(Line._delta, _hidden=lambda parts: arb(0))
+    at, law = Fraction(1, 9), ContourIntegral(parts=((half_shown, 2),))
+    broken = rewired(ContourIntegral._delta, _hidden=lambda parts: arb(0))
     with mpmath.workdps(DIGITS):
         half = mpmath.mpf(1) / 2
         truth = hockey_stick(product([[(half, mpmath.mpf(1)), (half, mpmath.mpf(0))]] * 2), at)

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from audit.evidence.event import Tally
 from audit.evidence.fixed import GRID, WEIGHTS, Evidence, gather, read_claim
-from audit.evidence.rule import EXPERTS, Rule, Trial, learn_rule
+from audit.evidence.rule import EXPERTS, ThresholdFamily, Trial, learn_rule
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
@@ -40,7 +40,7 @@ def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
     return rng.geometric(p, size) - rng.geometric(p, size)
 
 
-def learned(outputs: Any, worlds: Any) -> Rule:
+def learned(outputs: Any, worlds: Any) -> ThresholdFamily:
     """The rule one batch teaches."""
     return learn_rule(Tally.empty().add(read(outputs), np.asarray(worlds, dtype=bool)))
 
@@ -48,7 +48,7 @@ def learned(outputs: Any, worlds: Any) -> Rule:
 BINARY = learned([0] * 20 + [1] * 20, [False] * 19 + [True] * 20 + [False])
 
 
-def one_block(rule: Rule, counts: Any, u: float) -> Evidence:
+def one_block(rule: ThresholdFamily, counts: Any, u: float) -> Evidence:
     """Evidence of a single block, with its coin given."""
     trial = Trial(rule=rule, counts=np.array(counts), integral=True)
     coins = np.full((1, len(EXPERTS)), u)

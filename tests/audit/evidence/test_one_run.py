@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 from scipy import optimize, stats
 
 from audit.evidence.one_run import (
-    Line,
+    LossLine,
     curve_p_value,
     curve_refuted,
     largest_rejected,
@@ -174,7 +174,7 @@ def test_the_tail_is_rounded_up() -> None:
 
 
 def least_total(
-    canaries: int, guesses: int, right: int, lines: Sequence[Line], alpha: float
+    canaries: int, guesses: int, right: int, lines: Sequence[LossLine], alpha: float
 ) -> mpf:
     """The recursion as the paper has it, in 200 digits, with the largest of all lines."""
     with mp.workdps(200):

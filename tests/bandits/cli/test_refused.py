@@ -15,7 +15,7 @@ import pytest
 
 from bandits.cli import render
 from bandits.experiments import curves
-from bandits.experiments.curves import Line
+from bandits.experiments.curves import PlotLine
 from bandits.experiments.experiment import Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import PAPER, RELEASED, Setting
@@ -252,7 +252,7 @@ def test_compare_takes_every_document_that_run_writes(bandit: Bandit) -> None:
 
 def test_a_table_without_epsilons_has_no_picture(tmp_path: Path) -> None:
     lines = [
-        Line(preset="x", algorithm="se", epsilon=text, t=(1,), mean=(0.5,), error=(0,))
+        PlotLine(preset="x", algorithm="se", epsilon=text, t=(1,), mean=(0.5,), error=(0,))
         for text in ("1/0", "some")
     ]
     for line in lines:

@@ -24,7 +24,7 @@ from bandits.experiments import curves as tidy
 from bandits.experiments import results, summary
 from bandits.experiments.curves import (
     COLUMNS,
-    Line,
+    PlotLine,
     draw_results,
     lines_of,
     read_lines,
@@ -188,8 +188,8 @@ def test_a_missing_certificate_names_its_reason(
 # -- pictures ----------------------------------------------------------------------------------
 
 
-def line(algorithm: str, epsilon: str, mean: float) -> Line:
-    return Line(
+def line(algorithm: str, epsilon: str, mean: float) -> PlotLine:
+    return PlotLine(
         preset="x", algorithm=algorithm, epsilon=epsilon, t=(1, 2), mean=(mean, mean), error=(0, 0)
     )
 

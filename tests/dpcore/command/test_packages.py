@@ -15,7 +15,7 @@ import pytest
 from dpcore.command import app as cli
 from dpcore.command import packages
 from dpcore.command.packages import (
-    Shadowed,
+    ShadowedPackage,
     clash_of,
     package_names,
     prefer_own_packages,
@@ -63,7 +63,7 @@ def test_a_folder_without_code_is_in_nobodys_way(
     require_own_packages()
     assert cli.run(BUDGET) == 0
     (tmp_path / "audit" / "__init__.py").touch()
-    with pytest.raises(Shadowed, match="stands in front"):
+    with pytest.raises(ShadowedPackage, match="stands in front"):
         require_own_packages()
     assert cli.run(BUDGET) == 2
     assert "a defect" not in capsys.readouterr().err
@@ -144,7 +144,9 @@ def test_what_another_distribution_wrote_over_is_named(
     assert spec is not None
     assert spec.origin == str(file)
     file.write_text("theirs = 1\n")
-    with pytest.raises(Shadowed, match=r"is not the file that dpcore installed; invoices installs"):
+    with pytest.raises(
+        ShadowedPackage, match=r"is not the file that dpcore installed; invoices installs"
+    ):
         packages._FINDER.find_spec("accounting", None)
     assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
     assert packages._FINDER.find_spec("json", None) is None

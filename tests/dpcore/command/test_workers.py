@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.command.workers import Ahead, WorkerLost, in_processes
+from dpcore.command.workers import Prefetch, WorkerLost, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
 from tests.effort import by_day, effort
@@ -117,7 +117,7 @@ def test_what_is_played_here_is_not_watched() -> None:
 
 
 def test_calls_are_given_out_no_further_ahead_than_said() -> None:
-    ahead = Ahead(calls=iter([(each,) for each in range(100)]), most=4)
+    ahead = Prefetch(calls=iter([(each,) for each in range(100)]), most=4)
     assert list(ahead) == [(0,), (1,), (2,), (3,)]
     assert list(ahead) == []
     ahead.read = 3

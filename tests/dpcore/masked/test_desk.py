@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.masked import server as masked_server
 from dpcore.masked.aggregation import Step
-from dpcore.masked.device import Desk
+from dpcore.masked.device import AggregationServer
 from tests.dpcore.masked.test_device import Unheld
 from tests.support.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 
@@ -25,12 +25,12 @@ def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAYS[request.param])
 
 
-def closed(desk: Desk, step: Step) -> Any:
+def closed(desk: AggregationServer, step: Step) -> Any:
     return getattr(desk, CLOSERS[step - 1])()
 
 
-def played(until: Step) -> Desk:
-    desk = Desk(PLAY.server[Step.KEYS])
+def played(until: Step) -> AggregationServer:
+    desk = AggregationServer(PLAY.server[Step.KEYS])
     for step in Step:
         if step > until:
             break
@@ -67,7 +67,7 @@ def test_a_desk_gives_the_sum_and_ends() -> None:
 
 
 def test_a_step_that_too_few_reached_stays_open() -> None:
-    desk = Desk(PLAY.server[Step.KEYS])
+    desk = AggregationServer(PLAY.server[Step.KEYS])
     assert refusal(desk.close_keys) is not None
     for message in PLAY.sent[Step.KEYS].values():
         assert refusal(desk.receive, message + b"x") is not None
@@ -86,7 +86,7 @@ def test_no_message_that_threads_bring_is_lost(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(masked_server, "receive", slowly)
 
     def brought(lock: Any = None) -> int:
-        desk = Desk(PLAY.server[Step.KEYS])
+        desk = AggregationServer(PLAY.server[Step.KEYS])
         desk._lock = lock or desk._lock
 
         def bring(message: bytes) -> None:

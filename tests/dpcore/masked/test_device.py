@@ -19,7 +19,7 @@ import pytest
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
-from dpcore.masked.device import Desk, Device
+from dpcore.masked.device import AggregationServer, Device
 from dpcore.masked.messages import AggregationRefused
 from dpcore.sampling.rng import Rng, SeededRng, Words
 from tests.support.dpcore.mutants import mutated
@@ -260,7 +260,9 @@ COPIES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize("end", [Device(ANN), Desk(PLAY.server[Step.KEYS])], ids=["device", "desk"])
+@pytest.mark.parametrize(
+    "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "desk"]
+)
 def test_nothing_copies_a_state(way: str, end: Any) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
         COPIES[way](end)
@@ -269,7 +271,9 @@ def test_nothing_copies_a_state(way: str, end: Any) -> None:
 def test_a_device_shows_no_secret() -> None:
     for step in Step:
         assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
-    assert repr(Desk(PLAY.server[Step.KEYS])) == "<Desk: close_keys is due>"
+    assert (
+        repr(AggregationServer(PLAY.server[Step.KEYS])) == "<AggregationServer: close_keys is due>"
+    )
     assert not hasattr(Device(ANN), "__dict__")
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
@@ -278,7 +282,7 @@ def test_a_device_shows_no_secret() -> None:
 
 @pytest.mark.parametrize("wrong", [None, 7, PLAY.users[Step.SHARES]["ann"]])
 def test_it_starts_at_a_seat(wrong: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"seat = .not shown.: must be a Seat"):
+    with pytest.raises(InvalidParameter, match=r"seat = .not shown.: must be a Participant"):
         Device(wrong)
     with pytest.raises(InvalidParameter, match=r"opened = .not shown.: must be an Advertising"):
-        Desk(wrong)
+        AggregationServer(wrong)

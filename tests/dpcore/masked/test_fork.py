@@ -14,7 +14,7 @@ import pytest
 
 from dpcore.masked import device as masked_device
 from dpcore.masked.aggregation import Step
-from dpcore.masked.device import Desk
+from dpcore.masked.device import AggregationServer
 from dpcore.masked.messages import AggregationRefused
 from tests.dpcore.masked.test_device import PLAY, Ann
 from tests.dpcore.test_forks import native_fork
@@ -43,7 +43,7 @@ def child_answers(act: Callable[[], object], fork: Callable[[], int] = os.fork) 
 
 
 def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    ann, desk = Ann(Step.UNMASK), Desk(PLAY.server[Step.KEYS])
+    ann, desk = Ann(Step.UNMASK), AggregationServer(PLAY.server[Step.KEYS])
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -61,6 +61,6 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     leave.set()
     other.join(10)
     assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
-    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
+    monkeypatch.setattr(masked_device._SingleUse, "forget", lambda self: None)
     forgetful = Ann(Step.UNMASK)
     assert child_answers(lambda: forgetful.ask(Step.UNMASK))

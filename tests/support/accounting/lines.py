@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.fourier.factor import Grid
-from accounting.fourier.finite_sum import LineSum, Window, line_sum
-from accounting.fourier.integral import Line
+from accounting.fourier.finite_sum import ContourSum, Window, contour_sum
+from accounting.fourier.integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.listing import Listing
@@ -131,11 +131,11 @@ def small_parts(draw: st.DrawFn) -> tuple[tuple[Listed, int], ...]:
 
 def sum_of(
     parts: Parts, *, tilt: float, smoothing: float, grid: Grid, budget: float = 0.0
-) -> LineSum:
-    """One sum at one window, as `Line` would make it."""
+) -> ContourSum:
+    """One sum at one window, as `ContourIntegral` would make it."""
     with precision(128):
         factors = [(law.factor(Fraction(tilt)), count) for law, count in parts]
-        found = line_sum(
+        found = contour_sum(
             factors,
             Window(
                 epsilon=0.0,
@@ -150,7 +150,7 @@ def sum_of(
     return found
 
 
-def encloses(total: LineSum, parts: Parts, epsilons: Sequence[str]) -> bool:
+def encloses(total: ContourSum, parts: Parts, epsilons: Sequence[str]) -> bool:
     """Whether both bounds of a sum hold at each epsilon: what a mutant must fail."""
     for each in epsilons:
         truth = finite_delta(parts, Fraction(each))
@@ -164,11 +164,13 @@ def encloses(total: LineSum, parts: Parts, epsilons: Sequence[str]) -> bool:
     return True
 
 
-def of_pairs(parts: Sequence[tuple[Pair, int]], ask: Callable[[Line], Enclosure]) -> Enclosure:
+def of_pairs(
+    parts: Sequence[tuple[Pair, int]], ask: Callable[[ContourIntegral], Enclosure]
+) -> Enclosure:
     """What a line says of pairs cut into cells: the lower end from below, the upper from above."""
     low, high = (
         ask(
-            Line(
+            ContourIntegral(
                 parts=tuple(
                     (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=side), count)
                     for pair, count in parts
