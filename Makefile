@@ -33,7 +33,7 @@ PARTS := tests/accounting tests/accounting/certificates+tests/accounting/release
     tests+accounting+audit tests/audit/catalogue+tests/audit/cli+tests/audit/targets
 FOLDERS := $(subst +, ,$(PARTS))
 TESTS := $(addprefix part-,$(PARTS))
-# Each gets an equal share of the purse of alpha. Four at a time: on two cores, neither is idle while
+# Each gets an equal share of the alpha budget. Four at a time: on two cores, neither is idle while
 # a test waits. What a part prints is shown whole when it has ended; every failure is named.
 IN_PARTS := +@$(MAKE) --no-print-directory --keep-going --jobs=4 \
     $(if $(filter output-sync,$(.FEATURES)),--output-sync)
@@ -42,7 +42,7 @@ inside = $(subst +, ,$(1)) $(addprefix --ignore=,$(filter-out $(subst +, ,$(1)),
 
 .PHONY: lint $(TESTS)
 $(TESTS): part-%:
-	@PURSE_SHARE=1/$(words $(PARTS)) $(PY) -m pytest $(OPTIONS) $(call inside,$*) || test $$? = 5  # none chosen
+	@ALPHA_SHARE=1/$(words $(PARTS)) $(PY) -m pytest $(OPTIONS) $(call inside,$*) || test $$? = 5  # none chosen
 
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
 	$(IN_PARTS) $(TESTS) lint

@@ -1,4 +1,4 @@
-"""What every test runs under: a repeatable hypothesis, and one purse whose account is printed."""
+"""What every test runs under: a repeatable hypothesis, and one alpha budget, printed at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import hypothesis
 import pytest
 
+from tests.alpha_budget import BUDGET
 from tests.effort import run_everything, waiting
-from tests.purse import purse
 
 # No deadline: the machine is shared. No database: a run depends on the tree alone.
 hypothesis.settings.register_profile(
@@ -50,5 +50,5 @@ def pytest_terminal_summary(
 ) -> None:
     if late := config.stash.get(_LATE, 0):
         terminalreporter.line(f"{late} cases of long tests wait for the night: make nightly")
-    terminalreporter.section("alpha purse")
-    terminalreporter.line(purse.statement())
+    terminalreporter.section("alpha budget")
+    terminalreporter.line(BUDGET.statement())

@@ -19,8 +19,8 @@ from mpmath import mp, mpf
 
 from accounting import guarantee
 from dpcore import DiscreteGaussian, Mechanism, Sensitivity
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -100,7 +100,7 @@ def load(name: str) -> ModuleType:
 @pytest.mark.parametrize("name", AUDITS)
 def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
     # Peers draw from the system's entropy: what is bought is a true chance of a red run.
-    alpha = purse.buy(f"examples: {name}", "1e-8")
+    alpha = buy_alpha(f"examples: {name}", "1e-8")
     case = AUDITS[name]
     code, report = audit(case, case.target, case.kept, alpha)
     assert (code, report["verdict"]) == (0, "not_refuted"), report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ from accounting.cli.releases import (
 )
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, named, option, with_fields
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -80,21 +80,21 @@ _CHANCE: Final = {
 }
 
 
-@with_time_limit
-def dpsgd(
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    r"""The numbers of a training script, as they were written."""
+
     noise_multiplier: str | None = option(
         "Z",
         "The standard deviation of the noise, divided by the clipping norm; or give --epsilon.",
-    ),
+    )
     epsilon: str | None = option(
         "EPSILON", "Find the least noise multiplier that keeps this epsilon."
-    ),
-    batch_size: str = option("B", "The (expected) size of a batch.", default=...),
-    examples: str = option("N", "The size of the training data.", default=...),
-    delta: str = option("DELTA", "The delta, e.g. 1e-5.", default=...),
-    epochs: str | None = option("E", "How many epochs; or give --rounds."),
-    rounds: str | None = option("K", "How many batches, in place of --epochs."),
+    )
+    batch_size: str = option("B", "The (expected) size of a batch.", default=...)
+    examples: str = option("N", "The size of the training data.", default=...)
+    epochs: str | None = option("E", "How many epochs; or give --rounds.")
+    rounds: str | None = option("K", "How many batches, in place of --epochs.")
     sampling: Sampling = option(
         "WORD",
         "How batches are drawn: poisson (a coin for each example), fixed (a random subset of "
@@ -102,16 +102,47 @@ def dpsgd(
         "random batch of an epoch).",
         default=Sampling.POISSON,
         case_sensitive=False,
-    ),
+    )
     relation: Relation | None = option(
         "WORD",
         f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
         case_sensitive=False,
-    ),
+    )
+    group: Group = "1"
+
+    def run(self) -> TrainingRun:
+        r"""The run; its noise multiplier is 1 where it is looked for."""
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            reason = "give either --noise-multiplier or --epsilon"
+            raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
+        if (self.epochs is None) == (self.rounds is None):
+            reason = "give either --epochs or --rounds"
+            raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
+        with named(**_OPTIONS):
+            return TrainingRun(
+                noise_multiplier=self.noise_multiplier or 1,
+                batch_size=whole("--batch-size", self.batch_size, 1),
+                examples=whole("--examples", self.examples, 1),
+                epochs=self.epochs or 0,
+                rounds=0 if self.rounds is None else whole("--rounds", self.rounds, 1),
+                sampling=self.sampling,
+                relation=self.relation,
+                group=whole("--group", self.group, 1),
+            )
+
+
+_OPTIONS: Final = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(TrainingRun)}
+
+
+@with_time_limit
+@with_fields
+def dpsgd(
+    script: RunOptions,
+    *,
+    delta: str = option("DELTA", "The delta, e.g. 1e-5.", default=...),
     truncate: str | None = option(
         "MOST", "With poisson: larger batches are cut to this size, at random."
     ),
-    group: Group = "1",
     relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
     evidence: bool = option(
@@ -134,33 +165,17 @@ def dpsgd(
 
     With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
     """
-    options = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(TrainingRun)}
-    if (noise_multiplier is None) == (epsilon is None):
-        reason = "give either --noise-multiplier or --epsilon"
-        raise InvalidParameter("--noise-multiplier", noise_multiplier or ABSENT, reason)
-    if (epochs is None) == (rounds is None):
-        raise InvalidParameter("--epochs", epochs or ABSENT, "give either --epochs or --rounds")
-    with named(**options):
-        run = TrainingRun(
-            noise_multiplier=noise_multiplier or 1,
-            batch_size=whole("--batch-size", batch_size, 1),
-            examples=whole("--examples", examples, 1),
-            epochs=epochs or 0,
-            rounds=0 if rounds is None else whole("--rounds", rounds, 1),
-            sampling=sampling,
-            relation=relation,
-            group=whole("--group", group, 1),
-        )
+    run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check_truncated(truncate, sampling, epsilon)
     _check_files(truncate, certificate, plot, evidence=evidence)
-    replaced = sampling is Sampling.POISSON and relation is Relation.REPLACE
+    replaced = sampling is Sampling.POISSON and run.relation is Relation.REPLACE
     said = _REPLACED if replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
     run, least = _least_noise(run, epsilon, delta)
     with named(
-        members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **options
+        members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
     ):
         asked, _ = run.release()
         total = run.composition()
@@ -172,7 +187,8 @@ def dpsgd(
     if plot is not None:
         from accounting.cli.plot import draw_epochs, over_epochs
 
-        title = f"{batch_size} of {examples} examples a batch, delta = {delta}, {sampling.value}"
+        batch = f"{run.batch_size} of {run.examples} examples a batch"
+        title = f"{batch}, delta = {delta}, {sampling.value}"
         draw_epochs(plot, [over_epochs(run, at)], title=title)
     command = run.command(delta) if truncate is None else None
     derived: dict[str, Any] = {

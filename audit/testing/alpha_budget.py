@@ -26,10 +26,10 @@ class BudgetExceeded(AssertionError):
 class AlphaBudget:
     r"""Sells alpha by name until ``total`` is spent; the sum is exact.
 
-    >>> purse = AlphaBudget("1e-3")
-    >>> purse.buy("a count", "4e-4")
+    >>> budget = AlphaBudget("1e-3")
+    >>> budget.buy("a count", "4e-4")
     Fraction(1, 2500)
-    >>> purse.buy("a mean", "7e-4")
+    >>> budget.buy("a mean", "7e-4")
     Traceback (most recent call last):
     ...
     audit.testing.alpha_budget.BudgetExceeded: 'a mean' asks for 7e-4, and 6e-4 of 1e-3 is left

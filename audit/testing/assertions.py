@@ -5,7 +5,7 @@ r"""Assertions for test suites: does this code keep its claim, its law, its sens
     assert_sensitivity(query, pairs, 1)
 
 The first two are statistical: each fails on correct code with probability at most its ``alpha``.
-The third is a calculation on integers. A suite of many buys its alphas from one purse: see
+The third is a calculation on integers. A suite of many buys its alphas from one budget: see
 ``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. A module here imports
 all that its assertions call: hypothesis has a deadline for each example, the first one included.
 """

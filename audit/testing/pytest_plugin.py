@@ -123,7 +123,7 @@ class _Run:
     alpha: Fraction
     effort: str
     seed: int
-    purse: AlphaBudget | None = None  # once a marked test is there
+    budget: AlphaBudget | None = None  # once a marked test is there
     collected: int = 0
     audited: dict[str, Fraction] = field(default_factory=dict)
     lost: int = 0
@@ -131,8 +131,8 @@ class _Run:
     def bought(self, test: str, price: Fraction, place: int, runs: int) -> AuditBudget:
         name = f"{test} #{place}"
         # A second attempt at a test that failed buys nothing: the run is red by the first alone.
-        if self.purse is not None and name not in self.purse.bought:
-            self.purse.buy(name, price)
+        if self.budget is not None and name not in self.budget.bought:
+            self.budget.buy(name, price)
             self.audited[test] = self.audited.get(test, Fraction()) + price
         coins = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
         return AuditBudget(
@@ -327,7 +327,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     run = config.stash[_RUN]
     run.collected = len(marked)
-    run.purse = AlphaBudget(run.alpha)
+    run.budget = AlphaBudget(run.alpha)
     copies = getattr(config, "workerinput", {}).get("dp_copies", 1)
     share = equal_share(run.alpha, run.collected * copies)
     times: Counter[str] = Counter()

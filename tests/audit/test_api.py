@@ -18,11 +18,11 @@ import audit
 from audit.claims.claim import Claim
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.audit.command import ROOT, Shell
 
-ALPHA = purse.buy("audit.audit: audits of true claims", "1e-9")
+ALPHA = buy_alpha("audit.audit: audits of true claims", "1e-9")
 
 LIGHT = "import sys\nimport audit\nprint(*sorted(name.split('.')[0] for name in sys.modules))\n"
 

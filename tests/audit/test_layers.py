@@ -21,10 +21,10 @@ from audit.targets.spelling import read_target
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 
-ALPHA = Fraction(purse.buy("layers: audits of true claims", "1e-8")) / 20
+ALPHA = Fraction(buy_alpha("layers: audits of true claims", "1e-8")) / 20
 SPEC = AuditSpec(claim="epsilon=1", pair=(0, 1), runs=4000, alpha=ALPHA, seed=7)
 LAPLACE = "discrete-laplace:scale=1"
 

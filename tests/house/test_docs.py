@@ -78,7 +78,7 @@ SLOW = """>>> import time
     [
         (SLOW, "DeadlineExceeded"),
         (">>> 6 * 7\n41\n", "Got:\n    42"),
-        (">>> from tests.purse import purse\n", "No module named 'tests"),
+        (">>> from tests.alpha_budget import buy_alpha\n", "No module named 'tests"),
         ("raise SystemExit(3)\n", "exited with 3, not 0"),
     ],
 )

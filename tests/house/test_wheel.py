@@ -36,7 +36,14 @@ def test_the_source_archive_holds_the_licence_the_tests_and_the_pages(tmp_path: 
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
-    kept = ("LICENSE", "CITATION.cff", "README.md", "tests/purse.py", "docs/index.md", "Makefile")
+    kept = (
+        "LICENSE",
+        "CITATION.cff",
+        "README.md",
+        "tests/conftest.py",
+        "docs/index.md",
+        "Makefile",
+    )
     assert set(kept) <= names
     assert not {name for name in names if "__pycache__" in name or name.startswith(".venv")}
 

@@ -292,12 +292,14 @@ def test_the_numbers_of_a_training_script(command: Command) -> None:
 
 
 def test_one_call_in_python(command: Command) -> None:
-    script = {"noise_multiplier": "1.1", "batch_size": 10, "examples": 1000, "epochs": 2}
+    script: dict[str, Any] = {
+        "noise_multiplier": "1.1", "batch_size": 10, "examples": 1000, "epochs": 2
+    }  # fmt: skip
     words = [
         word for key, value in script.items() for word in (f"--{key.replace('_', '-')}", value)
     ]
     for sampling in ("poisson", "shuffled"):
-        found = accounting.dpsgd(**script, delta=1e-5, sampling=sampling)  # type: ignore[arg-type]
+        found = accounting.dpsgd(**script, delta=1e-5, sampling=sampling)
         asked = command("dpsgd", *words, "--delta", "1e-5", "--sampling", sampling, "--json").json
         assert found.to_json() == asked["epsilon"]
     for name, value in (
@@ -307,7 +309,7 @@ def test_one_call_in_python(command: Command) -> None:
         ("rounds", 7),
     ):
         with pytest.raises(InvalidParameter, match="epochs" if name == "rounds" else name):
-            accounting.dpsgd(**{**script, name: value}, delta=1e-5)  # type: ignore[arg-type]
+            accounting.dpsgd(**{**script, name: value}, delta=1e-5)
 
 
 def test_calibrate_sampled_gaussian_noise(command: Command) -> None:

@@ -29,14 +29,14 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
 Masses = npt.NDArray[np.float64]
 
 RUNS, USERS, GONE = 1200, 12, 3
-ALPHA = purse.buy("errors of simulated protocols", "1e-9") / 16
+ALPHA = buy_alpha("errors of simulated protocols", "1e-9") / 16
 INSTANCES: tuple[Instance, ...] = (
     "pure",
     "renyi",

@@ -20,7 +20,7 @@ from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
 from audit.fit.fit import fit
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 
 LEVEL = Fraction(1, 20)
@@ -151,7 +151,7 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
 
 def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
     """The twin in the place of the slip: three tries at a third of alpha."""
-    alpha = purse.buy("bench: three tries at a third of alpha", "1e-9")
+    alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
     mock = replace(HALF, run=HALF.twin.run, runs=48)
     caught = sum(
         module._Task(entry=mock, role="broken", alpha=Fraction(1, 5), seed=seed).run()[2].refuted
@@ -199,7 +199,7 @@ def subjects() -> list[Subject]:
 
 @pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.name)
 def test_the_code_draws_from_the_laws_that_are_stated(subject: Subject) -> None:
-    alpha = purse.buy(f"bench: the law of {subject.name}", "1e-10")
+    alpha = buy_alpha(f"bench: the law of {subject.name}", "1e-10")
     for world, text in enumerate(subject.laws or ()):
         law = read_law("law", text).law
         assert isinstance(law, Shifted)

@@ -23,8 +23,8 @@ from audit.evidence.fixed import Evidence, gather
 from audit.features.feature import read_feature
 from audit.outputs.form import draw_worlds, interleave
 from dpcore import Relation
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.audit.catalogue_laws import (
     GROWING,
     Masses,
@@ -194,7 +194,7 @@ def surprise(subject: Subject, dataset: Any, law: Masses, *, seed: int, runs: in
 
 @pytest.fixture(scope="module")
 def fit_alpha() -> float:
-    return purse.buy("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
+    return buy_alpha("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
 @by_day(4)
@@ -246,7 +246,7 @@ def test_a_slip_is_refuted(entry: Entry) -> None:
 
 @pytest.mark.nightly
 def test_twins_are_refuted_no_oftener_than_the_level_says() -> None:
-    alpha = purse.buy("catalogue: twins refuted", "1e-8")
+    alpha = buy_alpha("catalogue: twins refuted", "1e-8")
     found = {twin.name: refutations(twin, TWIN_RUNS) for twin in TWINS}
     repeats = REPEATS * len(found)
     assert binom.sf(sum(found.values()) - 1, repeats, LEVEL) > alpha, found
@@ -255,7 +255,7 @@ def test_twins_are_refuted_no_oftener_than_the_level_says() -> None:
 @by_day(3)
 @each_entry
 def test_a_twin_is_not_refuted(entry: Entry) -> None:
-    alpha = purse.buy(f"catalogue: twin of {entry.name}", "1e-9")
+    alpha = buy_alpha(f"catalogue: twin of {entry.name}", "1e-9")
     twin = entry.twin
     evidence = audited(twin, 2 * entry.runs, seed=REPEATS)
     assert evidence.p_value(twin.epsilon, twin.delta, spend=alpha / 10) > alpha

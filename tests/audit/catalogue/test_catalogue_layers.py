@@ -25,8 +25,8 @@ from audit.replay.replay import replay
 from audit.targets.spelling import read_target
 from dpcore import Binomial, DiscreteGaussian
 from dpcore.numbers.parameter import RationalLike
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.audit.laws import LAWS
 
 LEVEL = 0.05
@@ -187,7 +187,7 @@ def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
 
 
 def test_floats_look_like_laplace_noise() -> None:
-    alpha = purse.buy("catalogue: float Laplace is Laplace on the reals", "1e-9")
+    alpha = buy_alpha("catalogue: float Laplace is Laplace on the reals", "1e-9")
     for amount in (0.0, 1.0):
         outputs = float_laplace(amount, 100_000, np.random.default_rng(8))
         assert kstest(outputs, "laplace", args=(amount, 16)).pvalue > alpha
@@ -200,7 +200,7 @@ def test_one_plus_noise_is_a_multiple_and_noise_is_not() -> None:
 
 
 def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
-    alpha = purse.buy("catalogue: lowest bit of float Laplace", "1e-9") / 2
+    alpha = buy_alpha("catalogue: lowest bit of float Laplace", "1e-9") / 2
     for amount in (0.0, 1.0):
         law, other = (LAWS["float-laplace"](a) for a in (amount, 1.0 - amount))
         lowest = read_feature("lowest-bit").apply(
@@ -263,7 +263,7 @@ def test_thousandths_are_rounded_to_the_private_side() -> None:
 
 
 def test_a_coin_in_thousandths_is_tossed_exactly() -> None:
-    alpha = purse.buy("catalogue: coins in thousandths", "1e-9")
+    alpha = buy_alpha("catalogue: coins in thousandths", "1e-9")
     outputs = entry_of("four-answers-as-two").run(2, 100_000, np.random.default_rng(6))
     counts = np.bincount(outputs, minlength=4)
     expected = np.array([269, 269, 2193, 269]) / 3000 * 100_000

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit import training_steps
 from tests.support.audit.command import Shell
 
-ALPHA = purse.buy("the dpsgd command passes a step as stated", "1e-9")
+ALPHA = buy_alpha("the dpsgd command passes a step as stated", "1e-9")
 STATED = [
     "--records", 2000, "--rate", 0.05, "--noise-multiplier", 1.5, "--clip", 0.5,
     "--dimension", 200, "--draws", 4000, "--batches", 200, "--seed", 1, "--alpha", ALPHA,

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from audit.cli.single import replay_command
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 
-ALPHA = purse.buy("the fit command keeps true laws", "1e-9") / 10
+ALPHA = buy_alpha("the fit command keeps true laws", "1e-9") / 10
 
 
 SAMPLERS = """

@@ -21,12 +21,12 @@ from audit.corpus.environment import (
 )
 from audit.corpus.judge import Judged, judge
 from audit.errors import TargetFailed
+from tests.alpha_budget import buy_alpha
 from tests.audit.corpus.test_entry import TEXT
-from tests.purse import purse
 from tests.support.audit.command import Shell
 from tests.support.audit.wheels import write_wheel
 
-ALPHA = purse.buy("the corpus judges a package made here", "1e-8") / 10
+ALPHA = buy_alpha("the corpus judges a package made here", "1e-8") / 10
 
 # Two-sided geometric noise: the difference of two geometric draws, exactly epsilon-DP for counts.
 SOURCE = """

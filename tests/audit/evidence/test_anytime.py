@@ -21,8 +21,8 @@ from audit.evidence.rule import learn_rule
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
 
@@ -245,7 +245,7 @@ def test_a_plain_breach_stops_early(scale: float, shift: int, epsilon: Any) -> N
 
 @pytest.mark.nightly
 def test_it_holds_with_a_look_at_every_run() -> None:
-    alpha = purse.buy("e-process at the boundary, every run looked at", "1e-9")
+    alpha = buy_alpha("e-process at the boundary, every run looked at", "1e-9")
     repeats = effort(160, 300)
     wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, repeats, 600))
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha

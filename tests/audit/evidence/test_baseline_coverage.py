@@ -25,8 +25,8 @@ from audit.evidence.baselines import (
 )
 from audit.evidence.one_run import one_run_p_value
 from audit.outputs.form import draw_worlds
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
 Bound: TypeAlias = Callable[[Scores, BaselineParameters], float]
@@ -92,7 +92,7 @@ def p_value(wrong: int, repeats: int = REPEATS) -> float:
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_baseline_keeps_its_level(name: str, law: str) -> None:
-    bought = purse.buy(f"baseline {name} on {law}", "1e-10")
+    bought = buy_alpha(f"baseline {name} on {law}", "1e-10")
     assert p_value(errors(BASELINES[name].bound, law)) > bought
 
 

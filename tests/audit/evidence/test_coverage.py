@@ -32,8 +32,8 @@ from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 LEVEL = Fraction(1, 1000)
@@ -347,7 +347,7 @@ def by_luck_alone(runs: int) -> float:
 @by_day(1)
 @pytest.mark.parametrize("rest", RESTS)
 def test_what_it_says_is_seen(rest: str) -> None:
-    alpha = purse.buy(f"resolution is true: {rest}", "1e-9")
+    alpha = buy_alpha(f"resolution is true: {rest}", "1e-9")
     claim = Claim(epsilon=1)
     outputs, worlds = revealing(0.1, rest, 1500, 0)
     eta = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=0).resolution
@@ -361,7 +361,7 @@ def test_what_it_says_is_seen(rest: str) -> None:
 
 
 def test_delta_hides_what_it_allows() -> None:
-    alpha = purse.buy("resolution is true: delta", "1e-9")
+    alpha = buy_alpha("resolution is true: delta", "1e-9")
     claim = Claim(epsilon=1, delta="1/100")
     eta = resolution(1500, 1, ALPHA, "1/100")
     hits = seen(eta, "nothing else", 1500, claim)

@@ -26,8 +26,8 @@ from audit.evidence.verdict import capped
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 
 ALPHA = Fraction(1, 20)
 CURVE = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
@@ -298,7 +298,7 @@ def rejections(level: float, repeats: int) -> int:
 
 @pytest.mark.nightly
 def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha, repeats = purse.buy("family of e-processes at the boundary", "1e-9"), effort(60, 80)
+    alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths up: three times what it may claim.
     monkeypatch.setattr(family, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0))
@@ -326,7 +326,7 @@ def audits(
 @pytest.mark.nightly
 def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     # Standard deviation sqrt(2) in place of 2.
-    alpha = purse.buy("Gaussian curve: power and false alarms", "1e-9")
+    alpha = buy_alpha("Gaussian curve: power and false alarms", "1e-9")
     repeats = effort(8, 25)
     assert stats.binom.cdf(audits(CURVE, 2, repeats, monkeypatch), repeats, 0.95) > alpha
     assert stats.binom.sf(audits(CURVE, 4, repeats, monkeypatch) - 1, repeats, 0.05) > alpha

@@ -23,8 +23,8 @@ from audit.evidence.rule import EXPERTS, ThresholdFamily, Trial, learn_rule
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 
 LN3 = math.nextafter(math.log(3), 0)  # a hair below: binary answers right 3/4 of the time
 
@@ -205,7 +205,7 @@ def forgetful(evidence: Evidence, epsilon: float) -> float:
 
 @pytest.mark.nightly
 def test_blocks_join_honestly_when_the_past_decides_what_comes() -> None:
-    alpha = purse.buy("prequential: two blocks, adaptive", "1e-9")
+    alpha = buy_alpha("prequential: two blocks, adaptive", "1e-9")
     repeats = effort(500, 1500)
     found = joint_p_values(repeats, 1, joined)
     for level in (0.05, 0.2):
@@ -226,7 +226,7 @@ def over_claims(bound: Callable[[np.ndarray, np.ndarray, int], float], repeats: 
 
 
 def test_the_bound_holds_and_a_plug_in_ratio_does_not() -> None:
-    alpha = purse.buy("epsilon_lower at the boundary", "1e-9")
+    alpha = buy_alpha("epsilon_lower at the boundary", "1e-9")
 
     def plug_in(outputs: np.ndarray, worlds: np.ndarray, _: int) -> float:
         in_a, in_b = (np.mean(outputs[worlds == w] == 1) for w in (False, True))

@@ -21,8 +21,8 @@ from audit.evidence.rule import EXPERTS, Trial, follow, learn_rule
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
+from tests.alpha_budget import buy_alpha
 from tests.effort import effort
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
 ALPHA = Fraction(1, 20)
@@ -54,7 +54,7 @@ PEEKING = mutated(
 def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alpha, repeats = purse.buy("leader at the boundary", "1e-9"), effort(12, 1500)
+    alpha, repeats = buy_alpha("leader at the boundary", "1e-9"), effort(12, 1500)
     level = 0.25
     leaders = [leader_of(responses(150, 3, seed), seed) for seed in range(repeats)]
     wrong = sum(each.p_value(1) <= level for each in leaders)
@@ -71,7 +71,7 @@ def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
 def test_a_view_alone_has_a_leader_that_is_valid_at_the_boundary_and_one_that_peeks_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alpha, repeats = purse.buy("leader of one view at the boundary", "1e-9"), effort(30, 1500)
+    alpha, repeats = buy_alpha("leader of one view at the boundary", "1e-9"), effort(30, 1500)
     level = 0.25
     found = []
     for seed in range(repeats):
@@ -89,7 +89,7 @@ def test_a_view_alone_has_a_leader_that_is_valid_at_the_boundary_and_one_that_pe
 
 @pytest.mark.nightly
 def test_bounds_of_a_family_with_a_leader_hold() -> None:
-    alpha, repeats = purse.buy("bounds of a led family at the boundary", "1e-9"), effort(1, 400)
+    alpha, repeats = buy_alpha("bounds of a led family at the boundary", "1e-9"), effort(1, 400)
     wrong = 0
     for seed in range(repeats):
         found = weigh_views(responses(300, 4, seed), Claim(epsilon=1), ALPHA, seed=seed)

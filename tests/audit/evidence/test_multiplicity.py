@@ -25,8 +25,8 @@ from audit.evidence.verdict import Outcome, reported_row
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
+from tests.alpha_budget import buy_alpha
 from tests.effort import effort
-from tests.purse import purse
 
 ALPHA = Fraction(1, 20)
 
@@ -108,7 +108,7 @@ def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
 def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alpha, repeats = purse.buy("family of tests: Holm", "1e-9"), 600
+    alpha, repeats = buy_alpha("family of tests: Holm", "1e-9"), 600
     wrong = false_alarms(monkeypatch, repeats)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
@@ -152,7 +152,7 @@ def test_what_is_watched_reports_a_test_that_is_refuted(monkeypatch: pytest.Monk
 
 @pytest.mark.nightly
 def test_the_largest_bound_holds_and_one_of_unshared_levels_does_not() -> None:
-    alpha, repeats = purse.buy("the largest of several bounds", "1e-9"), effort(100, 400)
+    alpha, repeats = buy_alpha("the largest of several bounds", "1e-9"), effort(100, 400)
     level, wrong, unshared = Fraction(1, 4), 0, 0
     for seed in range(repeats):
         # Two features and two pairs, each exactly ln 2-DP; more runs on the second pair.

@@ -34,8 +34,8 @@ from audit.resume.checkpoint import resume
 from audit.runs.block import Plan
 from audit.sample import draw, report_of, sample
 from audit.targets.target import Target, Vectorised
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 
 MOST_MEMORY = 3.5
 ScoreJson = dict[str, Any]
@@ -93,7 +93,7 @@ def peeking(outputs: Any, worlds: Any) -> Any:
 
 
 def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> None:
-    alpha, repeats = purse.buy("learned scores at the boundary", "1e-9"), effort(6, 1000)
+    alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(6, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9

@@ -28,11 +28,11 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
-ALPHA = purse.buy("fit: correct laws are kept", "1e-8") / 100
+ALPHA = buy_alpha("fit: correct laws are kept", "1e-8") / 100
 
 LAWS: tuple[Noise, ...] = (
     DiscreteLaplace(scale=1),
@@ -152,7 +152,7 @@ def test_a_cell_chosen_from_the_draws_is_caught() -> None:
         for test in (peeking, statistics._binomial)
     }
     assert too_many(alarms[peeking], 60) < 1e-12
-    assert too_many(alarms[statistics._binomial], 60) > purse.buy("fit: the best cell", "1e-10")
+    assert too_many(alarms[statistics._binomial], 60) > buy_alpha("fit: the best cell", "1e-10")
 
 
 def test_a_bound_that_counts_the_draws_twice_is_caught() -> None:
@@ -205,7 +205,7 @@ def too_many(alarms: int, repeats: int) -> float:
 @by_day(1)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
-    alpha = purse.buy(f"fit: false alarms, {noise!r}", "1e-10")
+    alpha = buy_alpha(f"fit: false alarms, {noise!r}", "1e-10")
     alarms = false_alarms(noise, FitCells.of(noise, 200), 60, 200)
     assert too_many(alarms, 60) > alpha
 
@@ -236,7 +236,7 @@ FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, F
 @pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, repeats: int) -> None:
-    alpha = purse.buy(f"fit: power, {law}, {draws}", "1e-10")
+    alpha = buy_alpha(f"fit: power, {law}, {draws}", "1e-10")
     found = 0
     for i in range(repeats):
         scale = 10 * (1 + (off if i % 2 else -off))
@@ -314,7 +314,7 @@ def test_the_edge_of_the_support_is_no_reason() -> None:
 @pytest.mark.nightly
 def test_what_the_resolution_promises_is_seen() -> None:
     claimed = DiscreteLaplace(scale=10)
-    alpha = purse.buy("fit: the resolution is reached", "1e-10")
+    alpha = buy_alpha("fit: the resolution is reached", "1e-10")
     off = fit(claimed, claimed, runs=4000).resolution
     assert 0.05 < off < 0.1
     wrong = DiscreteLaplace(scale=10 * (1 + Fraction(off)))
@@ -338,7 +338,7 @@ def test_it_stops_when_the_evidence_is_in() -> None:
 
 @pytest.mark.nightly
 def test_looking_often_raises_no_false_alarms() -> None:
-    alpha = purse.buy("fit: false alarms, sequential", "1e-10")
+    alpha = buy_alpha("fit: false alarms, sequential", "1e-10")
     law = DiscreteLaplace(scale=2)
     alarms = sum(
         fit(law, law, runs=400, sequential=True, seed=i).verdict == "refuted" for i in range(100)

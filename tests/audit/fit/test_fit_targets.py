@@ -15,9 +15,9 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.sampling.rng import SeededRng
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 
-ALPHA = purse.buy("fit: correct samplers of every form", "1e-9") / 20
+ALPHA = buy_alpha("fit: correct samplers of every form", "1e-9") / 20
 TEN = DiscreteLaplace(scale=10)
 TAPE = SeededRng(11)
 

@@ -21,14 +21,14 @@ from audit.sample import draw
 from audit.targets.spelling import as_target
 from audit.targets.target import Scalar
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 from tests.support.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "telling_time.py"
 PAIR = ({"first": 1, "others": 3000}, {"first": 0, "others": 3000})
-ALPHA = purse.buy("time: an even clock refutes nothing", "1e-9")
+ALPHA = buy_alpha("time: an even clock refutes nothing", "1e-9")
 
 
 class Clock:
@@ -215,7 +215,7 @@ def test_which_dataset_is_copied_last_does_not_depend_on_the_call(
         table = [[handed.count((last, world)) for world in (0, 1)] for last in (0, 1)]
         return float(stats.fisher_exact(table).pvalue) if all(map(sum, table)) else 0.0
 
-    assert p_value() > purse.buy("time: the copy made last", "1e-9")
+    assert p_value() > buy_alpha("time: the copy made last", "1e-9")
     old = mutated(Scalar.draw, "(coins[i], 1 - coins[i])", "(0, 1)")
     monkeypatch.setattr(Scalar, "draw", old)
     assert p_value() == 0.0

@@ -13,8 +13,8 @@ from scipy import stats
 from audit.claims.claim import Claim
 from audit.outputs.form import draw_worlds
 from audit.report.figure_data import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
 GRID = np.linspace(0, 1, 401)
@@ -45,14 +45,14 @@ def wrong(make: Any, *, repeats: int, mu: float = 1.0, runs: int = 600, learned:
 @by_day(1)
 @pytest.mark.parametrize("mu", [0.0, 1.0])
 def test_the_true_curve_lies_below_as_often_as_stated(mu: float) -> None:
-    bought = purse.buy(f"trade-off band, mu = {mu}", "1e-10")
+    bought = buy_alpha(f"trade-off band, mu = {mu}", "1e-10")
     repeats = effort(90, 4000)
     errors = wrong(tradeoff_band, repeats=repeats, mu=mu)
     assert float(stats.binom.sf(errors - 1, repeats, ALPHA)) > bought
 
 
 def test_at_every_number_of_runs_at_once() -> None:
-    bought = purse.buy("trade-off band, watched as runs come", "1e-10")
+    bought = buy_alpha("trade-off band, watched as runs come", "1e-10")
     repeats, errors = effort(12, 600), 0
     for repeat in range(repeats):
         rng = np.random.default_rng([4, repeat])

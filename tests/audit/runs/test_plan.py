@@ -18,7 +18,7 @@ from audit.sample import draw, report_of, sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 
 
 def plan(**more: Any) -> Plan:
@@ -92,7 +92,7 @@ def test_no_two_purposes_or_blocks_share_randomness() -> None:
 
 
 def test_worlds_are_fair_and_those_of_two_blocks_are_independent() -> None:
-    alpha = float(purse.buy("worlds of blocks are fair coins", "1e-9"))
+    alpha = float(buy_alpha("worlds of blocks are fair coins", "1e-9"))
     planned = plan(runs=200_000, seed=11)
     worlds = [worlds_of(planned, block) for block in planned.blocks()]
     first, second = worlds[-3], worlds[-2]
@@ -128,7 +128,7 @@ FIVE = Vectorised(spelling="shows_five", function=shows_five)
 
 @pytest.mark.parametrize("sequential", [False, True])
 def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
-    alpha = purse.buy(f"a pair among several, sequential={sequential}", "1e-9")
+    alpha = buy_alpha(f"a pair among several, sequential={sequential}", "1e-9")
     planned = plan(runs=3000, pairs=PAIRS, sequential=sequential, alpha=alpha)
     report = sample(FIVE, planned)
     assert report.verdict == "refuted"
@@ -160,7 +160,7 @@ def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:
 
 @pytest.mark.parametrize("sequential", [False, True])
 def test_a_feature_shows_what_outputs_hide(sequential: bool) -> None:
-    alpha = purse.buy(f"a feature that tells, sequential={sequential}", "1e-9")
+    alpha = buy_alpha(f"a feature that tells, sequential={sequential}", "1e-9")
     features = (read_feature("kind"), read_feature("sign"))
     planned = plan(runs=2000, features=features, sequential=sequential, alpha=alpha)
     report = sample(Vectorised(spelling="hides", function=hides), planned)

@@ -22,8 +22,8 @@ from audit.search.spaces import Space, key, read_space
 from audit.targets.spelling import as_target, read_target, target_of
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
 ONE = Claim(epsilon=1)
@@ -81,7 +81,7 @@ def test_finds_one_with_nearly_every_seed(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sparse-vector", "noisy-max"])
 def test_a_correct_twin_is_not_refuted(name: str) -> None:
-    alpha = purse.buy(f"search: the pair found for {name}", "1e-9")
+    alpha = buy_alpha(f"search: the pair found for {name}", "1e-9")
     target = read_target(name)
     space = read_space("vector:dimension=4,low=-1,high=1")
     found = search(target, space, runs=20_000)

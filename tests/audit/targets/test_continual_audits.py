@@ -19,7 +19,7 @@ from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued
 from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
 from dpcore.continual import TreeSum
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 from tests.support.dpcore.running_sums import BareLevelTree
 
@@ -41,7 +41,7 @@ def report_of(target: Any, runs: int, alpha: float = 1e-3) -> AuditReport:
 
 @pytest.mark.parametrize("spelled", SPELLED)
 def test_the_derived_epsilon_is_not_refuted(spelled: str) -> None:
-    alpha = purse.buy(f"audit of running sums: {spelled}", "1e-9")
+    alpha = buy_alpha(f"audit of running sums: {spelled}", "1e-9")
     report = report_of(read_target(spelled), 200, alpha)
     assert (report.error, report.verdict) == (None, "not_refuted")
 
@@ -70,7 +70,7 @@ def redrawn(T: int, *, anew: bool) -> Catalogued:
 
 
 def test_noise_drawn_anew_is_refuted_and_the_same_tree_with_noise_drawn_once_is_not() -> None:
-    alpha = purse.buy("audit of a tree in arrays", "1e-9")
+    alpha = buy_alpha("audit of a tree in arrays", "1e-9")
     assert report_of(redrawn(255, anew=True), 4000).verdict == "refuted"
     assert report_of(redrawn(255, anew=False), 1000, alpha).verdict == "not_refuted"
 

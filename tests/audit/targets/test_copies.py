@@ -26,12 +26,12 @@ from audit.testing.assertions import assert_sensitivity
 from audit.training.dpsgd import dpsgd
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_target import block, drawn
 from tests.effort import effort
-from tests.purse import purse
 
 Values = st.SearchStrategy[Any]
-ALPHA = purse.buy("copies: mechanisms that work in place keep their epsilon", "1e-9")
+ALPHA = buy_alpha("copies: mechanisms that work in place keep their epsilon", "1e-9")
 
 
 @dataclass

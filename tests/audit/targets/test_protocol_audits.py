@@ -33,8 +33,8 @@ from dpcore.laws.skellam import Skellam
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.audit.command import Shell
 
@@ -106,7 +106,7 @@ RUNS = 1500
 
 @pytest.fixture(scope="module")
 def alpha() -> float:
-    return purse.buy("protocol rounds keep what is derived", "1e-8") / 20
+    return buy_alpha("protocol rounds keep what is derived", "1e-8") / 20
 
 
 def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = None) -> AuditReport:

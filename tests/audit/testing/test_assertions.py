@@ -27,11 +27,11 @@ from audit.testing.assertions import _refutation
 from dpcore import DiscreteLaplace, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import down
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 
 DRAWN = itertools.count()
-ALPHA = purse.buy("audit.testing.assertions: assertions that must hold", "1e-8") / 20
+ALPHA = buy_alpha("audit.testing.assertions: assertions that must hold", "1e-8") / 20
 
 Integers = NDArray[np.int64]
 
@@ -219,7 +219,7 @@ def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told
         assert_sensitivity(query, [(0, 1)], bound)
 
 
-def test_the_purse_sells_what_it_has_and_no_more() -> None:
+def test_the_budget_sells_what_it_has_and_no_more() -> None:
     own = AlphaBudget("1e-3")
     for name in range(500):
         assert own.buy(f"test {name}", equal_share("1e-3", 500)) == Fraction(1, 500_000)
@@ -230,7 +230,7 @@ def test_the_purse_sells_what_it_has_and_no_more() -> None:
         own.buy("one more", "1e-100")
 
 
-def test_a_purse_that_forgets_what_it_sold_is_noticed() -> None:
+def test_a_budget_that_forgets_what_it_sold_is_noticed() -> None:
     forgetful = type("Forgetful", (AlphaBudget,), {"left": property(lambda self: self.total)})(
         "1e-3"
     )
@@ -260,7 +260,7 @@ def test_a_purchase_that_makes_no_sense_is_refused(name: str, alpha: Any, told: 
     assert own.spent == Fraction(1, 10**9)
 
 
-def test_a_purse_holds_something_and_a_share_has_tests() -> None:
+def test_a_budget_holds_something_and_a_share_has_tests() -> None:
     with pytest.raises(InvalidParameter, match="total"):
         AlphaBudget(0)
     with pytest.raises(InvalidParameter, match="tests"):

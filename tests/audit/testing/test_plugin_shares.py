@@ -107,7 +107,7 @@ def test_zz(dp): noted(dp)
 
 
 @pytest.mark.nightly
-def test_workers_share_one_seed_and_one_purse(tmp_path: Path) -> None:
+def test_workers_share_one_seed_and_one_budget(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     for options, tests in ((("-n", "2"), 6), (("-n", "2", "--dist", "each"), 6)):
         (tmp_path / "spent").unlink(missing_ok=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, Ran, mutant, ran, started
 
 # Of each suite whose audits must not refute: two of them.
-ALPHA = purse.buy("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
+ALPHA = buy_alpha("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
 
 TESTS = effort(50, 200)
 MANY = f"""
@@ -37,7 +37,7 @@ def beyond(tests: int, rate: Fraction, alpha: float) -> int:
 
 def test_a_suite_of_many_audits_states_one_rate_and_keeps_it(tmp_path: Path) -> None:
     """Each audit stands at the boundary of its claim, where it fails as often as it may."""
-    bought = purse.buy("pytest plugin: a level of 1/2 shared by all audits", "1e-9")
+    bought = buy_alpha("pytest plugin: a level of 1/2 shared by all audits", "1e-9")
     body = f"""
 @pytest.mark.parametrize("i", range({TESTS}))
 @pytest.mark.dp(epsilon=1, pair=(0, 1), runs=300)
@@ -68,7 +68,7 @@ for seed in range(12):
     print("\\n" + json.dumps([int(code), count.failed]))
 """
 WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
-UNPAID = ("self.purse.buy(name, price)\n", "pass\n")
+UNPAID = ("self.buy_alpha(name, price)\n", "pass\n")
 
 
 @pytest.mark.nightly
@@ -78,7 +78,7 @@ def test_runs_are_red_no_more_often_than_stated(tmp_path: Path, kept: bool) -> N
     plugin = PLUGIN
     bought = 1e-9
     if kept:
-        bought = purse.buy("pytest plugin: red runs at 0.05 each", "1e-9")
+        bought = buy_alpha("pytest plugin: red runs at 0.05 each", "1e-9")
     else:
         mutant(tmp_path, *WHOLE)
         source = (tmp_path / "mutant_plugin.py").read_text()
@@ -95,7 +95,7 @@ def test_runs_are_red_no_more_often_than_stated(tmp_path: Path, kept: bool) -> N
     assert (red < beyond(12, Fraction(1, 20), bought)) is kept, results
 
 
-def test_the_purse_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
+def test_the_budget_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
     run = ran(tmp_path, MANY, "-q", "--tb=line", "--dp-seed", "1", plugin=mutant(tmp_path, *WHOLE))
     assert run.code == 1
     assert "asks for 1e-3, and 0 of 1e-3 is left" in run.out
@@ -253,7 +253,7 @@ EXAMPLES = ("-m", "pytest", "examples/suite", "-p", PLUGIN, "-p", "no:cacheprovi
 @pytest.mark.nightly
 def test_the_example_suite_runs() -> None:
     """OpenDP has its own entropy: what is bought is a true chance of a red run."""
-    alpha = purse.buy("examples/suite", "1e-8")
+    alpha = buy_alpha("examples/suite", "1e-8")
     run = started(ROOT, *EXAMPLES, "--dp-alpha", str(alpha))
     assert run.code == 0, run.out
     assert re.search(r"dp: \d+ statistical tests ran, of \d+ collected: .* at most 1e-8", run.line)

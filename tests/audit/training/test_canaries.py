@@ -23,8 +23,8 @@ from audit.training.canaries import SCHEMA, CanaryReport, canaries, planned_gues
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
 Scores: TypeAlias = NDArray[np.float64]
@@ -89,7 +89,7 @@ def p_value(hits: int, repeats: int) -> float:
 @by_day(2)
 @pytest.mark.parametrize("name", list(LAWS))
 def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
-    bought = purse.buy(f"canaries, {name}", "1e-10")
+    bought = buy_alpha(f"canaries, {name}", "1e-10")
     law, claim = LAWS[name]
     repeats = effort(60, 1500)
     reports = repeated(law, claim, canaries, repeats=repeats)
@@ -99,7 +99,7 @@ def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
 
 
 def test_a_true_curve_is_refuted_as_rarely_as_stated() -> None:
-    bought = purse.buy("canaries, Gaussian at the boundary", "1e-10")
+    bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
     lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10)) for k in range(60)])
     repeats = effort(400, 6000)
 

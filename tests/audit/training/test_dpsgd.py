@@ -13,13 +13,13 @@ from audit.training import dpsgd as training
 from audit.training.dpsgd import batch_checks, dpsgd
 from audit.training.step_report import StepReport
 from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
-from tests.purse import purse
 from tests.support.audit import training_steps as steps
 from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
 from tests.support.dpcore.mutants import mutated
 
-ALPHA = purse.buy("steps of a training as stated", "1e-8")
+ALPHA = buy_alpha("steps of a training as stated", "1e-8")
 
 
 def audited(step: Any, **given: Any) -> StepReport:
@@ -95,7 +95,7 @@ def p_values(found: list[Any]) -> list[float]:
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
-    bought = purse.buy(f"the checks of {sampling} batches", "1e-10")
+    bought = buy_alpha(f"the checks of {sampling} batches", "1e-10")
     stated = audited(Right, sampling=sampling, batches=2, draws=200).stated
     repeats, level, hits, total = effort(25, 400), 0.2, 0, 0
     step = Right() if sampling == "poisson" else steps.Fixed()
@@ -120,7 +120,7 @@ def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
 
     unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
     rng = np.random.default_rng(5)
-    repeats, level, bought = 150, 0.05, purse.buy("ranges of batch sizes", "1e-10")
+    repeats, level, bought = 150, 0.05, buy_alpha("ranges of batch sizes", "1e-10")
     drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
     right, wrong = (
         sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)

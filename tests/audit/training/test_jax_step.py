@@ -10,7 +10,7 @@ from audit.training.dpsgd import dpsgd
 from audit.training.library_steps import JaxPrivacyStep
 from audit.training.step_report import Stated
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 
 STATED = Stated(
     records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(3, 2), clip=Fraction(1, 2)
@@ -19,7 +19,7 @@ STATED = Stated(
 
 def test_its_step_passes_and_half_its_noise_does_not() -> None:
     pytest.importorskip("jax_privacy", reason="the extra bench is not installed")
-    alpha = purse.buy("the step of JAX Privacy", "1e-9")
+    alpha = buy_alpha("the step of JAX Privacy", "1e-9")
     step = JaxPrivacyStep(STATED)
     for stated, failed in (("1.5", set()), ("3", {"noise"})):
         report = dpsgd(

@@ -17,7 +17,7 @@ from audit.training.dpsgd import dpsgd
 from audit.training.library_steps import OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.audit import opacus_like as like
 
 STATED: dict[str, Any] = {
@@ -47,7 +47,7 @@ def library() -> None:
 
 
 def test_its_step_passes_where_the_expected_batch_is_whole(library: None) -> None:
-    alpha = purse.buy("the step of Opacus", "1e-9") / 2
+    alpha = buy_alpha("the step of Opacus", "1e-9") / 2
     assert failed(audited(alpha)) == NOT_FINITE
     step = OpacusStep(
         Stated(
@@ -61,14 +61,14 @@ def test_its_step_passes_where_the_expected_batch_is_whole(library: None) -> Non
 
 
 def test_it_divides_by_a_whole_number_of_records(library: None) -> None:
-    alpha = purse.buy("the step of Opacus, floored", "1e-9")
+    alpha = buy_alpha("the step of Opacus, floored", "1e-9")
     report = dpsgd("opacus", **FEW, alpha=alpha)
     assert failed(report) == {"clipping", "noise", "normaliser"} | NOT_FINITE
     assert "divided by 2 in every batch" in statement(report, "normaliser")
 
 
 def test_batches_that_it_leaves_as_they_are_come_from_epochs(library: None) -> None:
-    alpha = purse.buy("the step of Opacus, epochs", "1e-9")
+    alpha = buy_alpha("the step of Opacus, epochs", "1e-9")
     assert failed(audited(alpha, sampling="fixed")) == {"overlap"} | NOT_FINITE
 
 
@@ -112,7 +112,7 @@ def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> fl
 @pytest.mark.nightly
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_the_rounded_normaliser_tells_19_records_from_20(library: None, reduction: str) -> None:
-    alpha = purse.buy(f"a step of Opacus whose loss is a {reduction}", "1e-9")
+    alpha = buy_alpha(f"a step of Opacus whose loss is a {reduction}", "1e-9")
     report = audit(
         partial(gradient, reduction=reduction),
         "epsilon=1.364,delta=1e-5",
@@ -136,7 +136,7 @@ def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
 def test_a_library_that_does_what_is_stated_passes(
     monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any]
 ) -> None:
-    alpha = purse.buy(f"a library like Opacus, {stated['records']} records", "1e-9")
+    alpha = buy_alpha(f"a library like Opacus, {stated['records']} records", "1e-9")
     like_opacus(monkeypatch, like.Engine)
     report = dpsgd("opacus", **stated, alpha=alpha)
     assert (failed(report), report.exit_code) == (set(), 0)
@@ -158,13 +158,13 @@ def test_a_broken_library_is_found_where_it_is_broken(
     stated: dict[str, Any],
     found: set[str],
 ) -> None:
-    alpha = purse.buy(f"{engine.__name__}, {stated['records']} records", "1e-9")
+    alpha = buy_alpha(f"{engine.__name__}, {stated['records']} records", "1e-9")
     like_opacus(monkeypatch, engine)
     assert failed(dpsgd("opacus", **stated, alpha=alpha)) == found
 
 
 def test_fixed_batches_are_those_of_shuffled_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha = purse.buy("a library like Opacus, epochs", "1e-9")
+    alpha = buy_alpha("a library like Opacus, epochs", "1e-9")
     like_opacus(monkeypatch, like.Engine)
     assert failed(audited(alpha, sampling="fixed")) == {"overlap"}
 

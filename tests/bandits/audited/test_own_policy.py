@@ -23,11 +23,11 @@ from bandits.privatizers.protocols import Deployment, SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.bandits.audited import halved
 
-ALPHA = purse.buy("own bandit policies keep their promise", "1e-8") / 10
+ALPHA = buy_alpha("own bandit policies keep their promise", "1e-8") / 10
 
 PURE = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
 

@@ -35,8 +35,8 @@ from dpcore.laws.binomial import Binomial
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.bandits.audited import (
     COMBINATORIAL,
     EVERY,
@@ -199,7 +199,7 @@ def test_pure_claims_are_exact() -> None:
 @by_day(1)
 @pytest.mark.parametrize("privatizer", [summed("pure"), summed("shuffled-pure"), BITS])
 def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
-    alpha = purse.buy(f"bandits devices against releases: {privatizer.name}", "1e-9")
+    alpha = buy_alpha(f"bandits devices against releases: {privatizer.name}", "1e-9")
 
     def released(by: Privatizer, runs: int, ones: int = 2) -> Counter[Pulled]:
         steps = by.precision(4)

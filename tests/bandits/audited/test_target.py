@@ -23,8 +23,8 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.bandits.audited import (
     COMBINATORIAL,
     EVERY,
@@ -69,7 +69,7 @@ KEPT = {
 @by_day(10)
 @pytest.mark.parametrize("rest", KEPT)
 def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
-    alpha = purse.buy(f"bandits audit: {rest}", "1e-9")
+    alpha = buy_alpha(f"bandits audit: {rest}", "1e-9")
     report = audited(rest, runs=KEPT[rest], alpha=alpha)
     assert report.error is None, report.error
     assert report.verdict == "not_refuted"

@@ -37,8 +37,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.bandits.worlds import Given, RecordingRadius, same_law
 from tests.support.dpcore.mutants import mutated
 
@@ -145,7 +145,7 @@ def in_batches(horizon: int, beta: float, world: np.random.Generator) -> tuple[i
 
 @pytest.mark.parametrize("horizon", [17, 60])
 def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
-    alpha = purse.buy(f"bandits: elimination round by round, T = {horizon}", "1e-9")
+    alpha = buy_alpha(f"bandits: elimination round by round, T = {horizon}", "1e-9")
     one, two = np.random.default_rng(1), np.random.default_rng(2)
     rounds = Counter(by_rounds(horizon, 0.45, one) for _ in range(1000))
     batches = Counter(in_batches(horizon, 0.225, two) for _ in range(1000))
@@ -182,7 +182,7 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
 @pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: r.name)
 def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius) -> None:
-    alpha = purse.buy(f"bandits: the best arm is kept, {trust}, {radius.name}", "1e-9")
+    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {radius.name}", "1e-9")
     privatizer: Privatizer = PLAIN
     if trust != "none":
         privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1/2000")  # type: ignore[arg-type]  # a name of it
@@ -335,7 +335,7 @@ def dropped(policy: BatchedElimination, steady: SteadyPrivatizer, seed: int) -> 
 @by_day(1)
 @pytest.mark.parametrize("privatizer", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
-    alpha = purse.buy(f"parted gap {privatizer.name}", "1e-9")
+    alpha = buy_alpha(f"parted gap {privatizer.name}", "1e-9")
     most = stats.binom.isf(alpha, RUNS, 0.4)
     policy = policy_of(1, privatizer=privatizer, confidence="0.4")
     assert dropped(policy, privatizer, 5) <= most

@@ -37,8 +37,8 @@ from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
 TRUSTS: tuple[LinearTrust, ...] = ("none", "central", "local", "shuffle")
@@ -235,7 +235,7 @@ def test_exact_widths_cover(
     errors, widths = errors_and_widths(loose, world, dpe.privatizer, runs, 7)
     missed = (errors[:, 1:] > widths[1:]).mean(axis=0)
     bought = f"coverage of linear widths: {trust}, {how}, {clients}, phase {number}"
-    alpha = purse.buy(bought, "1e-9")
+    alpha = buy_alpha(bought, "1e-9")
     # Hoeffding: a chance of 1/12 is seen above 1/12 + slack with chance alpha at most.
     slack = math.sqrt(math.log(12 / alpha) / (2 * runs))
     assert missed.max() <= 1 / 12 + slack

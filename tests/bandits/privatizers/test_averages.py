@@ -18,7 +18,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 
 TRUSTS: tuple[LinearTrust, ...] = ("central", "local", "shuffle")
 
@@ -125,7 +125,7 @@ def test_pure_noise_has_the_law_and_the_tails_that_are_stated(trust: LinearTrust
     edges = np.array([-9.5, -5.5, -2.5, -0.5, 0.5, 2.5, 5.5, 9.5])
     inside = np.diff(np.concatenate([[0], law.cumsum()[np.searchsorted(values, edges) - 1], [1]]))
     cells = np.bincount(np.searchsorted(edges, drawn), minlength=9)
-    alpha = purse.buy(f"pure released averages, {trust}: law of the noise", "1e-9")
+    alpha = buy_alpha(f"pure released averages, {trust}: law of the noise", "1e-9")
     assert stats.chisquare(cells, inside * cells.sum()).pvalue > alpha
     narrow = np.bincount(np.searchsorted(edges, np.rint(drawn / 2)), minlength=9)
     assert stats.chisquare(narrow, inside * cells.sum()).pvalue < alpha
@@ -158,7 +158,7 @@ def test_released_sums_have_the_law_of_their_noise(trust: LinearTrust) -> None:
     noise = privatizer.noise(size)
     assert noise is not None
     variance = variance_of(noise)
-    alpha = purse.buy(f"released averages, {trust}: law of the noise", "1e-9")
+    alpha = buy_alpha(f"released averages, {trust}: law of the noise", "1e-9")
     assert stats.kstest(drawn, stats.norm(0, math.sqrt(variance)).cdf).pvalue > alpha
     # Half of the noise would be seen, and so would one draw for all coordinates.
     assert stats.kstest(drawn / 2, stats.norm(0, math.sqrt(variance)).cdf).pvalue < alpha
@@ -179,7 +179,7 @@ def test_ones_are_binomial() -> None:
     law = stats.binom(67, 0.5)
     edges = law.cdf(np.array([27, 30, 32, 33, 35, 38, 67]))
     expected = runs * np.diff(np.concatenate([[0.0], edges]))
-    alpha = purse.buy("ones among fair bits", "1e-9")
+    alpha = buy_alpha("ones among fair bits", "1e-9")
     assert stats.chisquare(cells, expected).pvalue > alpha
     other = stats.binom(68, 0.5).cdf(np.array([27, 30, 32, 33, 35, 38, 68]))
     wrong = runs * np.diff(np.concatenate([[0.0], other]))

@@ -40,8 +40,8 @@ from dpcore.laws.skellam import Skellam
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.bandits.worlds import Counted
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
@@ -155,7 +155,7 @@ def test_the_exact_width_covers_means_of_who_reports() -> None:
     for _ in range(1500):
         total = steps * int(world.binomial(stay, 0.5))
         missed += abs(planned.release(total, n, rng) / stay - Fraction(1, 2)) > width
-    alpha = purse.buy("width of those who report", "1e-9")
+    alpha = buy_alpha("width of those who report", "1e-9")
     assert missed <= stats.binom.isf(alpha, 1500, float(p))
     assert missed > 0
 
@@ -182,7 +182,7 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     noise = ideal.noise(8)
     assert noise is not None
     found = [int((masked.release(3 * steps, 8, rng) - 3) * steps) for _ in range(30)]
-    alpha = purse.buy("masked releases: their noise", "1e-9")
+    alpha = buy_alpha("masked releases: their noise", "1e-9")
     uniform = [
         float(noise.cdf(k)) - float(noise.pmf(k)) * u
         for k, u in zip(found, _coins(30), strict=True)

@@ -39,6 +39,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.sums import AggregatedSum
+from tests.alpha_budget import buy_alpha
 from tests.bandits.privatizers.test_returning import (
     LAPLACE,
     SKELLAM,
@@ -46,7 +47,6 @@ from tests.bandits.privatizers.test_returning import (
     pool_of,
     run_with,
 )
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 from tests.support.ledger.workers import processes
@@ -72,7 +72,7 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
         _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
 
     # Hoeffding: each of the 20 comes with chance 1/2; of 20 spent, 10 20/21 come before the tenth.
-    odds = math.log(2 * 21 / purse.buy("arrivals at a pool", "1e-9"))
+    odds = math.log(2 * 21 / buy_alpha("arrivals at a pool", "1e-9"))
     off = math.sqrt(odds / (2 * ARRIVALS))
     times, away = who_came(Pool)
     assert times[::2].sum() == 0

@@ -39,8 +39,8 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import Rng, SeededRng, SystemRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import rewired
 
 TRUSTS: tuple[Trust, ...] = (
@@ -80,7 +80,7 @@ def fitted(steps: list[int], law: Noise, alpha: float) -> str | None:
 @by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -> None:
-    alpha = purse.buy(f"bandits: law of a released sum, {trust}", "1e-9")
+    alpha = buy_alpha(f"bandits: law of a released sum, {trust}", "1e-9")
     privatizer, rng = made(trust), SeededRng(11)
     g, law = privatizer.precision(5), privatizer.protocol(5).planned_noise
     steps = noise_of(lambda: privatizer.release(3 * g, 5, rng), g, 3 * g)
@@ -90,7 +90,7 @@ def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -
 @by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
-    alpha = purse.buy(f"bandits: law user by user, {trust}", "1e-9")
+    alpha = buy_alpha(f"bandits: law user by user, {trust}", "1e-9")
     privatizer, rng = made(trust), SeededRng(12)
     protocol = privatizer.protocol(5)
     values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])  # encoded exactly: no coin but the noise
@@ -120,7 +120,7 @@ def test_noise_drawn_once_for_all_users_is_caught() -> None:
 
 
 def test_bits_have_the_law_of_the_shuffle() -> None:
-    alpha = purse.buy("bandits: law of shuffled bits", "1e-9")
+    alpha = buy_alpha("bandits: law of shuffled bits", "1e-9")
     privatizer, rng = BitPrivatizer(epsilon=2, delta="1e-3"), SeededRng(14)
     protocol = privatizer.protocol(6)
     law = protocol.planned_noise
@@ -371,7 +371,7 @@ ASKED = PureShufflePrivatizer(epsilon=2, failure="1e-6")
 
 
 def test_a_release_has_the_law_that_is_stated() -> None:
-    alpha, rng = purse.buy("bandits: law of a pure shuffle", "1e-10"), SeededRng(15)
+    alpha, rng = buy_alpha("bandits: law of a pure shuffle", "1e-10"), SeededRng(15)
     promised = ASKED.guarantee(20)
     assert isinstance(promised, CertifiedShuffle)
     assert (promised.stated_epsilon, promised.honest, promised.protocol.users) == (2, 20, 20)
@@ -387,7 +387,7 @@ def test_a_release_has_the_law_that_is_stated() -> None:
 
 @pytest.mark.nightly
 def test_so_have_the_messages() -> None:
-    alpha, rng = purse.buy("bandits: messages of a pure shuffle", "1e-10"), SeededRng(16)
+    alpha, rng = buy_alpha("bandits: messages of a pure shuffle", "1e-10"), SeededRng(16)
     protocol, law = ASKED.protocol(20), ASKED.noise(20)
     assert law is not None
     held: Any = [1] * 7 + [0] * 13

@@ -27,8 +27,8 @@ from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import rewired
 
 MEANS = (0.02, 0.9)
@@ -130,7 +130,7 @@ def too_many(failed: int) -> float:
 @by_day(2)
 @each_trust
 def test_all_means_of_a_run_are_within_their_widths(trust: str) -> None:
-    alpha = purse.buy(f"bandits coverage of widths: {trust}", "1e-9")
+    alpha = buy_alpha(f"bandits coverage of widths: {trust}", "1e-9")
     assert too_many(failures(trust, ExactRadius(batches=BATCHES), of="width")) > alpha
     assert too_many(failures(trust, Narrow(part=0.7), of="width")) < alpha
 
@@ -138,7 +138,7 @@ def test_all_means_of_a_run_are_within_their_widths(trust: str) -> None:
 @by_day(2)
 @each_trust
 def test_all_differences_of_a_run_are_within_their_gaps(trust: str) -> None:
-    alpha = purse.buy(f"bandits coverage of gaps: {trust}", "1e-9")
+    alpha = buy_alpha(f"bandits coverage of gaps: {trust}", "1e-9")
     assert too_many(failures(trust, ExactRadius(batches=BATCHES), of="gap")) > alpha
     assert too_many(failures(trust, Narrow(part=0.7), of="gap")) < alpha
 

@@ -38,7 +38,7 @@ from bandits.worlds.linear import CoveredWorld, LinearWorld, signs_instance, sph
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.refusals import refused
 
 CHANCES = (0.5, 0.5, 0.9, 0.2)
@@ -74,7 +74,7 @@ def law(together: tuple[int, ...]) -> dict[tuple[int, ...], float]:
 
 @pytest.mark.parametrize("together", [(0, 1, 2, 3), (0, 0, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0)])
 def test_outcomes_have_their_joint_law(together: tuple[int, ...]) -> None:
-    alpha = purse.buy(f"joint law of base arms {together}", "1e-10")
+    alpha = buy_alpha(f"joint law of base arms {together}", "1e-10")
     rounds = 20_000
     seen, wanted = joint(together, rounds), law(together)
     assert set(seen) <= set(wanted)
@@ -239,7 +239,7 @@ def test_own_rounds_have_the_variance_of_one_reward() -> None:
         of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
     )
     found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
-    alpha = purse.buy("linear world: own rounds are normal", "1e-9")
+    alpha = buy_alpha("linear world: own rounds are normal", "1e-9")
     law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
     assert stats.kstest(found, law.cdf).pvalue > alpha
     assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01

@@ -18,9 +18,9 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.polya_jumps import LogJumps, below
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import fixed_enclosure
+from tests.alpha_budget import buy_alpha
 from tests.dpcore.sampling.test_statistics import worst
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
@@ -193,7 +193,7 @@ def test_jumps_work_at_small_scales_too() -> None:
     for scale in ("1/3", 3, "17/2"):
         noise = Polya(shape="3/4", scale=scale)
         drawn = LogJumps(Fraction(3, 4), Fraction(scale)).draw(SeededRng(22), 100_000)
-        assert worst(noise, drawn) > purse.buy(f"Polya jumps at scale {scale}", "1e-9")
+        assert worst(noise, drawn) > buy_alpha(f"Polya jumps at scale {scale}", "1e-9")
         other = LogJumps(Fraction(3, 4), Fraction(scale) * Fraction(11, 10))
         assert worst(noise, other.draw(SeededRng(22), 100_000)) < 1e-9
 
@@ -202,7 +202,7 @@ def test_geometrics_come_from_both_halves_of_a_laplace() -> None:
     noise = Polya(shape=1, scale=9)
     batch = polya._Geometrics(1, Fraction(9))
     drawn = batch.draw(SeededRng(23), 100_000)
-    assert worst(noise, drawn) > purse.buy("Polya geometrics", "1e-9")
+    assert worst(noise, drawn) > buy_alpha("Polya geometrics", "1e-9")
     folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))
     assert worst(noise, folded) < 1e-9  # the twin: |X| halves the mass of 0
 

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.masks import LARGEST_MODULUS, add, mask, subtract
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.masked.second_path import residues
 
@@ -55,7 +55,7 @@ def uneven(draw: Callable[..., Any]) -> float:
 
 
 def test_residues_are_uniform() -> None:
-    alpha = purse.buy("masks: residues mod 3 * 2^60", "1e-9")
+    alpha = buy_alpha("masks: residues mod 3 * 2^60", "1e-9")
     assert uneven(mask) > alpha
     assert uneven(mutated(mask, *MUTANTS["no rejection"])) < alpha
 

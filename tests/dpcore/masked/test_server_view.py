@@ -21,7 +21,7 @@ from dpcore.masked.messages import MaskedInput
 from dpcore.masked.round import Neighbourhood
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.masked.rehearsal import Rehearsal, rehearse, take_step
 
@@ -76,14 +76,14 @@ NO_PAIRS = ("_agreements(state.masking, public).items()", "{}.items()")
 
 
 def test_masked_inputs_are_uniform_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha = purse.buy("masked aggregation: view before unmasking", "1e-9")
+    alpha = buy_alpha("masked aggregation: view before unmasking", "1e-9")
     assert p_value(list(arrived(played({}, 11)).values())) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
     assert p_value(list(arrived(played({}, 11)).values())) < alpha
 
 
 def test_unmasked_they_are_uniform_given_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha = purse.buy("masked aggregation: view after unmasking", "1e-9")
+    alpha = buy_alpha("masked aggregation: view after unmasking", "1e-9")
     rows = without_self_masks(played({}, 12))
     assert set((rows["ann"] + rows["bob"] + rows["eve"]) % M) == {
         0
@@ -108,7 +108,7 @@ def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) ->
 
 
 def test_also_when_one_vanished() -> None:
-    alpha = purse.buy("masked aggregation: view with a dropout", "1e-9")
+    alpha = buy_alpha("masked aggregation: view with a dropout", "1e-9")
     play = played({"bob": Step.INPUT}, 13)
     rows = {n: without_pair_masks(play, n, y, "bob") for n, y in without_self_masks(play).items()}
     assert set((rows["ann"] + rows["eve"]) % M) == {0}
@@ -129,7 +129,7 @@ def late_input(seed: int) -> Integers:
 
 def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     # This is what the self mask is for: without it the server would hold Bob's zeros.
-    alpha = purse.buy("masked aggregation: an input that came too late", "1e-9")
+    alpha = buy_alpha("masked aggregation: an input that came too late", "1e-9")
     assert p_value([late_input(14)]) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
     assert (late_input(14) == INPUTS["bob"]).all()
@@ -142,7 +142,7 @@ FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 
 
 def test_on_a_ring_they_are_uniform_given_their_sum() -> None:
-    alpha = purse.buy("masked aggregation: view of a ring", "1e-9")
+    alpha = buy_alpha("masked aggregation: view of a ring", "1e-9")
     rows = without_self_masks(played({}, 15, FOUR, RING))
     assert set(np.sum([*rows.values()], axis=0) % M) == {2}
     for left_out in FOUR:
@@ -151,7 +151,7 @@ def test_on_a_ring_they_are_uniform_given_their_sum() -> None:
 
 def test_those_who_collude_see_the_sum_of_each_group_that_they_leave() -> None:
     # This is why the graph must hold together without those who collude and who vanish.
-    alpha = purse.buy("masked aggregation: colluding users on a ring", "1e-9")
+    alpha = buy_alpha("masked aggregation: colluding users on a ring", "1e-9")
     play = played({}, 16, FOUR, RING)
     bare, near = without_self_masks(play), play.server[Step.KEYS].near
     together, apart = 0, 0

@@ -23,8 +23,8 @@ from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.round import Neighbourhood, neighbours_of
 from dpcore.masked.sizing import MOST_EXPOSURE, neighbourhood_risk, size_neighbourhood
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
 Graph = dict[int, set[int]]
@@ -203,7 +203,7 @@ def risk_of(compute: Callable[..., Any] = neighbourhood_risk) -> Any:
 
 
 def test_graphs_that_are_drawn_keep_the_bounds() -> None:
-    alpha = purse.buy("masked aggregation: neighbourhoods that fail", "1e-9") / 3
+    alpha = buy_alpha("masked aggregation: neighbourhoods that fail", "1e-9") / 3
     risk, seen = risk_of(), events(neighbours_of)
     assert all(0 < getattr(risk, name) < Fraction(3, 4) for name in seen)
     assert min(p_values(risk, seen).values()) > alpha

@@ -16,7 +16,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
@@ -58,7 +58,7 @@ def of_all(protocol: PureShuffle, held: list[int]) -> dict[int, float]:
 
 @pytest.mark.parametrize("x", [0, 1, 2])
 def test_a_message_has_its_law(x: int) -> None:
-    alpha = purse.buy(f"a message of a pure shuffle, x = {x}", ALPHA)
+    alpha = buy_alpha(f"a message of a pure shuffle, x = {x}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
     drawn = many.values([x / 2] * DRAWS, rng=SeededRng(11 + x))
     assert p_value(drawn, of_one(SMALL, x)) > alpha
@@ -74,14 +74,14 @@ def test_a_message_has_its_law(x: int) -> None:
     ],
 )
 def test_a_mutant_message_is_refuted(old: str, new: str) -> None:
-    alpha = purse.buy(f"a mutant message of a pure shuffle: {new}", ALPHA)
+    alpha = buy_alpha(f"a mutant message of a pure shuffle: {new}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
     drawn = mutated(PureShuffle.values, old, new)(many, [0] * DRAWS, rng=SeededRng(3))
     assert p_value(drawn, of_one(SMALL, 0)) < alpha
 
 
 def test_bits_at_once_have_the_law_of_the_messages() -> None:
-    alpha = purse.buy("a pure shuffle of bits at once", ALPHA)
+    alpha = buy_alpha("a pure shuffle of bits at once", ALPHA)
     law, rng = of_all(BITS, [0, 1, 1]), SeededRng(5)
 
     def drawn(draw: Any) -> list[int]:

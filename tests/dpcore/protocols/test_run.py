@@ -29,8 +29,8 @@ from dpcore.protocols.aggregation import (
 from dpcore.protocols.run import _crowd, _sum, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore.crowds import UNIT, Masses, convolved, masses, power, rounding
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
@@ -88,7 +88,7 @@ def steps_mod_m(estimate: Any) -> int:
 @by_day(1)
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_has_the_exact_law(route: str) -> None:
-    alpha = purse.buy(f"aggregated Skellam mod m, {route}", "1e-9")
+    alpha = buy_alpha(f"aggregated Skellam mod m, {route}", "1e-9")
     x = np.array([float(value) for value in HELD])
 
     def once(rng: Any) -> int:
@@ -98,7 +98,7 @@ def test_every_route_has_the_exact_law(route: str) -> None:
 
 
 def test_the_wrong_number_of_shares_is_seen() -> None:
-    alpha = purse.buy("aggregated Skellam mod m: twin with one share more", "1e-9")
+    alpha = buy_alpha("aggregated Skellam mod m: twin with one share more", "1e-9")
     x = np.array([float(value) for value in HELD])
     broken = mutated(ModularSum.sum_at_once, "summed(noise, held.size)", "noise")
     sums = drawn(lambda rng: broken(TINY, x, rng=rng))

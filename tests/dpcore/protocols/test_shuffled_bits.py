@@ -24,7 +24,7 @@ from dpcore.protocols.shuffled_bits import (
 )
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import Rng, Words, permutation
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted import NeverAsked
@@ -168,7 +168,7 @@ def test_estimates_are_unbiased_with_dropouts_too() -> None:
 
 
 def test_the_bits_have_the_law_of_their_noise() -> None:
-    alpha = purse.buy("binary shuffle: ones of three users", "1e-9")
+    alpha = buy_alpha("binary shuffle: ones of three users", "1e-9")
     from scipy.stats import binom, binomtest  # here, not above: only this test looks
 
     def least_p(randomize: Any) -> float:

@@ -23,7 +23,7 @@ from scipy import stats
 from dpcore import SeededRng
 from dpcore.sampling import rng
 from dpcore.sampling.rng import Rng, Words, _Keystream
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
@@ -220,7 +220,7 @@ def chi_square(counts: Any, cells: int) -> float:
 
 
 def test_bytes_of_words_are_uniform() -> None:
-    alpha = purse.buy("rng: bytes of words", "1e-9")
+    alpha = buy_alpha("rng: bytes of words", "1e-9")
     words = SeededRng(101).words(1 << 17)
     for byte in range(8):
         counts = np.bincount((words >> np.uint64(8 * byte) & np.uint64(255)).astype(int))
@@ -228,7 +228,7 @@ def test_bytes_of_words_are_uniform() -> None:
 
 
 def test_bits_are_uniform_and_follow_nothing() -> None:
-    alpha = purse.buy("rng: bits and neighbours", "1e-9")
+    alpha = buy_alpha("rng: bits and neighbours", "1e-9")
     words = SeededRng(102).words(1 << 16)
     bits = np.unpackbits(words.view(np.uint8))
     for lag in (1, 2, 8, 63, 64, 65):
@@ -249,7 +249,7 @@ def below_p_values(source: Rng, draw: Callable[[Rng, int], int]) -> list[float]:
 
 
 def test_below_is_uniform() -> None:
-    alpha = purse.buy("rng: below", "1e-9")
+    alpha = buy_alpha("rng: below", "1e-9")
     assert min(below_p_values(SeededRng(103), Rng.below)) > alpha / len(BOUNDS)
 
 

@@ -1,7 +1,7 @@
 r"""Draws have their law: seeded vectors, and exact binomial cells for every sampler of every law.
 
-The cells carry a Bonferroni correction and an alpha from the run's purse. The mutants they reject,
-at the power computed beside them, are a scale a few percent off and a doubled zero.
+The cells carry a Bonferroni correction and an alpha from the budget of the run. The mutants they
+reject, at the power computed beside them, are a scale a few percent off and a doubled zero.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import dpcore
 from dpcore import Noise, SeededRng, read_noise
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.purse import purse
 from tests.support.dpcore import second_path
 from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
 
@@ -162,7 +162,7 @@ TINY_ALPHA = "1e-9"
 @by_day(3)
 @pytest.mark.parametrize("text", SPELLED)
 def test_batches_have_the_law(text: str) -> None:
-    alpha = purse.buy(f"cells: batch {text}", TINY_ALPHA)
+    alpha = buy_alpha(f"cells: batch {text}", TINY_ALPHA)
     noise = read_noise(text)
     assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha
 
@@ -170,7 +170,7 @@ def test_batches_have_the_law(text: str) -> None:
 @by_day(6)
 @pytest.mark.parametrize("text", SPELLED)
 def test_single_draws_have_the_law(text: str) -> None:
-    alpha = purse.buy(f"cells: single {text}", TINY_ALPHA)
+    alpha = buy_alpha(f"cells: single {text}", TINY_ALPHA)
     noise, source = read_noise(text), SeededRng(12)
     assert worst(noise, np.array([noise.sample(rng=source) for _ in range(2000)])) > alpha
 
@@ -178,7 +178,7 @@ def test_single_draws_have_the_law(text: str) -> None:
 @by_day(1)
 @pytest.mark.parametrize("text", SPELLED)
 def test_the_reference_sampler_has_the_law(text: str) -> None:
-    alpha = purse.buy(f"cells: reference {text}", TINY_ALPHA)
+    alpha = buy_alpha(f"cells: reference {text}", TINY_ALPHA)
     noise, source = read_noise(text), SeededRng(13)
     drawn = np.array([noise.sample_reference(source) for _ in range(REFERENCE.get(text, 1000))])
     assert worst(noise, drawn) > alpha

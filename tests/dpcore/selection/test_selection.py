@@ -16,7 +16,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng, Words
 from dpcore.selection import NoisyThreshold, Rule, Selection
 from dpcore.selection.selection import _flip
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.exact_law import exp_neg, unroll
 
 SCORES = ([0, 1, 3], [5, 5, 5, 2], [7], [-2, 0])
@@ -65,7 +65,7 @@ def test_the_fast_sampler_has_that_law(rule: Rule) -> None:
     rng = SeededRng(5)
     outputs: list[Any] = [choice.release(scores, rng=rng) for _ in range(runs)]
     drawn = np.bincount(outputs, minlength=4)
-    alpha = purse.buy(f"selection by {rule.value}: cells", "1e-9") / 4
+    alpha = buy_alpha(f"selection by {rule.value}: cells", "1e-9") / 4
     law, wrong = choice.law(scores), Selection(epsilon=4, sensitivity=1, rule=rule).law(scores)
     fits = [
         [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpcore.command.app
-from tests.purse import purse
+from tests.alpha_budget import buy_alpha
 from tests.support.typed import Answer
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ START = (
 )
 
 # Shared by the audits that must not refute: fewer than a hundred.
-ALPHA = purse.buy("the audit command keeps true claims", "1e-8") / 100
+ALPHA = buy_alpha("the audit command keeps true claims", "1e-8") / 100
 
 
 KEYS = {
