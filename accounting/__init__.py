@@ -10,7 +10,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
-    from accounting.budget.returning import per_user, routes
+    from accounting.budget.returning_users import per_user, routes
     from accounting.budget.training import TrainingRun, dpsgd
     from accounting.certificates.certificate import Certificate, certify
     from accounting.certificates.clock import deadline
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         claim_from_json,
     )
     from accounting.claims.guarantee import Guarantee
+    from accounting.composition.compose import Composition, compose
+    from accounting.composition.from_json import guarantee_from_json
     from accounting.errors import NotDerived
     from accounting.ledger import Ledger
     from accounting.mechanism.description import Description
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
         filter_for,
     )
     from accounting.theorems.odometer import Odometer
-    from accounting.totals.compose import Composition, compose
-    from accounting.totals.from_json import guarantee_from_json
 
 __all__ = [
     "Allowance",

@@ -85,7 +85,7 @@ class Audit:
         self.baselines: tuple[str, ...] = ()
         if spec.baselines:
             # scipy.stats takes half a second
-            from audit.evidence.baselines import baseline_names
+            from audit.evidence.baseline_bounds import baseline_names
 
             self.baselines = baseline_names(spec.baselines)
         self.space = None

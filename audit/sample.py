@@ -271,7 +271,7 @@ def run_baselines(
     report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
     r"""Add the bounds of other methods and the figures, for the view and point of the bound."""
-    from audit.evidence.baselines import compare
+    from audit.evidence.baseline_bounds import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read

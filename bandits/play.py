@@ -2,7 +2,7 @@ r"""One run of a bandit algorithm: the only code that touches both rewards and r
 
 Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
 release at most (``bandits.privatizers.privatizer``); users who come back are in
-``bandits.privatizers.returning``. Proofs: docs/proofs/bandits.md.
+``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations

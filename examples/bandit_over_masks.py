@@ -7,10 +7,10 @@ of those who stay keeps epsilon = 1 at delta = 1e-6, for all three answers that 
 import numpy as np
 
 from bandits import BatchedElimination, Bernoulli, play
-from bandits.policies.returning import steady_for
+from bandits.policies.returning_users import steady_for
 from bandits.policies.setting import Schedule
 from bandits.privatizers.protocols import Deployment
-from bandits.privatizers.returning import Pool
+from bandits.privatizers.returning_users import Pool
 from bandits.radius.radius import ExactRadius
 from dpcore import SeededRng
 

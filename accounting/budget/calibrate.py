@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from accounting.budget.search import Edge, Unknown, decide, log, log_mu, search
 from accounting.budget.training import TrainingRun
 from accounting.claims.bound import Bound
+from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.mechanism.description import EVERYONE, Description, Poisson
 from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, RealNoise
@@ -26,7 +27,6 @@ from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
-from accounting.totals.compose import Composition, compose
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed

@@ -18,8 +18,8 @@ from itertools import count
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
+from accounting.composition.compose import Composition
 from accounting.errors import NotDerived
-from accounting.totals.compose import Composition
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import End
 

@@ -14,8 +14,8 @@ from dpcore.numbers.parameter import Choice, Exact, RationalLike, Whole, check_f
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
+    from accounting.composition.compose import Composition
     from accounting.mechanism.description import Description
-    from accounting.totals.compose import Composition
 
 
 class Sampling(StrEnum):
@@ -136,8 +136,8 @@ class TrainingRun:
 
     def composition(self) -> Composition:
         r"""All rounds together."""
+        from accounting.composition.compose import compose
         from accounting.release.guarantee import guarantee
-        from accounting.totals.compose import compose
 
         asked, count = self.release()
         return compose((guarantee(asked), count))

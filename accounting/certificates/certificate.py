@@ -44,7 +44,7 @@ from dpcore.numbers.parameter import (
 )
 
 if TYPE_CHECKING:
-    from accounting.totals.compose import Composition
+    from accounting.composition.compose import Composition
 
 
 _MOST: Final = 30
@@ -301,7 +301,7 @@ def _read(subject: Subject) -> tuple[Composition | PrivacyCurve, _Kinds]:
         case [*_] | str() | bytes():
             raise InvalidParameter("subject", subject, "must be a composition or releases")
         case Guarantee() if not hasattr(subject, "parts"):
-            from accounting.totals.compose import compose
+            from accounting.composition.compose import compose
 
             return _read(compose(subject))
     total = cast("Composition", subject)
@@ -320,7 +320,9 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
     if kinds.total() == 1:
         ((alone, _),) = kinds
         return _read(alone)[0], kinds
-    from accounting.totals.compose import compose  # here: one release needs no engine of totals
+    from accounting.composition.compose import (
+        compose,  # here: one release needs no engine of totals
+    )
 
     return compose(*((curve, count) for (curve, _), count in kinds.items())), kinds
 

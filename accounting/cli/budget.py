@@ -39,7 +39,7 @@ from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
 
 if TYPE_CHECKING:
-    from accounting.budget.returning import Route
+    from accounting.budget.returning_users import Route
     from accounting.claims.bound import Bound
 
 
@@ -187,7 +187,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.budget.returning import per_user, routes
+    from accounting.budget.returning_users import per_user, routes
 
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)

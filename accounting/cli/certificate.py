@@ -82,7 +82,7 @@ def certify_command(
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
-    from accounting.budget.returning import per_user
+    from accounting.budget.returning_users import per_user
     from accounting.certificates.certificate import certify as made
 
     if visits is None:

@@ -168,12 +168,12 @@ def matrix(
     With --epsilon 3 in place of --noise it finds the least noise that keeps epsilon = 3.
     """
     from accounting.budget.calibrate import least_sigma
+    from accounting.composition.compose import compose
     from accounting.matrix.patterns import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
     from accounting.mechanism.real_noise import Gaussian
     from accounting.release.guarantee import guarantee
     from accounting.release.matrix import MatrixMechanism
-    from accounting.totals.compose import compose
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
     participation = Participation(

@@ -21,8 +21,8 @@ from dpcore.numbers.parameter import write_rational
 
 if TYPE_CHECKING:
     from accounting.claims.claim import Assumed, Word
+    from accounting.composition.compose import Source
     from accounting.ledger import Ledger
-    from accounting.totals.compose import Source
 
 
 _SCHEMA: Final = "dpcore-ledger/1"

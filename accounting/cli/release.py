@@ -19,7 +19,7 @@ from dpcore.sampling.rng import SYSTEM, SeededRng
 if TYPE_CHECKING:
     from accounting.ledger import Ledger
     from accounting.queries.query import Query, Target
-    from accounting.queries.released import Released
+    from accounting.queries.release import Released
     from accounting.queries.table import TableScope
 
 _SCHEMA: Final = "dpcore-release/1"
@@ -259,7 +259,7 @@ def _run(
     dry: bool = False,
 ) -> None:
     from accounting.queries import release as releasing
-    from accounting.queries.released import plan as planning
+    from accounting.queries.release import plan as planning
     from accounting.queries.table import Table
 
     options = dict.fromkeys(("low", "high", "clip"), "--clip")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
+    from accounting.composition.compose import Composition
     from accounting.mechanism.description import Description, Scheme
-    from accounting.totals.compose import Composition
 
 
 Fact: TypeAlias = tuple[str, str]
@@ -175,8 +175,8 @@ class Releases:
 
     def composed(self) -> Composition:
         r"""Their composition."""
+        from accounting.composition.compose import compose
         from accounting.release.guarantee import guarantee
-        from accounting.totals.compose import compose
 
         asked = self.described()
         with named(**_OPTIONS):

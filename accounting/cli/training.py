@@ -45,9 +45,9 @@ from dpcore.numbers.rounding import down, exactly, up
 if TYPE_CHECKING:
     from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
+    from accounting.composition.compose import Composition
+    from accounting.composition.truncated import Truncated
     from accounting.mechanism.description import Description
-    from accounting.totals.compose import Composition
-    from accounting.totals.truncated import Truncated
 
 
 _MOST_TEXT: Final = 1 << 20
@@ -284,7 +284,7 @@ def _of_file(event: Path) -> Iterator[None]:
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
-    from accounting.totals.truncated import Truncated
+    from accounting.composition.truncated import Truncated
 
     if run.rate == 1:
         raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
@@ -294,9 +294,9 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
     # What holds for any way of cutting, and of one example also what cutting at random costs.
+    from accounting.composition.compose import compose, narrower
     from accounting.mechanism.description import Poisson, TruncatedPoisson
     from accounting.release.guarantee import guarantee
-    from accounting.totals.compose import compose, narrower
 
     found = cut.epsilon(delta, relative)
     if asked.group > 1 or not isinstance(asked.scheme, Poisson):
@@ -328,10 +328,10 @@ def check(
 
     Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 a wrong option.
     """
-    from accounting.interop.reading import from_dp_event
-    from accounting.interop.written import document_of, event_from_json
-    from accounting.totals.compose import compose
-    from accounting.totals.from_json import guarantee_from_json
+    from accounting.composition.compose import compose
+    from accounting.composition.from_json import guarantee_from_json
+    from accounting.interop.read_events import from_dp_event
+    from accounting.interop.write_events import document_of, event_from_json
 
     said, at = rational("--says", says), rational("--delta", delta)
     if said < 0:

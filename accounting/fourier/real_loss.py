@@ -1,7 +1,7 @@
 r"""The loss of one round with noise on the reals, for totals: a bound from above or from below.
 
-The cells of the round (:mod:`accounting.loss.cells`) are placed for the tilt that is asked for, as
-many as the width needs. Proofs: docs/proofs/cells.md.
+The cells of the round (:mod:`accounting.loss.discretisation`) are placed for the tilt that is asked
+for, as many as the width needs. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from flint import arb
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.loss.allocation import Side, allocated
-from accounting.loss.cells import Cells, listed_above, listed_below
 from accounting.loss.density import Density
-from accounting.loss.listing import Floats, Listing
+from accounting.loss.discretisation import Cells, listed_above, listed_below
+from accounting.loss.privacy_loss_distribution import Floats, Listing
 from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure

@@ -18,12 +18,12 @@ from flint import arb
 
 from accounting.claims.claim import Assumed
 from accounting.claims.guarantee import Guarantee
+from accounting.composition.compose import Composition, compose, dominating_pairs
 from accounting.errors import NotDerived
 from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
-from accounting.loss.listing import Listing
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.release.composed_loss import Law, listed_loss
 from accounting.release.dominating import UNSEEN
-from accounting.totals.compose import Composition, compose, dominating_pairs
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational

@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
+from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.interop.distributions import assumes, at_least, library
-from accounting.interop.reading import from_dp_event, refused_part
+from accounting.interop.read_events import from_dp_event, refused_part
 from accounting.mechanism.description import (
     EVERYONE,
     Description,
@@ -34,7 +35,6 @@ from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import OneRelease, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve
-from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity

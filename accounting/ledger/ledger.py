@@ -18,16 +18,16 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, Word, read_claim, said
-from accounting.ledger.book import Book, Charged, charged
+from accounting.composition.compose import Source
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
+from accounting.ledger.transactions import Book, Charged, charged
 from accounting.ledger.turns import Queue, Turns
 from accounting.theorems.filter import Filter, Price, filter_for
-from accounting.totals.compose import Source
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
 from dpcore.numbers.parameter import text

@@ -16,6 +16,8 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of
 from accounting.claims.orders import rounded_up
+from accounting.composition.compose import Composition, Source, compose
+from accounting.composition.threshold import threshold_guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
@@ -24,8 +26,6 @@ from accounting.release.curve import OneRelease, PrivacyCurve, described
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
-from accounting.totals.compose import Composition, Source, compose
-from accounting.totals.threshold import threshold_guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision

@@ -22,12 +22,12 @@ from threading import Condition
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from accounting.ledger.book import Book, Charged
 from accounting.ledger.database.place import PRIVATE
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import canonical
 from accounting.ledger.request import CheckedRequest
+from accounting.ledger.transactions import Book, Charged
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, forget_after_fork, forget_inherited
 

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb, ctx
 
-from accounting.loss.cells import Approximate, Cells, Ratios
 from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
-from accounting.loss.listing import Floats
+from accounting.loss.discretisation import Approximate, Cells, Ratios
+from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import LossTable, Sketch
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from accounting.loss.cells import Approximate, Cells
+from accounting.loss.discretisation import Approximate, Cells
 from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 

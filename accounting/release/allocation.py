@@ -17,7 +17,7 @@ from accounting.fourier.real_loss import AllocatedLoss
 from accounting.loss.allocation import Side, allocated
 from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
-from accounting.loss.listing import Listing
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.mechanism.description import Allocation, Scheme
 from accounting.release.curve import ByOrder
 from accounting.release.dominating_pairs import DominatingPairs

@@ -3,8 +3,9 @@ r"""What a fixed list of pairs loses in total, by the method that fits.
 L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
 law, discrete or not, moved alike in every round: the sum of the noise is one law. Anything else:
 the outcomes one by one if they are few, or the contour with one small Gaussian added
-(:mod:`accounting.fourier.integral`), of listings on the side that is asked for. A part of the mass
-may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
+(:mod:`accounting.fourier.contour_integral`), of listings on the side that is asked for. A part of
+the mass may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) promises
+nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Final, TypeAlias, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.enumeration import MANY_OUTCOMES, Enumeration
 from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
-from accounting.fourier.integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair

@@ -28,8 +28,8 @@ from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.release.truncated import PoissonTruncated
 from dpcore.continual.stream import ContinualSum

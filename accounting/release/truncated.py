@@ -16,8 +16,8 @@ from typing import ClassVar, Final
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.mechanism.description import Scheme, TruncatedPoisson
 from accounting.release.dominating_pairs import DominatingPairs
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve, RealSample
-from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

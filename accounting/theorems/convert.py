@@ -57,7 +57,7 @@ def _keeping_assumptions(
 def as_pure(claim: Guarantee) -> Pure:
     r"""Convert a guarantee to pure epsilon: its largest privacy loss, if that is finite.
 
-    >>> from accounting.totals.compose import compose
+    >>> from accounting.composition.compose import compose
     >>> as_pure(compose((Pure("1/10"), 3)))
     Pure('3/10')
 

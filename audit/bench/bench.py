@@ -447,7 +447,7 @@ class _Task:
         )
 
     def _replayed(self) -> Answer:
-        from audit.evidence.fixed import resolution
+        from audit.evidence.fixed_size_test import resolution
         from audit.replay.replay import replay
 
         subject, claim = self._subject, str(self._target.claim())

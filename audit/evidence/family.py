@@ -29,11 +29,11 @@ from scipy.special import logsumexp
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import LayerRun
-from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import coverage_of
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.fixed import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
+from audit.evidence.fixed_size_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
 from audit.evidence.rule import EXPERTS
+from audit.evidence.sequential_test import EProcess, log_bar, watch_curve
 from audit.evidence.verdict import (
     ANYTIME,
     FIXED,

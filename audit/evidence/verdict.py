@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
 from audit.evidence.coverage import Coverage, unmeasured_pairs
 from audit.evidence.event import Tally, Witness
-from audit.evidence.fixed import resolution
+from audit.evidence.fixed_size_test import resolution
 from audit.wording.result import Facts, fact, members
 from dpcore.numbers.enclosure import round_down
 

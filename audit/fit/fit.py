@@ -30,7 +30,7 @@ from scipy.special import logsumexp, rel_entr
 
 from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper
 from audit.errors import TargetFailed
-from audit.evidence.anytime import log_bar
+from audit.evidence.sequential_test import log_bar
 from audit.evidence.verdict import versions
 from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (

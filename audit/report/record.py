@@ -30,7 +30,7 @@ from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
-    from audit.evidence.baselines import BaselineFinding
+    from audit.evidence.baseline_bounds import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.trace import Trace
     from audit.fit.fit import FitReport

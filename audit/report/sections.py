@@ -25,7 +25,7 @@ from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
-    from audit.evidence.baselines import BaselineFinding
+    from audit.evidence.baseline_bounds import BaselineFinding
     from audit.evidence.trace import Trace
     from audit.replay.findings import Finding
     from audit.report.figure_data import Histogram, TradeoffBand

@@ -20,7 +20,7 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.errors import TargetFailed
-    from audit.evidence.baselines import BaselineFinding
+    from audit.evidence.baseline_bounds import BaselineFinding
     from audit.evidence.coverage import Coverage
     from audit.evidence.verdict import Outcome
     from audit.fit.fit import FitReport

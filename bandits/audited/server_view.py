@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import mechanism_guarantee, protocol_guarantee
 from accounting.release.guarantee import guarantee

@@ -28,7 +28,7 @@ from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algor
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.protocols import Deployment
-from bandits.privatizers.returning import SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from bandits.rounds import cucb_of
@@ -192,7 +192,7 @@ def audit_view(
     The claim is what the privatizer of the policy promises the watched user: its epsilon at
     ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both: of a policy whose releases have one law (``bandits.privatizers.returning``).
+    both: of a policy whose releases have one law (``bandits.privatizers.returning_users``).
 
     >>> from bandits.privatizers.sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")

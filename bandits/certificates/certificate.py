@@ -22,12 +22,12 @@ from accounting.certificates.form import ascii_text, digest_of
 from accounting.certificates.reading import Malformed
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
+from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.pure_shuffle import CertifiedShuffle
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
-from accounting.totals.compose import Composition, compose
 from bandits.batch import chance_of
 from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run

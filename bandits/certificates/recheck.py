@@ -30,7 +30,7 @@ from accounting.certificates.reading import (
 from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, judged
 from accounting.certificates.worst import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.claims.claim import Assumed, Pure
-from accounting.totals.compose import compose
+from accounting.composition.compose import compose
 from bandits.combinatorial.cucb import FAMILY
 from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES

@@ -215,7 +215,7 @@ class Experiment(RunParameters):
         r"""The users of one run, who come in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
-        from bandits.privatizers.returning import Pool, SteadyPrivatizer
+        from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 
         if not isinstance(policy.privatizer, SteadyPrivatizer):
             return NEW_USERS
@@ -349,7 +349,7 @@ def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tupl
     if plan.aggregation == "masked":
         yield "has no sum over secure aggregation; those that have", _MASKED
     if max_visits is not None:
-        from bandits.policies.returning import RETURNING
+        from bandits.policies.returning_users import RETURNING
 
         yield "has no noise that visits share; those that have", RETURNING
     if plan.factor != 1:
@@ -362,7 +362,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
     if not isinstance(plan, Deployment):
         raise InvalidParameter("deployment", plan, "must be a Deployment")
     if visits is not None:
-        from bandits.privatizers.returning import people, visits_of
+        from bandits.privatizers.returning_users import people, visits_of
 
         object.__setattr__(experiment, "max_visits", visits_of(visits))
         if experiment.users is not None:

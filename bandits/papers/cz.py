@@ -313,7 +313,7 @@ def _returning_renyi(visits: int) -> Found:
 
 
 def _total(noise: Noise, visits: int) -> Bound:
-    from accounting.totals.compose import compose
+    from accounting.composition.compose import compose
 
     return compose((_curve(noise, 1), visits)).epsilon(_DELTA, "1e-6")
 

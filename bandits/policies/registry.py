@@ -225,7 +225,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         raise InvalidParameter("algorithms", name, reason)
     if setting.max_visits is not None and name != NAMES["none"]:
         # It takes a ledger along, which runs of new users need not load.
-        from bandits.policies.returning import returning_policy
+        from bandits.policies.returning_users import returning_policy
 
         return returning_policy(name, setting, value=algorithm.value)
     if name == "dp-se":

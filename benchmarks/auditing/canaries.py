@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from audit.evidence.baselines import gaussian_epsilon
+from audit.evidence.baseline_bounds import gaussian_epsilon
 from audit.evidence.one_run import largest_rejected, one_run_p_value
 from audit.training.canaries import canaries
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share

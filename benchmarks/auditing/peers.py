@@ -22,7 +22,7 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.evidence.baselines import (
+from audit.evidence.baseline_bounds import (
     BASELINES,
     Scores,
     clopper_pearson_lower,
@@ -172,7 +172,7 @@ r"""In the order of the tables."""
 
 
 def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
-    r"""Its two default thresholds, re-derived as in ``audit.evidence.baselines``."""
+    r"""Its two default thresholds, re-derived as in ``audit.evidence.baseline_bounds``."""
     names = {"bonferroni": "bonferroni-thresholds", "split": "clopper-pearson-split"}
     return {
         ours: BASELINES[name].lower(outputs, worlds, alpha=str(ALPHA), seed=seed)

@@ -17,17 +17,17 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from accounting.budget.calibrate import calibrate
-from accounting.budget.returning import advanced_over_splits, per_user
+from accounting.budget.returning_users import advanced_over_splits, per_user
 from accounting.claims.orders import approx_from_renyi
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.setting import exact_schedule
-from bandits.privatizers.returning import Pool, SteadyPrivatizer, visits_of
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_of
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import cz_instance
 from dpcore.errors import InvalidParameter

@@ -5,8 +5,8 @@ after another. What they guarantee is derived by ``accounting.guarantee``. Proof
 docs/proofs/continual.md.
 """
 
-from dpcore.continual.blocks import DoublingSum, TreeSum
 from dpcore.continual.square_root import SquareRootSum
 from dpcore.continual.stream import ContinualSum, RunningSum, Total
+from dpcore.continual.tree import DoublingSum, TreeSum
 
 __all__ = ["ContinualSum", "DoublingSum", "RunningSum", "SquareRootSum", "Total", "TreeSum"]

@@ -23,7 +23,7 @@ from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.staircase import Centred, Shifted
+from dpcore.sampling.wide_gaussian import Centred, Shifted
 
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_COINS: Final = 1 << 12

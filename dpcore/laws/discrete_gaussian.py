@@ -27,7 +27,7 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.staircase import Centred
+from dpcore.sampling.wide_gaussian import Centred
 
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12

@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.staircase import Centred, Shifted
+from dpcore.sampling.wide_gaussian import Centred, Shifted
 
 _TABLE_MEAN: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 12

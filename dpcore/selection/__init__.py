@@ -4,7 +4,7 @@ r"""Private choices: the best of several candidates, and counts above a threshol
 releases the noisy counts that reach a threshold, for keys that are not known beforehand.
 """
 
+from dpcore.selection.partition_selection import NoisyThreshold
 from dpcore.selection.selection import Rule, Selection
-from dpcore.selection.threshold import NoisyThreshold
 
 __all__ = ["NoisyThreshold", "Rule", "Selection"]

@@ -41,7 +41,7 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
-from bandits.privatizers.returning import SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius
 from bandits.worlds.combinatorial import BitWorld

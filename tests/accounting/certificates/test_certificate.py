@@ -17,7 +17,7 @@ from accounting.certificates.certificate import Certificate, Disagreement, certi
 from accounting.certificates.form import digest_of, required_assumptions
 from accounting.certificates.stated import _cell, _decimal
 from accounting.claims.bound import Bound
-from accounting.totals.compose import Composition, compose
+from accounting.composition.compose import Composition, compose
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from accounting import NotDerived, Status, certify, verify
+from accounting.composition.compose import compose
 from accounting.kernel import neighbours
 from accounting.kernel.neighbours import Correlated
 from accounting.matrix.patterns import Participation
@@ -19,10 +20,9 @@ from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.group import GroupSampled
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.totals.compose import compose
 from dpcore import Relation, Scope, Sensitivity
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_certificate import move, resealed, sealed

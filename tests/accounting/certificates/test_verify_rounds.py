@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from accounting import Status, deadline, verify
 from accounting.certificates import reading
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.kernel.neighbours import NORMS
 from accounting.matrix.patterns import Participation
@@ -29,10 +30,9 @@ from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import compose
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.spelling import noise_from_json, read_noise

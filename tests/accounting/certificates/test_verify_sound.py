@@ -12,9 +12,9 @@ import pytest
 
 from accounting import Status, deadline, verify
 from accounting.certificates.certificate import certify
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import compose
 from dpcore.spelling import read_noise
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.claiming import certificate, enclosed, exactly, noise, stated

@@ -88,7 +88,7 @@ def test_returning_of_sampled_visits(command: Command) -> None:
 
 
 def test_the_star_stands_on_the_least() -> None:
-    from accounting.budget.returning import Route
+    from accounting.budget.returning_users import Route
 
     def route(method: str, upper: int | None) -> Route:
         bound = None if upper is None else Bound(upper=Fraction(upper), method="", theorem="")

@@ -12,7 +12,7 @@ import pytest
 
 import accounting
 from accounting import verify
-from accounting.interop.written import event_from_json, event_to_json
+from accounting.interop.write_events import event_from_json, event_to_json
 from dpcore.errors import InvalidParameter
 from tests.support.typed import Command
 

@@ -14,6 +14,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.factor import Grid
 from accounting.fourier.gaussian_factor import (
     GaussianPart,
@@ -23,7 +24,6 @@ from accounting.fourier.gaussian_factor import (
     _lobes,
     _magnitude,
 )
-from accounting.fourier.integral import ContourIntegral
 from accounting.laws.registry import pair_of
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision

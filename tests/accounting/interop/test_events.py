@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting.composition.compose import Composition, compose
 from accounting.interop.distributions import MissingExtra, at_least, nodes, to_pld
 from accounting.interop.events import accountant, to_dp_event
-from accounting.interop.reading import from_dp_event
-from accounting.loss.listing import Listing
+from accounting.interop.read_events import from_dp_event
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.totals.compose import Composition, compose
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson import Poisson

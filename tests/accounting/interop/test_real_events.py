@@ -11,8 +11,8 @@ import pytest
 
 from accounting import Approx, NotDerived, Pure, ZCdp
 from accounting.interop.events import accountant, to_dp_event
-from accounting.interop.reading import from_dp_event
-from accounting.interop.written import _EVENTS, event_from_json, event_to_json
+from accounting.interop.read_events import from_dp_event
+from accounting.interop.write_events import _EVENTS, event_from_json, event_to_json
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled

@@ -21,13 +21,13 @@ from accounting.certificates.evidence import proven
 from accounting.certificates.form import digest_of
 from accounting.certificates.reading import Malformed, read
 from accounting.claims.claim import Approx, ZCdp
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.kernel import laws
 from accounting.kernel.laws import Refused
 from accounting.mechanism.description import Description, Poisson
 from accounting.mechanism.real_noise import Laplace
 from accounting.release.guarantee import guarantee
-from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.typed import Answer, typed
 

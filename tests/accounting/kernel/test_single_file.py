@@ -13,8 +13,8 @@ from accounting import verify
 from accounting.certificates.certificate import certify
 from accounting.certificates.form import digest_of
 from accounting.certificates.single_file import single_file
+from accounting.composition.compose import compose
 from accounting.release.guarantee import guarantee
-from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, Mechanism
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable
-from accounting.ledger.book import Book
 from accounting.ledger.database import store, waiting
+from accounting.ledger.transactions import Book
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user

@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-import accounting.ledger.book
 import accounting.ledger.ledger
+import accounting.ledger.transactions
 import accounting.theorems.filter
 from accounting.ledger import BudgetExhausted, Ledger
-from accounting.ledger.book import Book
+from accounting.ledger.transactions import Book
 from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
@@ -170,7 +170,7 @@ def broken(
             "math.floor(cost * SHARES",
         ),
         # A retried charge would be paid twice.
-        (accounting.ledger.book, "charged", "if request.batch in made", "if False"),
+        (accounting.ledger.transactions, "charged", "if request.batch in made", "if False"),
         # The history and the counters part.
         (Book, "pay", "tuple(h + a for", "tuple(h for"),
     ],

@@ -28,8 +28,8 @@ from accounting.ledger import (
     Request,
     turns,
 )
-from accounting.ledger.book import Charged
 from accounting.ledger.database import store
+from accounting.ledger.transactions import Charged
 from accounting.ledger.turns import Queue, Turns
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.ledger.request import Request, for_user
@@ -21,7 +22,6 @@ from accounting.release.group import GroupSampled
 from accounting.release.guarantee import guarantee
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.ledger import (
     AlreadyCharged,
@@ -20,11 +21,10 @@ from accounting.ledger import (
     Request,
     book,
 )
-from accounting.ledger.book import Book, Charged
+from accounting.ledger.transactions import Book, Charged
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
 from accounting.theorems.filter import SHARES
-from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mpmath import mp, mpf
 
+from accounting.composition.compose import compose
 from accounting.loss import renyi as module
 from accounting.loss.density import IntegerNormalDensity, LaplaceDensity, NormalDensity
 from accounting.loss.real_pair import RealPair
@@ -15,7 +16,6 @@ from accounting.loss.renyi import renyi
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import compose
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope
 from tests.support.dpcore.mutants import mutated

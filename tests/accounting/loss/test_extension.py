@@ -16,15 +16,15 @@ import pytest
 from flint import arb
 from mpmath import mp, mpf
 
+from accounting.composition.compose import compose
 from accounting.loss.density import Density, NormalDensity
-from accounting.loss.listing import Floats
+from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import renyi
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve, RealSample
-from accounting.totals.compose import compose
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import ball
 

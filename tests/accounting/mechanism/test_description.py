@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
 from accounting.cli.releases import Releases
+from accounting.composition.from_json import guarantee_from_json
 from accounting.ledger.request import cost, for_user
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
@@ -35,7 +36,6 @@ from accounting.release.curve import PrivacyCurve, described
 from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
-from accounting.totals.from_json import guarantee_from_json
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
 from dpcore.spelling import noise_from_json, read_noise

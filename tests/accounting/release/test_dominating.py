@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.laws.registry import candidates
-from accounting.loss.cells import listed_above
+from accounting.loss.discretisation import listed_above
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.listing import Listing
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus
 from accounting.release import dominating as dots
 from accounting.release.dominating import ConnectTheDotsPair, CurvePoint, dominating, highest

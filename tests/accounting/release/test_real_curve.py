@@ -9,16 +9,16 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, Pure, compose
-from accounting.fourier.integral import ContourIntegral
+from accounting.composition.compose import Composition
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.normal_loss import NormalLoss
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.allocation import RandomAllocation
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.group import GroupSampled
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
-from accounting.totals.compose import Composition
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity

@@ -11,8 +11,8 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.loss.cells import listed_above
-from accounting.loss.listing import Listing
+from accounting.loss.discretisation import listed_above
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus, Tables
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.errors import InvalidParameter

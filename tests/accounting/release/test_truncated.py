@@ -13,8 +13,8 @@ from scipy import stats
 
 from accounting import PoissonSampled, compose
 from accounting.mechanism.real_noise import Gaussian, Laplace
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
 from accounting.release.truncated import PoissonTruncated
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, Bound, PrivacyCurve, Pure, StatedGuarantee, compose
-from accounting.budget import returning as theorems
-from accounting.budget.returning import advanced_over_splits
+from accounting.budget import returning_users as theorems
+from accounting.budget.returning_users import advanced_over_splits
 from accounting.theorems.convert import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure

@@ -15,7 +15,7 @@ from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
 from audit.evidence.family import weigh_views
-from audit.evidence.fixed import gather, resolution
+from audit.evidence.fixed_size_test import gather, resolution
 from audit.evidence.view import View
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
 from audit.features.feature import read_feature

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.evidence.baselines import (
+from audit.evidence.baseline_bounds import (
     BASELINES,
     Counts,
     _allowed,

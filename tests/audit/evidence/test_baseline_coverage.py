@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.evidence.baselines import (
+from audit.evidence.baseline_bounds import (
     BASELINES,
     BaselineParameters,
     Scores,

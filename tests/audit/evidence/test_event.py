@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.evidence import event
 from audit.evidence.event import Labels, Tally, Witness, witness_of, wording
-from audit.evidence.fixed import gather
+from audit.evidence.fixed_size_test import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds

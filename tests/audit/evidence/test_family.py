@@ -18,10 +18,10 @@ from scipy import stats
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import family
-from audit.evidence.anytime import watch, watch_curve
 from audit.evidence.event import Witness
 from audit.evidence.family import LEADER, FamilyProcess, view_seeds, watch_views, weigh, weigh_views
-from audit.evidence.fixed import Evidence, gather, resolution
+from audit.evidence.fixed_size_test import Evidence, gather, resolution
+from audit.evidence.sequential_test import watch, watch_curve
 from audit.evidence.verdict import capped
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds

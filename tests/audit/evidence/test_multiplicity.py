@@ -20,7 +20,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence import family
 from audit.evidence.event import Tally
 from audit.evidence.family import FamilyProcess, by_averages, holm, watch_views, weigh, weigh_views
-from audit.evidence.fixed import gather
+from audit.evidence.fixed_size_test import gather
 from audit.evidence.verdict import Outcome, reported_row
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds

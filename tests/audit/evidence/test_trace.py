@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
-from audit.evidence.anytime import watch
 from audit.evidence.event import Witness
-from audit.evidence.fixed import block_ends, gather
+from audit.evidence.fixed_size_test import block_ends, gather
+from audit.evidence.sequential_test import watch
 from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View
 from audit.outputs.form import Outputs, draw_worlds, join

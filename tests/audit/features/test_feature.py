@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.evidence.fixed import gather
+from audit.evidence.fixed_size_test import gather
 from audit.features.feature import FEATURES, Feature, read_feature, require_fixed
 from audit.features.maps import Map
 from audit.outputs.form import Outputs, draw_worlds

@@ -20,7 +20,7 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
-from audit.evidence.fixed import block_ends, gather
+from audit.evidence.fixed_size_test import block_ends, gather
 from audit.features import additive, learner, steps
 from audit.features.additive import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader

@@ -18,7 +18,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import VerdictWord
 from audit.cli.written import check_files
 from audit.errors import TargetFailed
-from audit.evidence.baselines import BaselineFinding
+from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.event import Witness
 from audit.evidence.verdict import Outcome
 from audit.report import figures

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from audit.claims import verdicts as levels
 from audit.claims.claim import Claim
-from audit.evidence.baselines import BaselineFinding
+from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.event import Witness
 from audit.evidence.trace import Trace
 from audit.evidence.verdict import Outcome

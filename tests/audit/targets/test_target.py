@@ -17,8 +17,8 @@ import pytest
 from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.anytime import watch
-from audit.evidence.fixed import gather
+from audit.evidence.fixed_size_test import gather
+from audit.evidence.sequential_test import watch
 from audit.outputs.form import OutputParser, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Plan

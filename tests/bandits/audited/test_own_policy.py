@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import audit
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits import Policy
 from bandits.audited.server_view import view_of
 from bandits.audited.target import AuditTarget, audit_view, both, target
 from bandits.batch import Pulls, ReleasedSum
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.returning import steady_for
+from bandits.policies.returning_users import steady_for
 from bandits.privatizers.protocols import Deployment, SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter

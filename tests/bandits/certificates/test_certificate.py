@@ -13,9 +13,9 @@ import pytest
 
 from accounting.certificates.form import digest_of
 from accounting.claims.claim import Pure
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import compose
 from bandits.certificates.certificate import _worst, certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
@@ -25,7 +25,7 @@ from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -20,8 +20,8 @@ from accounting.certificates.form import digest_of
 from accounting.certificates.form import required_assumptions as ordinary
 from accounting.claims.claim import Pure
 from accounting.cli.readers import verdict_of
+from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import compose
 from bandits.certificates.certificate import certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
 from dpcore.laws.discrete_laplace import DiscreteLaplace

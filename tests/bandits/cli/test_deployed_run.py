@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.certificates.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
 from bandits.policies.registry import read_algorithm
-from bandits.policies.returning import RETURNING, returning_policy, steady_for
+from bandits.policies.returning_users import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting
 from bandits.privatizers.protocols import Deployment
 from dpcore.errors import InvalidParameter

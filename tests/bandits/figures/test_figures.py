@@ -12,16 +12,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from accounting.budget.returning import per_user, routes
+from accounting.budget.returning_users import per_user, routes
+from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import compose
 from bandits.batch import Commit, Pulls, Released
 from bandits.experiments.experiment import Cell
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment
 from benchmarks.figures import returning_table as table
 from benchmarks.figures import section

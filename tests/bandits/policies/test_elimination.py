@@ -29,7 +29,7 @@ from bandits.policies.elimination import (
 from bandits.policies.policy import Policy
 from bandits.policies.setting import RELEASED, Schedule
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli

@@ -24,7 +24,7 @@ from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.theorems.filter import filter_for
 from bandits.batch import Pulls
-from bandits.privatizers.returning import (
+from bandits.privatizers.returning_users import (
     LedgerBook,
     MemoryBook,
     Names,
@@ -40,7 +40,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.sums import AggregatedSum
 from tests.alpha_budget import buy_alpha
-from tests.bandits.privatizers.test_returning import (
+from tests.bandits.privatizers.test_returning_users import (
     LAPLACE,
     SKELLAM,
     each_steady,

@@ -25,7 +25,7 @@ from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
 from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SUM_ONLY, noise_by_user
-from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli

@@ -15,7 +15,7 @@ from audit.catalogue.entry import Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
-from audit.evidence.baselines import BaselineFinding
+from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.trace import trace
 from audit.evidence.verdict import Outcome
 from audit.evidence.view import View

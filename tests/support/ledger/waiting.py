@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from accounting.ledger.book import Charged
+from accounting.ledger.transactions import Charged
 
 
 class Held:

@@ -19,11 +19,11 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import approx_from_renyi, epsilon_at_order, rounded_up
+from accounting.composition.compose import Composition, compose, renyi_of
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve, described
 from accounting.theorems.convert import as_approx
 from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from accounting.totals.compose import Composition, compose, renyi_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam

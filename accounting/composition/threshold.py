@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.claims.claim import Approx
+from accounting.composition.compose import Composition, compose
 from accounting.release.guarantee import guarantee
-from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least

@@ -2,7 +2,7 @@ r"""Noisy counts of keys that are not known beforehand: those that reach a thres
 
 The noise hides how often a key occurs. That a key of one user alone appears at all is hidden only
 while its noisy count stays below the threshold, so the guarantee has a delta
-(``accounting.totals.threshold``). Proof: docs/proofs/selection.md.
+(``accounting.composition.threshold``). Proof: docs/proofs/selection.md.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, compose
+from accounting.composition.truncated import Truncated
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
-from accounting.totals.truncated import Truncated
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope

@@ -18,11 +18,11 @@ from flint import arb
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee, at_least_zero, probability, width
+from accounting.composition.compose import Composition
 from accounting.pairs.enclose import within
 from accounting.release.group import GroupSampled
-from accounting.release.replaced import PoissonReplaced
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import Composition
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope
@@ -45,7 +45,7 @@ class Truncated(Guarantee):
 
     >>> from accounting.mechanism.real_noise import Gaussian
     >>> from accounting.release.real_curve import RealCurve
-    >>> from accounting.totals.compose import compose
+    >>> from accounting.composition.compose import compose
     >>> curve = RealCurve(
     ...     noise=Gaussian(sigma=1), sensitivity=1, scope=Scope(relation="add-remove")
     ... )

@@ -123,7 +123,7 @@ def _shown(value: Any) -> str:
 def guarantee_of(mechanism: Releasable) -> Guarantee:
     r"""What a mechanism of a query guarantees."""
     if isinstance(mechanism, NoisyThreshold):
-        from accounting.totals.threshold import threshold_guarantee
+        from accounting.composition.threshold import threshold_guarantee
 
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)

@@ -13,10 +13,10 @@ from flint import arb
 from mpmath import mp, mpf
 from scipy.optimize import brentq
 
-from accounting.loss import cells as table
-from accounting.loss.cells import Cells, Ratios, listed_above, listed_below
+from accounting.loss import discretisation as table
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
-from accounting.loss.listing import Listing
+from accounting.loss.discretisation import Cells, Ratios, listed_above, listed_below
+from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 from dpcore.errors import PrecisionExhausted

@@ -21,7 +21,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import Rng, Words
-from dpcore.sampling.staircase import Centred
+from dpcore.sampling.wide_gaussian import Centred
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accounting.budget.calibrate import calibrate
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.policies.elimination import BatchedElimination
@@ -25,7 +25,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.protocols import EVERYONE, Deployment
-from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer, visits_of
+from bandits.privatizers.returning_users import SteadyLaw, SteadyPrivatizer, visits_of
 from bandits.radius.radius import ExactRadius
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

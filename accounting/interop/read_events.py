@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
+from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
-from accounting.interop.written import Event, event_of
+from accounting.interop.write_events import Event, event_of
 from accounting.mechanism.description import (
     EVERYONE,
     Description,
@@ -25,7 +26,6 @@ from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.curve import described
 from accounting.release.group import MOST_MEMBERS
 from accounting.release.guarantee import guarantee
-from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope, Sensitivity

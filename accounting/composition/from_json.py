@@ -16,13 +16,13 @@ from accounting.claims.claim import (
     scope_from_json,
 )
 from accounting.claims.guarantee import Guarantee
+from accounting.composition.compose import Composition, compose
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.mechanism.description import description_from_json
 from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
-from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import text
 from dpcore.spelling import noise_from_json, sensitivity_from_json

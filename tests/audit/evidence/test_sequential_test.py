@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.verdicts import LOOKS
-from audit.evidence import anytime as sequential
-from audit.evidence.anytime import EProcess, watch, watch_curve
+from audit.evidence import sequential_test as sequential
 from audit.evidence.rule import learn_rule
+from audit.evidence.sequential_test import EProcess, watch, watch_curve
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from accounting import Approx, Pure, compose, per_user, routes
-from accounting.fourier.integral import ContourIntegral
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (

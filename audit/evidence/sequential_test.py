@@ -28,7 +28,7 @@ from scipy.special import expit, xlog1py
 
 from audit.claims.verdicts import LOOKS
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.fixed import GRID, read_claim
+from audit.evidence.fixed_size_test import GRID, read_claim
 from audit.evidence.rule import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.claims.claim import Pure, Rdp, Word
 from accounting.errors import NotDerived
 from accounting.ledger import AlreadyCharged, Ledger
@@ -348,7 +348,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     counts shares and rounds each price up, so the budget is larger than the visits by a part in
     2^61/visits at most.
 
-    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> visits_budget(steady.curve, 4)
@@ -415,7 +415,7 @@ class Book(ABC):
 class MemoryBook(Book):
     r"""The counters of a ledger's filter, in memory, for simulated worlds.
 
-    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> book = MemoryBook(users=3, curve=steady.curve, max_visits=1)
@@ -477,7 +477,7 @@ class LedgerBook(Book):
     once, one is admitted to a release. A ledger may hold the visits of several runs.
 
     >>> import tempfile
-    >>> from bandits.privatizers.returning import SteadyPrivatizer
+    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
     >>> curve = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6").curve
     >>> with (

@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 from accounting.claims.bound import Bound
+from accounting.composition.compose import compose
 from accounting.laws.registry import pair_of
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.table import Sampled
@@ -17,7 +18,6 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mpmath import mp, mpf
 
-import accounting.budget.returning as module
+import accounting.budget.returning_users as module
 from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
-from accounting.budget.returning import Route
+from accounting.budget.returning_users import Route
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
 from dpcore import (

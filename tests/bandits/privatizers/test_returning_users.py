@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from accounting.budget.returning import per_user
+from accounting.budget.returning_users import per_user
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
@@ -27,7 +27,7 @@ from bandits.policies.elimination import BatchedElimination, EliminationState
 from bandits.policies.setting import Schedule
 from bandits.privatizers import protocols
 from bandits.privatizers.protocols import Deployment
-from bandits.privatizers.returning import (
+from bandits.privatizers.returning_users import (
     Book,
     LedgerBook,
     MemoryBook,

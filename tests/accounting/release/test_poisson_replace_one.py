@@ -12,8 +12,8 @@ import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, compose
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
+from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.replaced import PoissonReplaced
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -101,7 +101,7 @@ def test_no_other_neighbours_are_worse() -> None:
 def test_many_rounds_against_another_tool() -> None:
     r"""dp-accounting's PLD under REPLACE_ONE is an upper end, at its grid a little above."""
     dp: Any = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-    from accounting.interop.reading import from_dp_event
+    from accounting.interop.read_events import from_dp_event
 
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0)), 1000)
     relation = dp.NeighboringRelation.REPLACE_ONE

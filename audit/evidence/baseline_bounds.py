@@ -6,7 +6,8 @@ credible bound, and a bound for one family of mechanisms.
 
 The last one takes n runs in worlds drawn by n fair coins for one run of the mechanism that takes
 the coins and returns all n outputs; it is (epsilon, delta)-DP in each coin. It guesses some of the
-coins from all outputs together, where :mod:`audit.evidence.fixed` needs a rule fixed beforehand.
+coins from all outputs together, where :mod:`audit.evidence.fixed_size_test` needs a rule that is
+fixed beforehand.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
 
 from audit.claims.verdicts import level
 from audit.evidence.event import Floats
-from audit.evidence.fixed import read_claim
+from audit.evidence.fixed_size_test import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import PrivacyCurve
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.discs import (
     UNIT,
     Discs,
@@ -24,7 +25,6 @@ from accounting.fourier.discs import (
     Integers,
 )
 from accounting.fourier.factor import Factor, Grid
-from accounting.fourier.integral import ContourIntegral
 from accounting.laws.registry import pair_of
 from accounting.laws.skellam import SkellamPair
 from dpcore import DiscreteGaussian, DiscreteLaplace

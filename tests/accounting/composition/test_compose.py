@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
 from accounting.claims.bound import Bound
+from accounting.composition.compose import Composition, dominating_pairs
 from accounting.release.composed_loss import ComposedLoss
-from accounting.totals.compose import Composition, dominating_pairs
 from dpcore import (
     Binomial,
     DiscreteGaussian,

@@ -16,13 +16,13 @@ import pytest
 from scipy.special import ndtr
 
 from accounting.claims.bound import Bound
+from accounting.composition.compose import compose
 from accounting.fourier.real_loss import TabledLoss
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
-from accounting.totals.compose import compose
 from dpcore import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure
 

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from accounting import Approx, PrivacyCurve, Pure
 from accounting.claims.bound import Bound
 from accounting.fourier import enumeration
+from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.enumeration import Enumeration
-from accounting.fourier.integral import ContourIntegral
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.registry import pair_of
@@ -49,7 +49,7 @@ ROOM = Fraction(1, 10**25)
 MOST_OUTCOMES = 4000
 ADDED = Scope(relation=Relation.ADD_REMOVE)
 # The name `compose` of the package is the function.
-compose = import_module("accounting.totals.compose").compose
+compose = import_module("accounting.composition.compose").compose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
