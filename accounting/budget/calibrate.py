@@ -21,8 +21,9 @@ from accounting.budget.training import TrainingRun
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
-from accounting.mechanism.description import EVERYONE, Description, Poisson
+from accounting.mechanism.description import Description
 from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, RealNoise
+from accounting.mechanism.sampling_schemes import EVERYONE, Poisson
 from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
 from accounting.release.guarantee import guarantee

@@ -108,7 +108,8 @@ class TrainingRun:
 
         Raises :class:`InvalidParameter` for a relation or a group that nothing is proven of.
         """
-        from accounting.mechanism import description as the
+        from accounting.mechanism import sampling_schemes as the
+        from accounting.mechanism.description import Description
         from accounting.mechanism.real_noise import Gaussian
 
         count, moves = self.rounds, 1
@@ -125,7 +126,7 @@ class TrainingRun:
         if self.sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
             must = "must be replace: shuffled batches keep their size"
             raise InvalidParameter("relation", self.relation.value, must)
-        asked = the.Description(
+        asked = Description(
             noise=Gaussian(sigma=self.noise_multiplier),
             sensitivity=moves,
             scheme=scheme,

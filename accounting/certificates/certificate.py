@@ -28,7 +28,8 @@ from accounting.errors import NotDerived
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
-from accounting.mechanism.description import Description, Everyone, Poisson
+from accounting.mechanism.description import Description
+from accounting.mechanism.sampling_schemes import Everyone, Poisson
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
     from accounting.composition.compose import Composition
-    from accounting.mechanism.description import Description, Scheme
+    from accounting.mechanism.description import Description
+    from accounting.mechanism.sampling_schemes import Scheme
 
 
 Fact: TypeAlias = tuple[str, str]
@@ -144,8 +145,9 @@ class Releases:
         If ``relation`` is None, neighbours differ as it is usual for the scheme: in samples a
         person is added or removed, else replaced.
         """
-        from accounting.mechanism.description import EVERYONE, Description, Poisson, read_scheme
+        from accounting.mechanism.description import Description
         from accounting.mechanism.real_noise import REAL_LAWS
+        from accounting.mechanism.sampling_schemes import EVERYONE, Poisson, read_scheme
 
         count = len(self.noise)
         if self.poisson and self.scheme:

@@ -295,7 +295,7 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
     # What holds for any way of cutting, and of one example also what cutting at random costs.
     from accounting.composition.compose import compose, narrower
-    from accounting.mechanism.description import Poisson, TruncatedPoisson
+    from accounting.mechanism.sampling_schemes import Poisson, TruncatedPoisson
     from accounting.release.guarantee import guarantee
 
     found = cut.epsilon(delta, relative)

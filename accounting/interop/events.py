@@ -23,15 +23,15 @@ from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.interop.distributions import assumes, at_least, library
 from accounting.interop.read_events import from_dp_event, refused_part
-from accounting.mechanism.description import (
+from accounting.mechanism.description import Description
+from accounting.mechanism.real_noise import Gaussian, Laplace
+from accounting.mechanism.sampling_schemes import (
     EVERYONE,
-    Description,
     Everyone,
     FixedSize,
     Poisson,
     TruncatedPoisson,
 )
-from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import OneRelease, described
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve

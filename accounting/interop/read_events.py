@@ -13,16 +13,16 @@ from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
 from accounting.interop.write_events import Event, event_of
-from accounting.mechanism.description import (
+from accounting.mechanism.description import Description
+from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
+from accounting.mechanism.sampling_schemes import (
     EVERYONE,
-    Description,
     FixedSize,
     Poisson,
     Scheme,
     Shifts,
     TruncatedPoisson,
 )
-from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.curve import described
 from accounting.release.group import MOST_MEMBERS
 from accounting.release.guarantee import guarantee

@@ -18,7 +18,7 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.privacy_loss_distribution import Listing
-from accounting.mechanism.description import Allocation, Scheme
+from accounting.mechanism.sampling_schemes import Allocation, Scheme
 from accounting.release.curve import ByOrder
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
-from accounting.mechanism.description import Poisson, Scheme, Shifts
+from accounting.mechanism.sampling_schemes import Poisson, Scheme, Shifts
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity

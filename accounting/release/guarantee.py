@@ -13,17 +13,17 @@ from typing import Any, Final, TypeAlias
 from accounting.claims.claim import Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.laws.registry import worst
-from accounting.mechanism.description import (
+from accounting.mechanism.description import Description
+from accounting.mechanism.real_noise import RealNoise
+from accounting.mechanism.sampling_schemes import (
     EVERYONE,
     Allocation,
-    Description,
     FixedSize,
     Poisson,
     Scheme,
     Shifts,
     TruncatedPoisson,
 )
-from accounting.mechanism.real_noise import RealNoise
 from accounting.release.allocation import RandomAllocation
 from accounting.release.curve import PrivacyCurve
 from accounting.release.group import GroupSampled, ShiftSampled

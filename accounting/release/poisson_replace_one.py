@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
-from accounting.mechanism.description import Poisson, Scheme
+from accounting.mechanism.sampling_schemes import Poisson, Scheme
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity

@@ -28,7 +28,7 @@ from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import largest_renyi
 from accounting.loss.table import Sampled, Tables
-from accounting.mechanism.description import FixedSize, Poisson, Scheme
+from accounting.mechanism.sampling_schemes import FixedSize, Poisson, Scheme
 from accounting.pairs.enclose import within
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import ConnectTheDotsPair, above_table, dominating

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import ClassVar, Final
 
 from accounting.loss.real_pair import Kinds, RealPair
-from accounting.mechanism.description import Scheme, TruncatedPoisson
+from accounting.mechanism.sampling_schemes import Scheme, TruncatedPoisson
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve, RealSample

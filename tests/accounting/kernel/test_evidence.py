@@ -25,8 +25,9 @@ from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.kernel import laws
 from accounting.kernel.laws import Refused
-from accounting.mechanism.description import Description, Poisson
+from accounting.mechanism.description import Description
 from accounting.mechanism.real_noise import Laplace
+from accounting.mechanism.sampling_schemes import Poisson
 from accounting.release.guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.typed import Answer, typed

@@ -18,20 +18,19 @@ from accounting.composition.from_json import guarantee_from_json
 from accounting.ledger.request import cost, for_user
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
-from accounting.mechanism.description import (
+from accounting.mechanism.description import Description, description_from_json
+from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, Laplace
+from accounting.mechanism.sampling_schemes import (
     EVERYONE,
     SCHEMES,
     Allocation,
-    Description,
     FixedSize,
     Poisson,
     Scheme,
     Shifts,
     TruncatedPoisson,
-    description_from_json,
     read_scheme,
 )
-from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixMechanism

@@ -1,0 +1,214 @@
+r"""Who takes part in a round: sampling schemes as data, and how they are written.
+
+Nothing here computes. A new scheme is a class here and a case in
+:func:`accounting.release.guarantee.guarantee`. :func:`read_scheme` reads what :attr:`Scheme.text`
+writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    make_integers,
+    rational,
+    rational_in,
+    whole_number,
+    write_rational,
+)
+from dpcore.spec import find_name, read_keys, split_name
+
+_ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    r"""Who takes part in a round. ``name`` is that of text, ``words`` those of JSON by relation.
+
+    The relations are those that a bound is proven for, the first one by default; ``why`` explains
+    the missing one. ``gaussian``: only for Gaussian noise on the reals.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[dict[Relation, str]]
+    why: ClassVar[str] = ""
+    gaussian: ClassVar[bool] = False
+
+    @property
+    def everybody(self) -> bool:
+        r"""Whether all units are in every round."""
+        if isinstance(self, FixedSize):
+            return self.sample == self.population
+        return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
+
+    @property
+    def text(self) -> str:
+        r"""As :func:`accounting.mechanism.description.read_scheme` reads it.
+
+        >>> FixedSize(sample=10, population=1000).text
+        'fixed-size:sample=10,population=1000'
+        """
+        given = ",".join(f"{key}={_text(value)}" for key, value in self.parameters.items())
+        return f"{self.name}:{given}" if given else self.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        r"""The parameters as JSON has them."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everyone(Scheme):
+    r"""Everybody takes part in every round."""
+
+    name: ClassVar[str] = "everyone"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson(Scheme):
+    r"""Each unit by itself, with probability ``rate`` in (0, 1]."""
+
+    name: ClassVar[str] = "poisson"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-sampled",
+        _REPLACED: "poisson-replaced",
+    }
+
+    rate: Exact = Exact()
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedSize(Scheme):
+    r"""``sample`` of ``population`` units, every subset of that size equally likely."""
+
+    name: ClassVar[str] = "fixed-size"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
+    why: ClassVar[str] = "such samples keep their size"
+
+    sample: int
+    population: int
+
+    def __post_init__(self) -> None:
+        make_integers(self, "population")
+        make_integers(self, "sample", at_most=self.population)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation(Scheme):
+    r"""Each unit in ``picks`` uniformly random rounds of the ``rounds`` of an epoch, by itself."""
+
+    name: ClassVar[str] = "allocated"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
+    why: ClassVar[str] = "an example in place of another one chooses its own batch"
+    gaussian: ClassVar[bool] = True
+
+    rounds: int
+    picks: int = 1
+
+    def __post_init__(self) -> None:
+        make_integers(self, "rounds")
+        make_integers(self, "picks", at_most=self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedPoisson(Scheme):
+    r"""Poisson samples of ``examples`` units, cut at random where they hold more than ``most``."""
+
+    name: ClassVar[str] = "truncated"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-truncated",
+        _REPLACED: "poisson-truncated",
+    }
+    gaussian: ClassVar[bool] = True
+
+    rate: Exact = Exact()
+    examples: int
+    most: int
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+        make_integers(self, "examples", "most")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shifts(Scheme):
+    r"""The query moves by j times the sensitivity with chance ``weights[j]``."""
+
+    name: ClassVar[str] = "shifts"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
+    why: ClassVar[str] = "one dataset has the noise alone"
+    gaussian: ClassVar[bool] = True
+
+    weights: Sequence[RationalLike]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, (list, tuple)):
+            raise InvalidParameter("weights", self.weights, "must be a list of numbers")
+        found = tuple(rational("weights", each) for each in self.weights)
+        object.__setattr__(self, "weights", found)
+
+
+EVERYONE: Final = Everyone()
+SCHEMES: Final[tuple[type[Scheme], ...]] = (
+    Everyone,
+    Poisson,
+    FixedSize,
+    Allocation,
+    TruncatedPoisson,
+    Shifts,
+)
+r"""All of them."""
+
+
+def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:
+    rate = rational_in("rate", scheme.rate, "(0, 1]", "it is a probability")
+    object.__setattr__(scheme, "rate", rate)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return write_rational(value) if isinstance(value, Fraction) else value
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+_NAMES: Final = {kind.name: kind for kind in SCHEMES}
+
+
+def read_scheme(argument: str, text: str) -> Scheme:
+    r"""A sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
+
+    >>> read_scheme("--scheme", "allocated:rounds=100")
+    Allocation(rounds=100, picks=1)
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    name, rest = split_name(text)
+    kind = find_name(argument, text, _NAMES, name=name)
+    known = {each.name: each.type for each in fields(kind)}
+    needed = [each.name for each in fields(kind) if each.default is MISSING]
+    written = read_keys(argument, text, rest, known, owner=name, needed=needed)
+    given: dict[str, Any] = {}
+    for key, value in written.items():
+        if known[key] == "int":
+            given[key] = whole_number(argument, value)
+        else:
+            given[key] = value.split() if key == "weights" else value
+    try:
+        return kind(**given)
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
