@@ -2,8 +2,8 @@ r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relatio
 
 Nothing here computes: :func:`accounting.release.guarantee.guarantee` derives what a description
 costs. Python, commands, events of dp-accounting, certificates and ledgers all build this one;
-:func:`description_from_json` reads what :meth:`Description.to_json` writes; the sampling schemes are
-in :mod:`accounting.mechanism.sampling_schemes`.
+:func:`description_from_json` reads what :meth:`Description.to_json` writes. Sampling schemes are
+data of their own: :mod:`accounting.mechanism.sampling_schemes`.
 """
 
 from __future__ import annotations
