@@ -1,42 +1,42 @@
 r"""One release: exact noise and its law, alone or added by many users.
 
-The public names of dpcore; each is documented where it is defined. ``run`` and the aggregations
-that it runs protocols over are loaded when they are first asked for.
+The public names of dpcore; each is documented where it is defined, and loaded when
+it is first used.
 """
 
 from typing import TYPE_CHECKING
 
-from dpcore.errors import (
-    DpcoreError,
-    InvalidParameter,
-    PrecisionExhausted,
-    Undecided,
-    Unrepresentable,
-)
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.skellam import Skellam
-from dpcore.laws.sums import summed
 from dpcore.lazy_import import lazy_names
-from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
-from dpcore.noise import Divisible, Noise
-from dpcore.numbers.enclosure import Enclosure
-from dpcore.protocols.encoding import FixedPoint
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.sampling.rng import Rng, SeededRng, SystemRng
-from dpcore.spelling import read_noise, write_noise
 
 if TYPE_CHECKING:
+    from dpcore.errors import (
+        DpcoreError,
+        InvalidParameter,
+        PrecisionExhausted,
+        Undecided,
+        Unrepresentable,
+    )
+    from dpcore.laws.binomial import Binomial
+    from dpcore.laws.discrete_gaussian import DiscreteGaussian
+    from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+    from dpcore.laws.discrete_laplace import DiscreteLaplace
+    from dpcore.laws.poisson import Poisson
+    from dpcore.laws.polya import Polya
+    from dpcore.laws.polya_difference import PolyaDifference
+    from dpcore.laws.skellam import Skellam
+    from dpcore.laws.sums import summed
     from dpcore.masked.aggregation import MaskedAggregation
+    from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
+    from dpcore.noise import Divisible, Noise
+    from dpcore.numbers.enclosure import Enclosure
     from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+    from dpcore.protocols.encoding import FixedPoint
     from dpcore.protocols.run import run
+    from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+    from dpcore.protocols.sizing import size_protocol
+    from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+    from dpcore.sampling.rng import Rng, SeededRng, SystemRng
+    from dpcore.spelling import read_noise, write_noise
 
 __all__ = [
     "AggregatedSum",

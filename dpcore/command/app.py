@@ -32,7 +32,6 @@ from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
-from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec import did_you_mean
 
 USAGE: Final = 2
@@ -165,6 +164,8 @@ def sample(
 
     Example: dpcore sample discrete-laplace:scale=10 -n 5
     """
+    from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+
     law = read_law("NOISE", noise)
     count = whole_number("-n", size, at_least=0)
     start = None if seed is None else whole_number("--seed", seed, at_least=0)

@@ -13,15 +13,16 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import wraps
-from typing import Annotated, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, overload
 
 import typer
 
 from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
-from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.spelling import NO_MORE, read_noise
+
+if TYPE_CHECKING:
+    from dpcore.noise import Noise
 
 _T = TypeVar("_T")
 
@@ -140,7 +141,7 @@ def read_jobs(text: str) -> int:
 def read_law(argument: str, text: str) -> Noise: ...
 @overload
 def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
-def read_law(argument: str, text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
+def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = None) -> Any:
     r"""A noise such as ``skellam:variance=400``; errors name the option.
 
     ``more`` are laws beside those of :class:`Noise`, by their names.
@@ -150,8 +151,10 @@ def read_law(argument: str, text: str, more: Mapping[str, type[Any]] = NO_MORE) 
     ...
     dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
     """
+    from dpcore.spelling import NO_MORE, read_noise
+
     try:
-        return read_noise(text, more)
+        return read_noise(text, more or NO_MORE)
     except InvalidParameter as error:
         what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
         raise InvalidParameter(argument, text, what) from None

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
-
-import numpy as np
 
 from dpcore.errors import InvalidParameter
 
@@ -205,17 +204,16 @@ def _exact(argument: str, value: object) -> Fraction:
     # The methods of a subclass may say anything: only those of the types themselves are asked.
     if value.__class__ is not type(value):
         raise InvalidParameter(argument, value, "must be a number, not an object that imitates one")
+    value = _without_numpy(value)
     match value:
-        case bool() | np.bool_():
+        case bool():
             raise InvalidParameter(argument, value, "must be a number, not a truth value")
         case Fraction():
             return value if type(value) is Fraction else _held(argument, value)
-        case int() | np.integer():
+        case int():
             return Fraction(operator.index(value))
         case float():
             return _from_float(argument, float.__float__(value))
-        case np.floating():
-            return _from_float(argument, value)
         case Decimal():
             plain = Decimal(value)
             if not plain.is_finite():
@@ -229,6 +227,19 @@ def _exact(argument: str, value: object) -> Fraction:
             )
 
 
+def _without_numpy(value: Any) -> object:
+    # A numpy scalar as one of Python's types. It exists only where numpy is loaded: reading a
+    # parameter does not load it. Floats of other widths are read by their own shortest form, so
+    # float32(0.1) is 0.1.
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.generic) or isinstance(value, float):
+        return value
+    if isinstance(value, numpy.floating):
+        exact = math.isfinite(value)
+        return Fraction(numpy.format_float_scientific(value)) if exact else float(value)
+    return value.item() if isinstance(value, (numpy.bool_, numpy.integer)) else value
+
+
 def _held(argument: str, value: Fraction) -> Fraction:
     slots = vars(Fraction)
     try:
@@ -238,11 +249,10 @@ def _held(argument: str, value: Fraction) -> Fraction:
         raise InvalidParameter(argument, "a Fraction", "must hold two integers") from None
 
 
-def _from_float(argument: str, value: float | np.floating) -> Fraction:
-    # numpy scalars of other widths are read by their own shortest form: float32(0.1) is 0.1.
+def _from_float(argument: str, value: float) -> Fraction:
     if not math.isfinite(value):
-        raise InvalidParameter(argument, float(value), "must be a finite number")
-    return Fraction(repr(value) if type(value) is float else np.format_float_scientific(value))
+        raise InvalidParameter(argument, value, "must be a finite number")
+    return Fraction(repr(value))
 
 
 def _from_text(argument: str, text: str) -> Fraction:
@@ -325,6 +335,7 @@ def integer(
 
     ``limit`` names ``at_most`` in the error.
 
+    >>> import numpy as np
     >>> integer("size", np.int64(3), at_least=0)
     3
     >>> integer("honest", 9, at_least=1, at_most=8, limit="users")
@@ -338,7 +349,7 @@ def integer(
         and (at_most is None or value <= at_most)
     ):
         return value  # the usual case: SupportsIndex is slow to ask for
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
+    if isinstance(_without_numpy(value), bool) or not isinstance(value, SupportsIndex):
         raise InvalidParameter(argument, value, "must be an integer")
     try:
         exact = operator.index(value)
