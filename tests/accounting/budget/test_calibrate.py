@@ -102,6 +102,7 @@ def test_a_thousand_rounds(law: str) -> None:
     assert stands(found)
 
 
+@by_day(1)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
 def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
     """The least sigma is nearly that of noise on the reals; and each size tried is told."""

@@ -84,6 +84,7 @@ def test_batches_that_are_cut(command: Command) -> None:
     assert 0.9 * plain["lower"] < often["epsilon"]["lower"] < plain["lower"]
 
 
+@pytest.mark.nightly
 def test_examples_that_choose_a_batch(command: Command) -> None:
     words = CHOSEN
     chosen = command("dpsgd", *words, "--epochs", 2, "--sampling", "allocated", "--json").json
@@ -312,6 +313,7 @@ def test_one_call_in_python(command: Command) -> None:
             accounting.dpsgd(**{**script, name: value}, delta=1e-5)
 
 
+@pytest.mark.nightly
 def test_calibrate_sampled_gaussian_noise(command: Command) -> None:
     words = ["--poisson", "1%", "--rounds", 1000]
     target = ["--epsilon", 2, "--delta", "1e-5"]

@@ -186,6 +186,7 @@ def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
         assert high - low < 5e-4
 
 
+@pytest.mark.nightly
 def test_many_rounds_and_epochs() -> None:
     r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
     once = RandomAllocation(curve=one("1"), rounds=20).epsilon("1e-6")

@@ -113,6 +113,7 @@ def test_the_largest_shift_is_the_worst(case: Case) -> None:
 # -- laws without a file of their own -----------------------------------------------------------
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
 )

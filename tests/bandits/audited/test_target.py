@@ -66,7 +66,7 @@ KEPT = {
 }
 
 
-@by_day(10)
+@by_day(6)
 @pytest.mark.parametrize("rest", KEPT)
 def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     alpha = buy_alpha(f"bandits audit: {rest}", "1e-9")
