@@ -6,8 +6,10 @@ higher up registers it by :func:`serve`. Nothing here takes an epsilon from its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.claim import Pure, ZCdp
@@ -35,9 +37,12 @@ from accounting.release.truncated import PoissonTruncated
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.selection import Rule, Selection
+
+_ROUNDED: Final = 10**9
 
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
@@ -45,11 +50,12 @@ _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
 def guarantee(
-    mechanism: Mechanism | ContinualSum | MatrixMechanism | Selection | Description,
+    mechanism: Mechanism | ContinualSum | MatrixMechanism | Selection | LocalReport | Description,
 ) -> Guarantee:
     r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
-    A :class:`Description` adds noise on the reals, a sampling scheme and a group.
+    A :class:`Description` adds noise on the reals, a sampling scheme and a group. Of a local report
+    it is the log of its largest likelihood ratio, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -69,6 +75,10 @@ def guarantee(
         # The loss of each choice has range epsilon/count.
         rho = mechanism.epsilon**2 / (8 * mechanism.count)
         return ZCdp(rho, scope=mechanism.scope)
+    if isinstance(mechanism, LocalReport):
+        loss = Fraction(mechanism.loss.upper)
+        rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon
+        return Pure(min(rounded, stated) if loss <= stated else rounded, scope=mechanism.scope)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):
