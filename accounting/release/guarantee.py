@@ -40,17 +40,18 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
-from dpcore.selection import Rule, Selection
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
 _ROUNDED: Final = 10**9
 
+Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
 def guarantee(
-    mechanism: Mechanism | ContinualSum | MatrixMechanism | Selection | LocalReport | Description,
+    mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
 ) -> Guarantee:
     r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
@@ -69,6 +70,8 @@ def guarantee(
     if isinstance(mechanism, MatrixMechanism):
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
+    if isinstance(mechanism, AboveThreshold | NoisyMax):
+        return Pure(mechanism.epsilon, scope=mechanism.scope)
     if isinstance(mechanism, Selection):
         if mechanism.rule is Rule.PERMUTE_AND_FLIP:
             return Pure(mechanism.epsilon, scope=mechanism.scope)
