@@ -6,8 +6,10 @@ higher up registers it by :func:`serve`. Nothing here takes an epsilon from its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.claim import Pure, ZCdp
@@ -35,21 +37,26 @@ from accounting.release.truncated import PoissonTruncated
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
-from dpcore.selection import Rule, Selection
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
+_ROUNDED: Final = 10**9
+
+Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
 def guarantee(
-    mechanism: Mechanism | ContinualSum | MatrixMechanism | Selection | Description,
+    mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
 ) -> Guarantee:
     r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
-    A :class:`Description` adds noise on the reals, a sampling scheme and a group.
+    A :class:`Description` adds noise on the reals, a sampling scheme and a group. Of a local report
+    it is the log of its largest likelihood ratio, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -63,12 +70,18 @@ def guarantee(
     if isinstance(mechanism, MatrixMechanism):
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
+    if isinstance(mechanism, AboveThreshold | NoisyMax):
+        return Pure(mechanism.epsilon, scope=mechanism.scope)
     if isinstance(mechanism, Selection):
         if mechanism.rule is Rule.PERMUTE_AND_FLIP:
             return Pure(mechanism.epsilon, scope=mechanism.scope)
         # The loss of each choice has range epsilon/count.
         rho = mechanism.epsilon**2 / (8 * mechanism.count)
         return ZCdp(rho, scope=mechanism.scope)
+    if isinstance(mechanism, LocalReport):
+        loss = Fraction(mechanism.loss.upper)
+        rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon
+        return Pure(min(rounded, stated) if loss <= stated else rounded, scope=mechanism.scope)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

@@ -1,10 +1,19 @@
 r"""Private choices: the best of several candidates, and counts above a threshold.
 
-``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), ``threshold``
-releases the noisy counts that reach a threshold, for keys that are not known beforehand.
+``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), ``noisy`` by
+noisy numbers (report noisy max, sparse vector), ``partition_selection`` releases the noisy
+counts that reach a threshold, for keys that are not known beforehand.
 """
 
+from dpcore.selection.noisy import AboveThreshold, MaxNoise, NoisyMax
 from dpcore.selection.partition_selection import NoisyThreshold
 from dpcore.selection.selection import Rule, Selection
 
-__all__ = ["NoisyThreshold", "Rule", "Selection"]
+__all__ = [
+    "AboveThreshold",
+    "MaxNoise",
+    "NoisyMax",
+    "NoisyThreshold",
+    "Rule",
+    "Selection",
+]

@@ -92,7 +92,7 @@ class Selection:
         Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
         at most 2^52 and at least ``count`` of them.
         """
-        left = _checked(value, self.count)
+        left = checked_scores(value, self.count)
         places = np.arange(len(left))
         chosen: list[int] = []
         for _ in range(self.count):
@@ -161,7 +161,8 @@ class Selection:
         }
 
 
-def _checked(value: Sequence[int] | Integers, count: int) -> Integers:
+def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
+    r"""The scores as an array of their own; refused as :meth:`Selection.release` says."""
     scores = np.asarray(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a row of integer scores, at least {count}"

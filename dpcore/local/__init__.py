@@ -1,0 +1,27 @@
+r"""Local reports: each user randomises an own value; frequencies are estimated from all reports.
+
+``report`` says what the mechanisms share, ``families`` defines them, ``frequencies`` holds
+estimates with their intervals, ``draws`` the exact coins and uniform integers of the samplers.
+"""
+
+from dpcore.local.families import (
+    Encoding,
+    HadamardResponse,
+    LocalHashing,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from dpcore.local.frequencies import Frequencies
+from dpcore.local.report import LocalReport
+
+__all__ = [
+    "Encoding",
+    "Frequencies",
+    "HadamardResponse",
+    "LocalHashing",
+    "LocalReport",
+    "RandomisedResponse",
+    "SubsetSelection",
+    "UnaryEncoding",
+]

@@ -1,0 +1,405 @@
+r"""The local reports: randomised response, unary encoding, subsets, hashing, Hadamard.
+
+All but unary encoding answer in the same way. Of ``total`` equal answers ``hit`` agree with the
+user's value; the report is one of these with probability
+
+    own = hit e^epsilon / (hit e^epsilon + total - hit),
+
+rounded down, and otherwise one of the rest, uniform in each part. So the likelihood ratio of a
+report is own/(1 - own) (total - hit)/hit, at most e^epsilon.
+
+Sources: Warner 1965 and Kairouz, Bonawitz and Ramage 2016 (randomised response); Wang, Blocki, Li
+and Jha 2017 (unary encoding, local hashing); Ye and Barg 2018 (subset selection); Acharya, Sun and
+Zhang 2019 (Hadamard response).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations, product
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from dpcore.local.draws import below, flip, rounded_down, rounded_up
+from dpcore.local.report import LocalReport, Outcome, Reports
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import ball, narrow
+from dpcore.numbers.parameter import Choice
+from dpcore.sampling.rng import Rng
+
+_ROOM: Final = 1 << 28
+
+
+@lru_cache(maxsize=1 << 10)
+def _kept(epsilon: Fraction, hit: int, total: int) -> Fraction:
+    def chance() -> Any:
+        weight = hit * ball(epsilon).exp()
+        return weight / (weight + (total - hit))
+
+    return rounded_down(chance)
+
+
+class _OneOfTwoParts(LocalReport):
+    # Answers that agree with the value, and the rest.
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _parts(self) -> tuple[int, int]:
+        r"""``hit`` and ``total`` of the module."""
+
+    @property
+    def own(self) -> Fraction:
+        return _kept(self.epsilon, *self._parts)
+
+    @property
+    def ratio(self) -> Fraction:
+        hit, total = self._parts
+        return self.own / (1 - self.own) * Fraction(total - hit, hit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomisedResponse(_OneOfTwoParts):
+    r"""k-ary randomised response: the value itself, or any other one. A report is an integer.
+
+    >>> from dpcore import SeededRng
+    >>> coin = RandomisedResponse(epsilon=3, values=4)
+    >>> coin.report([0, 1, 2, 3, 3], rng=SeededRng(2)).tolist()
+    [0, 1, 2, 3, 3]
+    """
+
+    name: ClassVar[str] = "randomised-response"
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return 1, self.values
+
+    @property
+    def other(self) -> Fraction:
+        return (1 - self.own) / (self.values - 1)
+
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        return {w: self.own if w == value else self.other for w in range(self.values)}
+
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        found = values.copy()
+        lies = np.flatnonzero(~flip(self.own, len(values), rng))
+        found[lies] = _another(values[lies], self.values, rng)
+        return found
+
+    def supports(self, reports: Reports) -> Integers:
+        return np.bincount(reports, minlength=self.values)
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, self.values - 1
+
+
+def _another(values: Integers, total: int, rng: Rng) -> Integers:
+    # Uniform among the others.
+    drawn = below(total - 1, len(values), rng)
+    drawn += drawn >= values
+    return drawn
+
+
+class Encoding(Enum):
+    r"""How the bits of :class:`UnaryEncoding` are chosen."""
+
+    SYMMETRIC = "symmetric"
+    OPTIMISED = "optimised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnaryEncoding(LocalReport):
+    r"""A bit for each value, the own one 1 with ``own`` and any other with ``other``.
+
+    Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
+    own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
+
+    >>> UnaryEncoding(epsilon=2, values=5).variance(100) < UnaryEncoding(
+    ...     epsilon=2, values=5, encoding="symmetric"
+    ... ).variance(100)
+    True
+    """
+
+    name: ClassVar[str] = "unary-encoding"
+
+    encoding: Choice[Encoding] = Choice(Encoding, Encoding.OPTIMISED)
+
+    @property
+    def own(self) -> Fraction:
+        if self.encoding is Encoding.SYMMETRIC:
+            return _kept(Fraction(self.epsilon) / 2, 1, 2)
+        return Fraction(1, 2)
+
+    @property
+    def other(self) -> Fraction:
+        if self.encoding is Encoding.SYMMETRIC:
+            return 1 - self.own
+        return _least_other(self.epsilon)
+
+    @property
+    def ratio(self) -> Fraction:
+        return self.own * (1 - self.other) / (self.other * (1 - self.own))
+
+    @property
+    def width(self) -> int:
+        return self.values
+
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        def mass(bits: tuple[int, ...]) -> Fraction:
+            chances = (self.own if v == value else self.other for v in range(self.values))
+            return math.prod(
+                (c if bit else 1 - c for c, bit in zip(chances, bits, strict=True)),
+                start=Fraction(1),
+            )
+
+        return {bits: mass(bits) for bits in product((0, 1), repeat=self.values)}
+
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        bits = flip(self.other, len(values) * self.values, rng).reshape(-1, self.values)
+        bits[np.arange(len(values)), values] = flip(self.own, len(values), rng)
+        return bits
+
+    def supports(self, reports: Reports) -> Integers:
+        found: Integers = np.count_nonzero(reports, axis=0)
+        return found
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, 1
+
+
+@lru_cache(maxsize=1 << 10)
+def _least_other(epsilon: Fraction) -> Fraction:
+    return rounded_up(lambda: 1 / (ball(epsilon).exp() + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubsetSelection(_OneOfTwoParts):
+    r"""A set of ``size`` = values/(e^epsilon + 1) values, rounded; the own one is in it more often.
+
+    A report is a row of booleans. Its variance is about the least of all.
+
+    >>> SubsetSelection(epsilon=1, values=10).size
+    3
+    """
+
+    name: ClassVar[str] = "subset-selection"
+
+    @property
+    def size(self) -> int:
+        r"""How many values a report names."""
+        return _size(self.epsilon, self.values)
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return self.size, self.values
+
+    @property
+    def other(self) -> Fraction:
+        named = self.size - self.own  # the expected number of other values in a report
+        return named / (self.values - 1)
+
+    @property
+    def width(self) -> int:
+        return self.values
+
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        k, size = self.values, self.size
+        with_own = self.own / math.comb(k - 1, size - 1)
+        without = (1 - self.own) / math.comb(k - 1, size)
+        return {
+            tuple(int(v in chosen) for v in range(k)): with_own if value in chosen else without
+            for chosen in combinations(range(k), size)
+        }
+
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        # A uniform subset of the others (Floyd), of one value less where the own one is in it.
+        n, k = len(values), self.values
+        rows, found = np.arange(n), np.zeros((n, k), dtype=np.bool_)
+        inside = flip(self.own, n, rng)
+        wanted = self.size - inside
+        for step in range(self.size):
+            top = k - 1 - wanted + step
+            active = np.flatnonzero(step < wanted)
+            # Two groups of rows have different tops: each is uniform on [0, top].
+            for last in np.unique(top[active]).tolist():
+                group = active[top[active] == last]
+                drawn = below(last + 1, len(group), rng)
+                taken = found[group, drawn]
+                found[group, np.where(taken, last, drawn)] = True
+        # Positions are among the others: those from the own value on move up by one.
+        places = np.arange(k)
+        moved = np.where(places > values[:, None], np.roll(found, 1, axis=1), found)
+        moved[rows, values] = inside
+        return moved
+
+    def supports(self, reports: Reports) -> Integers:
+        found: Integers = np.count_nonzero(reports, axis=0)
+        return found
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, 1
+
+
+@lru_cache(maxsize=1 << 10)
+def _size(epsilon: Fraction, values: int) -> int:
+    best = narrow(lambda: values / (ball(epsilon).exp() + 1), 32)
+    return max(1, round(best.lower))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalHashing(_OneOfTwoParts):
+    r"""A random hash of the value to ``base`` symbols, and randomised response among these.
+
+    The hash of v is the inner product mod ``base``, a prime, of the digits of v with random ones:
+    two values collide with probability exactly 1/base. A report is a row (seed, symbol).
+
+    >>> LocalHashing(epsilon=2, values=1000).base
+    7
+    """
+
+    name: ClassVar[str] = "local-hashing"
+
+    @property
+    def base(self) -> int:
+        r"""The prime next below e^epsilon + 1 (2 at least) whose table has room."""
+        return _prime(self.epsilon, self.values)
+
+    @property
+    def _digits(self) -> int:
+        return _digits(self.values, self.base)
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return 1, self.base
+
+    @property
+    def other(self) -> Fraction:
+        return Fraction(1, self.base)
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        seeds, rest = self.base**self._digits, (1 - self.own) / (self.base - 1)
+        return {
+            (seed, symbol): (self.own if symbol == int(hashed) else rest) / seeds
+            for seed, hashed in enumerate(self._hash(np.arange(seeds), np.array(value)))
+            for symbol in range(self.base)
+        }
+
+    def _hash(self, seeds: Integers, values: Integers) -> Integers:
+        total = np.zeros(len(seeds), dtype=np.int64)
+        for _ in range(self._digits):
+            seeds, own = np.divmod(seeds, self.base)
+            values, digit = np.divmod(values, self.base)
+            total += own * digit
+        return total % self.base
+
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        seeds = below(self.base**self._digits, len(values), rng)
+        symbols = self._hash(seeds, values)
+        lies = np.flatnonzero(~flip(self.own, len(values), rng))
+        symbols[lies] = _another(symbols[lies], self.base, rng)
+        return np.stack((seeds, symbols), axis=1)
+
+    def supports(self, reports: Reports) -> Integers:
+        g, d = self.base, self._digits
+        table = np.bincount(reports[:, 0] * g + reports[:, 1], minlength=g ** (d + 1))
+        return inner_product_counts(table, g, d)[: self.values]
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, np.array([self.base**self._digits - 1, self.base - 1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HadamardResponse(_OneOfTwoParts):
+    r"""One of the places where the row v + 1 of a Hadamard matrix is 1, or one of the rest.
+
+    A report is an integer below the least power of two above ``values``.
+
+    >>> HadamardResponse(epsilon=1, values=100).other
+    Fraction(1, 2)
+    """
+
+    name: ClassVar[str] = "hadamard-response"
+
+    @property
+    def _digits(self) -> int:
+        return self.values.bit_length()  # 2^digits > values: row 0 is all 1 and belongs to no value
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return 1, 2
+
+    @property
+    def other(self) -> Fraction:
+        return Fraction(1, 2)
+
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        half = 1 << (self._digits - 1)
+        return {
+            y: ((1 - self.own) if (y & (value + 1)).bit_count() % 2 else self.own) / half
+            for y in range(2 * half)
+        }
+
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        found, rows = below(1 << self._digits, len(values), rng), values + 1
+        odd = (np.bitwise_count(found & rows) & 1).astype(np.bool_)
+        # Where the parity is not the one wanted, one bit of the row is turned round.
+        turned = odd == flip(self.own, len(values), rng)
+        return np.where(turned, found ^ (rows & -rows), found)
+
+    def supports(self, reports: Reports) -> Integers:
+        table = np.zeros((1 << self._digits, 2), dtype=np.int64)
+        table[:, 0] = np.bincount(reports, minlength=len(table))
+        return inner_product_counts(table, 2, self._digits)[1 : self.values + 1]
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, (1 << self._digits) - 1
+
+
+def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
+    r"""The sum over s of table[s, <s, v>], for every v of so many digits; <,> is mod ``base``.
+
+    One digit of s is exchanged for one of v at a time, all in integers.
+
+    >>> inner_product_counts(np.array([[5, 0], [1, 2]]), 2, 1).tolist()
+    [6, 7]
+    """
+    for digit in range(digits):
+        held = table.reshape(base ** (digits - 1 - digit), base, base**digit, base)
+        table = np.zeros_like(held)
+        for v in range(base):
+            for s in range(base):
+                table[:, v] += np.roll(held[:, s], -s * v % base, axis=-1)
+    found: Integers = table.reshape(-1, base)[:, 0]
+    return found
+
+
+def _digits(values: int, base: int) -> int:
+    digits = 1
+    while base**digits < values:
+        digits += 1
+    return digits
+
+
+@lru_cache(maxsize=1 << 10)
+def _prime(epsilon: Fraction, values: int) -> int:
+    # Beyond e^6 the report has its hash almost surely, and a larger base changes little.
+    most = narrow(lambda: ball(min(epsilon, Fraction(6))).exp() + 1, 32).lower
+    bases = range(2, math.floor(most) + 1)
+    primes = [g for g in bases if all(g % d for d in range(2, math.isqrt(g) + 1))]
+    return max(g for g in primes if g == 2 or g ** (_digits(values, g) + 2) <= _ROOM)

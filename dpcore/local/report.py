@@ -1,0 +1,162 @@
+r"""What all local reports share: a report supports some values, the user's own one more often.
+
+A report supports the user's value with probability ``own`` and each other value with probability
+``other``, whatever the values are (the pure protocols of Wang, Blocki, Li and Jha 2017). Of n users
+with c of them at a value, the reports that support it are a sum of c coins of ``own`` and n - c
+coins of ``other``; estimates, variances and intervals follow from these two numbers alone. Both,
+and the largest likelihood ratio of a report, are exact rationals. Proofs: docs/proofs/local.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.local.frequencies import Frequencies
+from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
+from dpcore.sampling.rng import SYSTEM, Rng
+
+Reports: TypeAlias = npt.NDArray[Any]
+Outcome: TypeAlias = int | tuple[int, ...]
+
+_CELLS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalReport(ABC):
+    r"""One report of each user about a value in 0, ..., ``values`` - 1, epsilon-DP on its own.
+
+    Probabilities are rounded so that the likelihood ratio of every report is proven to be at most
+    e^epsilon.
+    """
+
+    name: ClassVar[str]
+
+    epsilon: Exact = Exact(zero="a report that hides everything says nothing")
+    values: Whole = Whole(at_least=2, at_most=1 << 20)
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.own <= self.other:
+            reason = f"is too small for {self.values} values: reports would say nothing"
+            raise InvalidParameter("epsilon", self.epsilon, reason)
+
+    @property
+    @abstractmethod
+    def own(self) -> Fraction:
+        r"""The probability that a report supports the user's value."""
+
+    @property
+    @abstractmethod
+    def other(self) -> Fraction:
+        r"""The probability that a report supports any one other value."""
+
+    @property
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        r"""The largest P(report | v)/P(report | w), exact; at most e^epsilon."""
+
+    @property
+    def loss(self) -> Enclosure:
+        r"""log ``ratio``: the pure epsilon of one report.
+
+        >>> from dpcore.local import RandomisedResponse
+        >>> report = RandomisedResponse(epsilon=1, values=10)
+        >>> 0.999999 < report.loss.lower_float <= report.loss.upper_float <= 1
+        True
+        """
+        return narrow(lambda: ball(self.ratio).log(), 64)
+
+    @abstractmethod
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        r"""The probability of every report of a user with ``value``: for small cases."""
+
+    @abstractmethod
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        r"""One report for each value."""
+
+    @abstractmethod
+    def supports(self, reports: Reports) -> Integers:
+        r"""How many of the reports support each value."""
+
+    @property
+    def width(self) -> int:
+        r"""The numbers of one report."""
+        return 1
+
+    def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
+        r"""Independent reports of all users whose values are given, a row or number for each.
+
+        Raises :class:`InvalidParameter`, with nothing drawn, for values that are not integers from
+        0 to ``values`` - 1.
+        """
+        given = np.asarray(value)
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+            raise InvalidParameter("value", value, "must be a row of integers, one a user")
+        if not 0 <= int(given.min()) <= int(given.max()) < self.values:
+            raise InvalidParameter("value", value, f"must hold values below {self.values}")
+        step = max(1, _CELLS // self.width)
+        parts = [
+            self._encode(given[start : start + step].astype(np.int64), rng)
+            for start in range(0, len(given), step)
+        ]
+        return np.concatenate(parts)
+
+    def estimate(self, reports: Reports) -> Frequencies:
+        r"""Unbiased counts of all values, with exact variances and intervals.
+
+        Raises :class:`InvalidParameter` for what is no array of such reports.
+        """
+        given = np.asarray(reports)
+        shape = (self.width,) if self.width > 1 else ()
+        if given.dtype.kind not in "biu" or not len(given) or given.shape[1:] != shape:
+            reason = f"must be an array of reports, {self.width} numbers each"
+            raise InvalidParameter("reports", reports, reason)
+        least, most = self._range
+        if int(given.min()) < least or (given > most).any():
+            raise InvalidParameter("reports", reports, "holds a report that nobody can send")
+        return Frequencies(
+            users=len(given), supports=self.supports(given), own=self.own, other=self.other
+        )
+
+    @property
+    @abstractmethod
+    def _range(self) -> tuple[int, Any]:
+        r"""The least and the largest number in a report."""
+
+    def variance(self, users: int, count: int | Fraction = 0) -> Fraction:
+        r"""The exact variance of the estimate of a value that ``count`` of the users have.
+
+        >>> from dpcore.local import HadamardResponse
+        >>> float(HadamardResponse(epsilon=1, values=100).variance(1000)) ** 0.5
+        68.43...
+        """
+        return spread(self.own, self.other, users, Fraction(count))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields, and both probabilities, as text."""
+        return {
+            "mechanism": self.name,
+            "epsilon": str(self.epsilon),
+            "values": self.values,
+            "own": str(self.own),
+            "other": str(self.other),
+            "scope": self.scope.to_json(),
+        }
+
+
+def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:
+    r"""(c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, for c of n users."""
+    coins = count * own * (1 - own) + (users - count) * other * (1 - other)
+    return coins / (own - other) ** 2

@@ -1,0 +1,309 @@
+"""Local reports: their laws, samplers and estimates, against exhaustive listings in rationals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from accounting import Pure, guarantee
+from dpcore import SeededRng
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    Encoding,
+    Frequencies,
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+    draws,
+    families,
+    frequencies,
+)
+from dpcore.local.draws import GRID, below, flip
+from dpcore.local.families import inner_product_counts
+from dpcore.sampling.rng import Rng, Words
+from tests.support.dpcore.mutants import mutated
+from tests.support.exact_law import Forking, unroll
+
+
+class Symmetric(UnaryEncoding):
+    """The other encoding, made like all others."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, encoding=Encoding.SYMMETRIC)
+
+
+FAMILIES: tuple[Callable[..., LocalReport], ...] = (
+    RandomisedResponse,
+    UnaryEncoding,
+    Symmetric,
+    SubsetSelection,
+    LocalHashing,
+    HadamardResponse,
+)
+ALL = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+
+
+@ALL
+@pytest.mark.parametrize("values", [2, 3, 5, 8])
+@pytest.mark.parametrize("epsilon", ["1/10", 1, "9/4"])
+def test_two_numbers_describe_the_whole_law(
+    family: Callable[..., LocalReport], values: int, epsilon: Any
+) -> None:
+    made = family(epsilon=epsilon, values=values)
+    laws = [made.law(v) for v in range(values)]
+    assert [sum(law.values()) for law in laws] == [1] * values
+    assert max(p[x] / q[x] for p in laws for q in laws for x in p) == made.ratio
+    supported = {x: made.supports(np.array([x])).tolist() for x in laws[0] | laws[-1]}
+    for v, law in enumerate(laws):
+        for w in range(values):
+            mass = sum((law[x] for x in law if supported[x][w]), Fraction(0))
+            assert mass == (made.own if w == v else made.other)
+
+
+@ALL
+@pytest.mark.parametrize("epsilon", ["1/1000", "1/3", 1, 4, 40])
+def test_no_report_loses_more_than_epsilon_and_little_is_given_away(
+    family: Callable[..., LocalReport], epsilon: Any
+) -> None:
+    made = family(epsilon=epsilon, values=6)
+    with mpmath.workdps(60):
+        asked = mpmath.exp(mpmath.mpf(made.epsilon.numerator) / made.epsilon.denominator)
+        ratio = mpmath.mpf(made.ratio.numerator) / made.ratio.denominator
+        assert ratio <= asked
+        if made.epsilon <= 4:  # beyond, probabilities of 2^-32 are the least there are
+            assert ratio > asked * (1 - mpmath.mpf(2) ** -24)
+    found = guarantee(made)
+    assert isinstance(found, Pure)
+    assert made.loss.upper <= found.stated_epsilon <= made.epsilon
+
+
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coins and uniform integers as single forks; they are proven by themselves below."""
+
+    def one_flip(probability: Fraction, count: int, rng: Forking) -> Any:
+        weights = (1 - probability, probability)
+        return np.array([bool(rng.choose(weights, "coin")) for _ in range(count)], dtype=bool)
+
+    def one_below(bound: int, count: int, rng: Forking) -> Any:
+        drawn = [rng.choose([Fraction(1, bound)] * bound, "below") for _ in range(count)]
+        return np.array(drawn, dtype=np.int64)
+
+    monkeypatch.setattr(families, "flip", one_flip)
+    monkeypatch.setattr(families, "below", one_below)
+
+
+def unrolled(made: LocalReport, value: int) -> dict[Any, Fraction]:
+    def sampler(rng: Forking) -> Any:
+        [found] = made.report([value], rng=rng)
+        return tuple(map(int, found)) if np.ndim(found) else int(found)
+
+    law = unroll(sampler, open_mass=Fraction(0))
+    assert law.leftover == 0
+    return dict(law.lower)
+
+
+@ALL
+@pytest.mark.parametrize("values", [2, 4, 5])
+def test_the_sampler_has_that_law(
+    family: Callable[..., LocalReport], values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every path of the code, with its exact weight."""
+    stubbed(monkeypatch)
+    made = family(epsilon="1/2", values=values)
+    for v in range(values):
+        assert unrolled(made, v) == made.law(v)
+    assert unrolled(made, 0) != made.law(1)
+
+
+@pytest.mark.parametrize(
+    ("family", "old", "new"),
+    [
+        (RandomisedResponse, "self.own, len", "self.own - Fraction(1, GRID), len"),
+        (UnaryEncoding, "flip(self.own", "flip(self.other"),
+        (SubsetSelection, "last + 1", "last"),
+        (SubsetSelection, "np.roll(found, 1, axis=1)", "found"),
+        (LocalHashing, "_another(symbols[lies]", "_another(0 * symbols[lies]"),
+        (HadamardResponse, "odd == flip", "odd != flip"),
+    ],
+    ids=lambda part: getattr(part, "__name__", part),
+)
+def test_a_wrong_sampler_has_another_law(
+    family: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubbed(monkeypatch)
+    wrong = mutated(family._encode, old, new, GRID=GRID)
+    monkeypatch.setattr(family, "_encode", wrong)
+    made = family(epsilon="1/2", values=5)
+    assert unrolled(made, 1) != made.law(1)
+
+
+class Scripted(Rng):
+    """Gives the scripted words, in order."""
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def bits(self, count: int) -> int:
+        raise AssertionError("arrays draw words")
+
+    def words(self, count: int) -> Words:
+        given, self.left = self.left[:count], self.left[count:]
+        assert len(given) == count
+        return np.array(given, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("threshold", [1, 0x1234567, 0xFF000000, 0xFF000001, GRID - 1, 5 << 24])
+def test_a_coin_compares_32_random_bits(threshold: int) -> None:
+    for drawn in {0, threshold - 1, threshold, threshold ^ 0x01000000, GRID - 1}:
+        if not 0 <= drawn < GRID:
+            continue
+        rng = Scripted(drawn >> 24, (drawn & 0xFFFFFF) << 40 | 0xABCD)
+        assert flip(Fraction(threshold, GRID), 1, rng).tolist() == [drawn < threshold]
+    wrong = mutated(flip, "< rest", "<= rest")
+    assert wrong(Fraction(0x101, GRID), 1, Scripted(0, 0x101 << 40)).tolist() == [True]
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 10, 65537, (1 << 31) + 1])
+def test_every_integer_below_a_bound_has_as_many_words(bound: int) -> None:
+    """The 32-bit numbers accepted for i lie between two edges, 2^32 div bound apart."""
+    refused, each = GRID % bound, GRID // bound
+    for i in {0, min(1, bound - 1), bound // 2, bound - 1}:
+        first = -(-(i * GRID + refused) // bound)
+        last = first + each - 1
+        sent = 0xFFFFFFFF  # accepted for any bound: the second draw
+        for drawn in (first, last):
+            assert below(bound, 1, Scripted(drawn, sent << 32)).tolist() == [i]
+        if refused and first:
+            # The neighbour belongs to i - 1, or is refused and drawn again.
+            again = below(bound, 1, Scripted(first - 1, sent << 32)).tolist()
+            assert again in ([i - 1], [bound - 1])
+    loose = mutated(below, "GRID % bound", "0")
+    if bound == 3:
+        assert loose(bound, 1, Scripted(0)).tolist() == [0]
+        assert below(bound, 1, Scripted(0, 0xFFFFFFFF << 32)).tolist() == [2]
+
+
+@pytest.mark.parametrize(("base", "digits"), [(2, 4), (3, 3), (5, 2), (7, 1)])
+def test_inner_products_are_counted(base: int, digits: int) -> None:
+    size = base**digits
+    table = np.random.default_rng(1).integers(50, size=(size, base))
+
+    def inner(s: int, v: int) -> int:
+        products = ((s // base**i) * (v // base**i) for i in range(digits))
+        return int(sum(products)) % base
+
+    plain = [sum(int(table[s, inner(s, v)]) for s in range(size)) for v in range(size)]
+    assert inner_product_counts(table, base, digits).tolist() == plain
+
+
+@ALL
+def test_estimates_are_unbiased_with_the_exact_variance(
+    family: Callable[..., LocalReport],
+) -> None:
+    """Over all reports of two users with values 0 and 1 of three."""
+    made = family(epsilon=1, values=3)
+    mean, second = [Fraction(0)] * 3, [Fraction(0)] * 3
+    for (x, p), (y, q) in product(made.law(0).items(), made.law(1).items()):
+        found = made.estimate(np.array([x, y]))
+        for v in range(3):
+            mean[v] += p * q * found.count(v)
+            second[v] += p * q * found.count(v) ** 2
+    assert mean == [1, 1, 0]
+    spreads = [b - a * a for a, b in zip(mean, second, strict=True)]
+    assert spreads == [made.variance(2, 1), made.variance(2, 1), made.variance(2)]
+    assert np.allclose(found.counts, [float(found.count(v)) for v in range(3)])
+
+
+def coverage(ends: Callable[[int], tuple[Fraction, Fraction]], count: int, users: int) -> Fraction:
+    """P(the interval holds ``count``) with coins of 3/4 and 1/4, exactly."""
+    law = [Fraction(1)]
+    for user in range(users):
+        p = Fraction(3 if user < count else 1, 4)
+        none = Fraction(0)
+        law = [(1 - p) * a + p * b for a, b in zip([*law, none], [none, *law], strict=True)]
+    return sum(
+        (mass for seen, mass in enumerate(law) if ends(seen)[0] <= count <= ends(seen)[1]),
+        Fraction(0),
+    )
+
+
+def test_intervals_cover_by_exact_calculation(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, asked = 13, Fraction(9, 10)
+
+    def ends(seen: int) -> tuple[Fraction, Fraction]:
+        found = Frequencies(
+            users=users, supports=np.array([seen]), own=Fraction(3, 4), other=Fraction(1, 4)
+        )
+        return found.interval(0, asked)
+
+    covered = [coverage(ends, count, users) for count in range(users + 1)]
+    assert min(covered) >= asked
+    plain = frequencies.upper_end
+    monkeypatch.setattr(frequencies, "upper_end", lambda s, n, level: plain(s, n, 3 * level))
+    assert min(coverage(ends, count, users) for count in range(users + 1)) < asked
+
+
+def test_an_end_is_proven_and_no_larger_than_needed() -> None:
+    level = Fraction(1, 40)
+    for seen, n in ((0, 10), (3, 10), (9, 10), (100, 200)):
+        u = frequencies.upper_end(seen, n, level)
+
+        def missed(at: Fraction, seen: int = seen, n: int = n) -> Fraction:
+            terms = (math.comb(n, i) * at**i * (1 - at) ** (n - i) for i in range(seen + 1))
+            return sum(terms, Fraction(0))
+
+        assert missed(u) <= level < missed(u - Fraction(1, 1 << 39))
+
+
+@ALL
+def test_many_users_are_estimated(family: Callable[..., LocalReport]) -> None:
+    made = family(epsilon=2, values=20)
+    values = np.repeat(np.arange(20), np.arange(20) * 100)
+    found = made.estimate(made.report(values, rng=SeededRng(3)))
+    spreads = [float(made.variance(len(values), int(n))) ** 0.5 for n in np.arange(20) * 100]
+    assert (np.abs(found.counts - np.arange(20) * 100) < 6 * np.array(spreads)).all()
+    assert (
+        made.report(values, rng=SeededRng(3)).tolist()
+        == made.report(values, rng=SeededRng(3)).tolist()
+    )
+
+
+def test_a_wrong_probability_has_its_own_guarantee() -> None:
+    class Bolder(RandomisedResponse):
+        own = Fraction(9, 10)
+
+    found = guarantee(Bolder(epsilon=1, values=4))
+    assert isinstance(found, Pure)
+    assert abs(float(found.stated_epsilon) - math.log(27)) < 1e-8
+
+
+def test_what_cannot_be_is_refused() -> None:
+    wrong: tuple[dict[str, Any], ...] = (
+        {"epsilon": 0, "values": 3},
+        {"epsilon": 1, "values": 1},
+        {"epsilon": "1e-12", "values": 1000},
+    )
+    for given, family in product(wrong, FAMILIES):
+        with pytest.raises(InvalidParameter):
+            family(**given)
+    made = RandomisedResponse(epsilon=1, values=3)
+    bad: tuple[Any, ...] = ([], [3], [-1], [[1]], [0.5], ["a"])
+    for values in bad:
+        with pytest.raises(InvalidParameter, match="value"):
+            made.report(values)
+        with pytest.raises(InvalidParameter, match="reports"):
+            made.estimate(values)
+    for other in (UnaryEncoding, LocalHashing):
+        with pytest.raises(InvalidParameter, match="reports"):
+            other(epsilon=1, values=3).estimate(np.array([[9, 9, 9]]))
+    assert draws.GRID == GRID

@@ -1,0 +1,205 @@
+"""Sparse vector and noisy max: the code unrolled on finite noise, and their laws by mpmath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mpf
+
+from accounting import Pure, guarantee
+from dpcore import SeededRng
+from dpcore.errors import InvalidParameter
+from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, noisy
+from tests.alpha_budget import buy_alpha
+from tests.support.audit.laws import rows
+from tests.support.dpcore.mutants import mutated
+from tests.support.exact_law import Forking, unroll
+
+# A noise of three values, so that the code can be unrolled whole; scale 2 is wider.
+SMALL = {-1: Fraction(1, 8), 0: Fraction(1, 2), 1: Fraction(3, 8)}
+WIDE = {2 * z: mass for z, mass in SMALL.items()}
+
+
+class Finite:
+    """In place of discrete Laplace noise: SMALL for the narrower scale, WIDE for the other."""
+
+    def __init__(self, *, scale: Fraction) -> None:
+        self.law = SMALL if scale == 2 else WIDE
+
+    def sample(self, size: int | None = None, *, rng: Forking) -> Any:
+        values, weights = [*self.law], [*self.law.values()]
+        if size is None:
+            return values[rng.choose(weights, "noise")]
+        return np.array([values[rng.choose(weights, "noise")] for _ in range(size)])
+
+
+def sparse_listed(answers: Sequence[int], count: int) -> dict[Any, Fraction]:
+    """Every threshold and every noise, added up."""
+    found: dict[Any, Fraction] = {}
+    for drawn in product(SMALL, *[WIDE] * len(answers)):
+        mass = SMALL[drawn[0]]
+        for z in drawn[1:]:
+            mass *= WIDE[z]
+        said: list[bool] = []
+        for answer, z in zip(answers, drawn[1:], strict=True):
+            if sum(said) < count:
+                said.append(answer + z >= 5 + drawn[0])
+        found[tuple(said)] = found.get(tuple(said), Fraction(0)) + mass
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy, "DiscreteLaplace", Finite)
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count)
+    for answers in ([5, 4, 6], [3, 7], [5]):
+        law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
+        assert law.lower == sparse_listed(answers, count)
+        for old, new in ((">= bar", "> bar"), ("if not left", "if left < -9")):
+            wrong = mutated(AboveThreshold.stream, old, new, DiscreteLaplace=Finite)
+            other = unroll(
+                lambda rng, a=answers, w=wrong: tuple(w(above, a, rng=rng)),  # type: ignore[misc]  # a sampler
+                open_mass=Fraction(0),
+            )
+            if old != "if not left" or len(answers) > count:
+                assert other.lower != sparse_listed(answers, count)
+
+
+def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
+    """The largest loss over neighbours that move each of three answers by 1, 0 or -1."""
+    with mpmath.workdps(30):
+        first_scale, second_scale = (mpf(s.numerator) / s.denominator for s in scales)
+        law = rows(first_scale, second_scale, count)
+        worst = mpf(0)
+        for first in ([0, 0, 0], [1, 0, 1]):
+            p = law(first)
+            for move in product((-1, 1), repeat=3):
+                q = law([a + b for a, b in zip(first, move, strict=True)])
+                worst = max(worst, *(mpmath.log(p[row] / q[row]) for row in p))
+        return worst
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_sparse_vector_keeps_epsilon_and_less_noise_does_not(count: int) -> None:
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=count)
+    assert guarantee(above) == Pure(1)
+    assert mpf(1) / 3 < loss_of_rows(above.scales, count) <= 1
+    first, second = above.scales
+    assert loss_of_rows((first / 4, second / 4), count) > 1
+
+
+def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
+    """P(index) where each score has noise of this law and equal ones share."""
+    found: list[Any] = [0 * law[0]] * len(scores)
+    for drawn in product(law, repeat=len(scores)):
+        sums = [u + z for u, z in zip(scores, drawn, strict=True)]
+        best = [i for i, each in enumerate(sums) if each == max(sums)]
+        mass = law[drawn[0]]
+        for z in drawn[1:]:
+            mass = mass * law[z]
+        for i in best:
+            found[i] += mass / len(best)
+    return found
+
+
+@pytest.mark.parametrize("kind", list(MaxNoise))
+def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy, "DiscreteLaplace", Finite)
+    best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
+    law = dict(SMALL)
+    if kind is MaxNoise.EXPONENTIAL:
+        kept = 1 - SMALL[-1]
+        law = {z: mass / kept for z, mass in SMALL.items() if z >= 0}
+    for scores in ([0, 0], [1, 0, 0]):
+        found = unroll(lambda rng, s=scores: best.release(s, rng=rng), open_mass=Fraction(1, 10**6))  # type: ignore[misc]  # a sampler
+        for index, mass in enumerate(largest_listed(scores, law)):
+            assert mass in found.bounds(index)
+    first = mutated(NoisyMax.release, "rng.below(len(best))", "0", DiscreteLaplace=Finite)
+    wrong = unroll(lambda rng: first(best, [0, 0], rng=rng), open_mass=Fraction(1, 10**6))
+    assert Fraction(1, 2) not in wrong.bounds(0)
+
+
+def masses(scale: Fraction, *, one_sided: bool) -> dict[int, Any]:
+    """The noise within 60 scales, where all but e^-60 of it is."""
+    shrink = mpmath.exp(-mpf(scale.denominator) / scale.numerator)
+    reach = int(60 * scale)
+    total = 1 / (1 - shrink) if one_sided else (1 + shrink) / (1 - shrink)
+    return {z: shrink ** abs(z) / total for z in range(0 if one_sided else -reach, reach + 1)}
+
+
+def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
+    """As `largest_listed`, for long laws and two scores."""
+    gap = scores[0] - scores[1]
+    upto: list[Any] = [mpf(0)]
+    for mass in law.values():
+        upto.append(upto[-1] + mass)
+    least = min(law)
+    wins = mpf(0)
+    for z, mass in law.items():
+        place = min(max(z + gap - least, 0), len(law))
+        wins += mass * (upto[place] + law.get(z + gap, mpf(0)) / 2)
+    return [wins, 1 - wins]
+
+
+@pytest.mark.parametrize("kind", list(MaxNoise))
+def test_noisy_max_keeps_epsilon_and_half_the_noise_does_not(kind: MaxNoise) -> None:
+    best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
+    assert guarantee(best) == Pure(1)
+
+    def worst(scale: Fraction) -> Any:
+        law = masses(scale, one_sided=kind is MaxNoise.EXPONENTIAL)
+        found = mpf(0)
+        for gap in range(-4, 5):
+            p = largest([gap, 0], law)
+            for first, second in product((-1, 1), repeat=2):
+                q = largest([gap + first, second], law)
+                found = max(found, *(mpmath.log(a / b) for a, b in zip(p, q, strict=True)))
+        return found
+
+    with mpmath.workdps(40):
+        assert mpf(3) / 4 < worst(best.scale) <= 1 + mpf(10) ** -20
+        assert worst(best.scale / 2) > 1
+
+
+@pytest.mark.parametrize("kind", list(MaxNoise))
+def test_the_sampler_of_noisy_max_has_that_law(kind: MaxNoise) -> None:
+    from scipy.stats import binomtest
+
+    best, runs, rng = NoisyMax(epsilon=2, sensitivity=1, noise=kind), 3000, SeededRng(4)
+    hits = sum(best.release([1, 0], rng=rng) == 0 for _ in range(runs))
+    chance = largest([1, 0], masses(best.scale, one_sided=kind is MaxNoise.EXPONENTIAL))[0]
+    alpha = buy_alpha(f"noisy max by {kind.value}: the better one", "1e-9")
+    assert binomtest(hits, runs, float(chance)).pvalue > alpha
+    assert binomtest(hits, runs, 0.5).pvalue < alpha
+
+
+def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
+    above = AboveThreshold(epsilon=100, sensitivity=1, threshold=1000, count=2)
+    said: list[bool] = []
+
+    def answers() -> Any:
+        while True:
+            yield 5000 if len(said) % 3 == 2 else 0
+
+    for each in above.stream(answers(), rng=SeededRng(1)):
+        said.append(each)  # noqa: PERF402 - the answers look at what was said
+    assert said == [False, False, True] * 2
+    with pytest.raises(InvalidParameter, match="value"):
+        above.release([0.5])  # type: ignore[list-item]  # what is refused
+    with pytest.raises(InvalidParameter, match="value"):
+        NoisyMax(epsilon=1, sensitivity=1).release([])
+    bad: tuple[dict[str, Any], ...] = (
+        {"epsilon": 0},
+        {"sensitivity": 0},
+        {"count": 0},
+        {"threshold": "1/2"},
+    )
+    for wrong in bad:
+        with pytest.raises(InvalidParameter):
+            AboveThreshold(**{"epsilon": 1, "sensitivity": 1, "threshold": 0} | wrong)
