@@ -52,7 +52,7 @@ class LossTable(ABC):
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, enclosed."""
+        r"""The largest loss, as an enclosure."""
 
     def cut(self, spare: float) -> LossTable:
         r"""This round, where a tail of unbounded losses of the P-mass ``spare`` may be one cell."""

@@ -150,13 +150,13 @@ class Toeplitz(Strategy):
         Strategy.__post_init__(self)
         given = self.coefficients
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-            raise InvalidParameter("coefficients", given, "must be a list of one or more numbers")
+            raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
             least = f"must be at most as many as there are rounds, {self.rounds}"
             raise InvalidParameter("coefficients", len(given), least)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
-            raise InvalidParameter("coefficients", given, "must begin with one > 0")
+            raise InvalidParameter("coefficients", given, "the first coefficient must be > 0")
         object.__setattr__(self, "coefficients", found)
 
     @property

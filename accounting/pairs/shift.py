@@ -67,8 +67,8 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
         if len(found) > _MOST_SHIFTS:
             raise NotDerived(
                 f"the exact curve under {sensitivity!r}",
-                f"it is a maximum over more than {_MOST_SHIFTS} shifts; zcdp() and pure() hold "
-                "for all of them, and Sensitivity.box has one worst shift",
+                f"the curve needs more than {_MOST_SHIFTS} shifts; "
+                "use zcdp(), pure() or Sensitivity.box",
             )
     return tuple(found)
 

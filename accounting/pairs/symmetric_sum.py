@@ -1,4 +1,4 @@
-r"""Renyi divergences of a symmetric law as sums over the integers, with proven rests.
+r"""Renyi divergences of a symmetric law as sums over the integers, with proven remainder bounds.
 
 With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses come as
 a table of logarithms log p(0), ..., log p(R); what lies outside of it is enclosed by the law.

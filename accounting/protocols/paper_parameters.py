@@ -66,7 +66,7 @@ class BitNoise:
 
     @property
     def trials(self) -> int:
-        r"""All the noise bits of a coordinate."""
+        r"""Total noise bits per coordinate."""
         return self.users * self.bits
 
     @property

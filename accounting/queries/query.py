@@ -365,7 +365,7 @@ class Histogram(Additive):
         if self.keys is None:
             return
         if isinstance(self.keys, str) or not self.keys:
-            raise InvalidParameter("keys", self.keys, "must be keys, at least one")
+            raise InvalidParameter("keys", self.keys, "must be a non-empty sequence of strings")
         keys = tuple(str(key) for key in self.keys)
         seen = set[str]()
         for key in keys:

@@ -99,7 +99,7 @@ class ComposedLoss:
 
     @property
     def exact(self) -> bool:
-        r"""Whether no listing is used, so that both ends are those of the total itself."""
+        r"""Whether the bounds avoid discretising the privacy loss."""
         engine = self._engine()
         if not isinstance(engine, ContourIntegral):
             return True

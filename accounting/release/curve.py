@@ -65,7 +65,7 @@ class OneRelease(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""What nobody proved: nothing, for noise that is drawn exactly."""
+        r"""Unproven assumptions; empty for exact samplers."""
         return ()
 
     @abstractmethod

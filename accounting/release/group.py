@@ -132,7 +132,7 @@ class ShiftSampled(MixedSample):
             must = f"must be 2 to {MOST_MEMBERS + 1} numbers >= 0, the last one > 0"
             raise InvalidParameter("weights", self.weights, must)
         if sum(found) != 1:
-            raise InvalidParameter("weights", self.weights, "must have the sum 1")
+            raise InvalidParameter("weights", self.weights, "must sum to 1")
         object.__setattr__(self, "weights", found)
         self._check_curve("one dataset has the noise alone")
         self._check_noise()

@@ -23,7 +23,7 @@ _BITS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PoissonReplaced(RealSample):
-    r"""Privacy amplified by Poisson sampling where neighbours differ by a unit replaced.
+    r"""Poisson amplification under replace-one neighbours.
 
     ``curve`` is of noise on the reals under add-remove: its sensitivity D is how far one unit moves
     the query when it is added. Replaced, a unit moves it by up to D the other way.

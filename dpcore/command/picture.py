@@ -52,7 +52,7 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 
 
 def require_matplotlib(argument: str, value: str) -> None:
-    r"""Refuse to start where nothing can be drawn, before hours are spent on what it would show.
+    r"""Raise early if matplotlib cannot be imported.
 
     Raises :class:`InvalidParameter`, naming the argument and the extra.
     """

@@ -163,7 +163,7 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def _skew(self) -> Fraction:
-        r"""E[(X - E[X])^3]/Var[X], for guesses."""
+        r"""E[(X - E[X])^3]/Var[X], used for initial guesses."""
 
 
 def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:

@@ -46,7 +46,7 @@ class Ordered:
         return found if found is NotImplemented else not found
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is no truth value: compare it with a number, as in bound <= 1")
+        raise TypeError(f"{self!r} has no truth value; compare it with a number, as in bound <= 1")
 
     def _refuse_number(self, other: object) -> None:
         # Two proven ends are no number: == would be False next to the very value it encloses.

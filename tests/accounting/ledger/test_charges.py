@@ -272,9 +272,9 @@ def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
     [
         ("", "must be a path"),
         (7, "must be a path"),
-        ("sqlite://", "in memory forgets"),
-        ("sqlite:///:memory:", "in memory forgets"),
-        (":memory:", "in memory forgets"),
+        ("sqlite://", "not in memory"),
+        ("sqlite:///:memory:", "not in memory"),
+        (":memory:", "not in memory"),
         ("sqlite:///file:x.db?nolock=1&uri=true", "without options"),
         ("sqlite:///x.db?timeout=0", "without options"),
         ("sqlite://root:secret@host/x.db", "without options"),

@@ -230,7 +230,7 @@ def test_a_plan_reads_nothing_and_names_the_promise() -> None:
         (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),
         (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
         (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
-        (lambda: Histogram(column="x", keys=()), "at least one"),
+        (lambda: Histogram(column="x", keys=()), "non-empty"),
         (lambda: TopK(column="x", keys=("a",), count=2), "count = 2"),
         (Target, "give either epsilon or rho"),
         (lambda: Target(epsilon=1, rho=1), "epsilon: give either"),
