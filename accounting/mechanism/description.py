@@ -36,7 +36,7 @@ _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""Who takes part in a round. ``name`` is that of text, ``words`` those of JSON by relation.
+    r"""Participation in a round. ``name`` is used in text, ``words`` in JSON, by relation.
 
     The relations are those that a bound is proven for, the first one by default; ``why`` explains
     the missing one. ``gaussian``: only for Gaussian noise on the reals.
@@ -49,14 +49,14 @@ class Scheme:
 
     @property
     def everybody(self) -> bool:
-        r"""Whether all units are in every round."""
+        r"""Whether all units participate in every round."""
         if isinstance(self, FixedSize):
             return self.sample == self.population
         return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
 
     @property
     def text(self) -> str:
-        r"""As :func:`accounting.mechanism.description.read_scheme` reads it.
+        r"""The scheme in the syntax of :func:`accounting.mechanism.description.read_scheme`.
 
         >>> FixedSize(sample=10, population=1000).text
         'fixed-size:sample=10,population=1000'
@@ -66,13 +66,13 @@ class Scheme:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        r"""The parameters as JSON has them."""
+        r"""The parameters for JSON."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Everyone(Scheme):
-    r"""Everybody takes part in every round."""
+    r"""Every unit participates."""
 
     name: ClassVar[str] = "everyone"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
@@ -80,7 +80,7 @@ class Everyone(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson(Scheme):
-    r"""Each unit by itself, with probability ``rate`` in (0, 1]."""
+    r"""Each unit participates independently, with probability ``rate`` in (0, 1]."""
 
     name: ClassVar[str] = "poisson"
     words: ClassVar[dict[Relation, str]] = {
@@ -96,7 +96,7 @@ class Poisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedSize(Scheme):
-    r"""``sample`` of ``population`` units, every subset of that size equally likely."""
+    r"""A uniformly random subset of ``sample`` out of ``population`` units."""
 
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
@@ -112,7 +112,9 @@ class FixedSize(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
-    r"""Each unit in ``picks`` uniformly random rounds of the ``rounds`` of an epoch, by itself."""
+    r"""Each unit is in ``picks`` uniformly random rounds of the ``rounds`` of an epoch,
+    independently.
+    """
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
@@ -129,7 +131,7 @@ class Allocation(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):
-    r"""Poisson samples of ``examples`` units, cut at random where they hold more than ``most``."""
+    r"""Poisson samples of ``examples`` units, truncated at random to at most ``most``."""
 
     name: ClassVar[str] = "truncated"
     words: ClassVar[dict[Relation, str]] = {
@@ -149,7 +151,7 @@ class TruncatedPoisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts(Scheme):
-    r"""The query moves by j times the sensitivity with chance ``weights[j]``."""
+    r"""The query moves by j times the sensitivity with probability ``weights[j]``."""
 
     name: ClassVar[str] = "shifts"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
@@ -236,34 +238,34 @@ class Description:
 
     @property
     def real(self) -> bool:
-        r"""Whether the noise is on the reals."""
+        r"""Whether the noise is real-valued."""
         return isinstance(self.noise, RealNoise)
 
     @property
     def scope(self) -> Scope:
-        r"""Between which datasets it is a promise."""
+        r"""The scope of the guarantee."""
         return Scope(unit=self.unit, relation=cast("Relation", self.relation))
 
     @property
     def added(self) -> Relation:
-        r"""The relation that the sensitivity is of: of samples, a unit is added."""
+        r"""The relation of the sensitivity; for samples, a unit is added."""
         whole = isinstance(self.scheme, (Everyone, FixedSize))
         return self.scope.relation if whole else _ADDED
 
     @property
     def replaced(self) -> bool:
-        r"""Whether a unit may be replaced by one that moves the query the other way, as far."""
+        r"""Whether a unit may be replaced by one that moves the query equally far the other way."""
         return self.scope.relation is not self.added
 
     @property
     def unsampled(self) -> Description:
-        r"""The same release with everybody in it: a replaced unit then moves the query twice."""
+        r"""The release without sampling: replacing a unit then moves the query twice as far."""
         moves = Sensitivity.of(self.sensitivity).times(self.group * (2 if self.replaced else 1))
         return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
 
     @property
     def text(self) -> str:
-        r"""As a command spells it."""
+        r"""The description in the syntax of the commands."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
         words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
         if isinstance(self.scheme, Poisson):
@@ -277,7 +279,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, numbers as exact text, under the word of scheme and relation.
+        r"""All fields as JSON, numbers as exact text, named by scheme and relation.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'
@@ -325,7 +327,7 @@ _CURVES: Final = ("curve", REAL_CURVE)
 
 
 def read_scheme(argument: str, text: str) -> Scheme:
-    r"""A sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
+    r"""Parse a sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
 
     >>> read_scheme("--scheme", "allocated:rounds=100")
     Allocation(rounds=100, picks=1)
@@ -350,7 +352,7 @@ def read_scheme(argument: str, text: str) -> Scheme:
 
 
 def description_from_json(data: object) -> Description:
-    r"""The inverse of ``Description.to_json``; also of any version before.
+    r"""The inverse of ``Description.to_json``, also for earlier versions.
 
     >>> from accounting.mechanism.real_noise import Gaussian
     >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)

@@ -49,7 +49,7 @@ class Least:
 
     @property
     def probability(self) -> Fraction:
-        r"""Of a noise bit."""
+        r"""The probability of a noise bit."""
         return self.enough.probability
 
 
@@ -61,7 +61,7 @@ def fewest_bits(
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
 ) -> Least:
-    r"""The fewest noise bits of each of ``users`` honest users that make a release private.
+    r"""The least number of noise bits per honest user that meets the target.
 
     ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
     bits of TKMS, (g,) * s a vector of s coordinates in g steps.

@@ -42,7 +42,7 @@ class NoisyThreshold:
 
     @property
     def scope(self) -> Scope:
-        r"""That of the mechanism."""
+        r"""The scope of the mechanism."""
         return self.mechanism.scope
 
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
