@@ -58,8 +58,8 @@ _WORDS: Final = {
 def refused(path: str | Path, reason: str) -> InvalidParameter:
     r"""The error that refuses a file; it names the option.
 
-    >>> print(refused("a.state", "is not a plain file"))
-    --resume = a.state: is not a plain file
+    >>> print(refused("a.state", "is not a regular file"))
+    --resume = a.state: is not a regular file
     """
     return InvalidParameter("--resume", str(path), reason)
 

@@ -92,7 +92,7 @@ class MaskedAggregation:
 
     @property
     def threshold(self) -> int:
-        r"""The shares that reconstruct: n - t, which every step needs, or the neighbourhood's."""
+        r"""The number of shares that reconstruct: n - t, or that of the neighbourhood."""
         return self._terms(bytes(32)).threshold
 
     def exposure(self, colluding: int) -> Fraction:

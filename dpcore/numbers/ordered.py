@@ -1,4 +1,4 @@
-r"""Comparing what is known to lie between two ends: decided for the whole interval, or refused.
+r"""Comparisons of intervals: decided for the whole interval, or refused.
 
 A proven bound is no float: ``bound <= 1`` may hold of every number that it leaves possible, fail of
 every one, or be open. In the third case an answer would be a guess.

@@ -125,7 +125,7 @@ def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("curve.txt", "must end in"),
         ("curve", "must end in"),
         ("nowhere/curve.png", "there is no folder"),
-        ("folder.png", "no place"),
+        ("folder.png", "not a path"),
     ):
         with pytest.raises(InvalidParameter, match=said):
             check_picture("--plot", tmp_path / name)

@@ -337,12 +337,16 @@ def test_a_text_without_end_is_not_read_to_the_end(
     assert f"at most {readers.MOST_TEXT} bytes" in answer.out
     by_name = typed(capsys, "verify", "/dev/zero")
     assert (by_name.code, by_name.out) == (2, "")
-    assert "FILE = /dev/zero: is not a plain file" in by_name.err
+    assert "FILE = /dev/zero: is not a regular file" in by_name.err
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("a\0b", "file name is not valid"), ("nowhere.json", "nowhere.json"), ("pipe", "plain file")],
+    [
+        ("a\0b", "file name is not valid"),
+        ("nowhere.json", "nowhere.json"),
+        ("pipe", "regular file"),
+    ],
 )
 def test_a_name_of_no_plain_file_is_refused_at_once(
     command: Verify,

@@ -289,7 +289,7 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
         ("cdp-se,epsilon=1,visits=2", "algorithms", "visits cannot share"),
         ("dist-dp-se,epsilon=1,honest=0", "honest", "must lie in"),
         ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "somebody stays"),
-        ("dist-dp-se,epsilon=1,dropouts=nan", "dropouts", "must be a share"),
+        ("dist-dp-se,epsilon=1,dropouts=nan", "dropouts", "must be a fraction"),
         ("cdp-se,epsilon=1,release=tree", "release", "has none"),
         ("cdp-se,epsilon=1,calibration=exact", "calibration", "has none"),
         ("cucb,epsilon=1", "target", "non-private policy"),
