@@ -1,4 +1,4 @@
-r"""What releases cost: curves of laws, their compositions, budgets, ledgers and certificates.
+r"""Privacy accounting: privacy curves, compositions, budgets, ledgers and certificates.
 
 The public names of accounting; each is documented where it is defined. Those of which one use does
 not need the others are loaded when they are first asked for.

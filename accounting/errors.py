@@ -1,4 +1,4 @@
-r"""The error of accounting: no theorem here gives the number."""
+r"""The error of accounting: no theorem in this package applies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dpcore.errors import DpcoreError
 
 
 class NotDerived(DpcoreError):
-    r"""No theorem in this package gives the number asked for; the message says what to do.
+    r"""No theorem in this package gives the requested number; the message suggests an alternative.
 
     >>> raise NotDerived("a curve of 40 coordinates", "ask for zcdp() or pure()")
     Traceback (most recent call last):

@@ -83,7 +83,7 @@ class SharedRounds:
         object.__setattr__(self, "actions", _actions(self.actions))
         times = tuple(integer("times", count, at_least=1) for count in self.times)
         if len(times) != len(self.actions):
-            raise InvalidParameter("times", self.times, "must be one count for each action")
+            raise InvalidParameter("times", self.times, "must have the same length as actions")
         object.__setattr__(self, "times", times)
 
     @property

@@ -74,7 +74,9 @@ def play_together(
     if not worlds or any(world.of != policy.problem for world in worlds):
         raise InvalidParameter("worlds", len(worlds), "must be worlds of the policy's problem")
     if len(coins) != len(worlds):
-        raise InvalidParameter("coins", len(coins), f"must be one for each of {len(worlds)} worlds")
+        raise InvalidParameter(
+            "coins", len(coins), f"must have length {len(worlds)}, one per world"
+        )
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
     # Fewer rounds are played before numba is imported.
     many = policy.privatizer.horizon * len(worlds) >= _MANY_ROUNDS

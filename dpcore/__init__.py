@@ -1,4 +1,4 @@
-r"""One release: exact noise and its law, alone or added by many users.
+r"""Exact integer noise and its law for private releases, by one party or added by many users.
 
 The public names of dpcore; each is documented where it is defined, and loaded when
 it is first used.

@@ -1,4 +1,4 @@
-r"""The errors of dpcore: what is refused, and why.
+r"""The errors of dpcore.
 
 Every refusal is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and each
 also inherits the built-in exception a Python reader expects (``ValueError``, ``OverflowError``,
@@ -15,7 +15,7 @@ _SHOWN = 80
 
 
 class Absent(Enum):
-    r"""Stands in an error for a value that there is none of: the argument was left out."""
+    r"""Marks an argument that was not given, in an error."""
 
     ABSENT = "absent"
 
@@ -24,7 +24,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 class DpcoreError(Exception):
-    r"""Anything the toolkit refuses to do, as one line that says what to change.
+    r"""Base class of errors, each a single line that says what to change.
 
     >>> issubclass(InvalidParameter, DpcoreError)
     True
@@ -32,7 +32,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An argument outside its range: which one, its value, and why it is refused.
+    r"""An argument outside its range: its name, its value, and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):
@@ -74,7 +74,7 @@ def _repr(value: object) -> str:
 
 
 class Unrepresentable(DpcoreError, OverflowError):
-    r"""An exact result that the requested type could not hold; nothing was drawn.
+    r"""An exact result that does not fit the requested type; nothing was drawn.
 
     >>> issubclass(Unrepresentable, OverflowError)
     True
@@ -82,7 +82,7 @@ class Unrepresentable(DpcoreError, OverflowError):
 
 
 class PrecisionExhausted(DpcoreError, ArithmeticError):
-    r"""An enclosure stayed too wide at the highest precision tried: no answer, never a guess.
+    r"""An enclosure stayed too wide at the highest precision, so no answer is given.
 
     >>> issubclass(PrecisionExhausted, ArithmeticError)
     True
@@ -90,7 +90,7 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""A comparison that two proven ends leave open: the truth may lie on either side.
+    r"""A comparison that an enclosure leaves undecided: the truth may lie on either side.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'line') <= 1")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-r"""What a process must not keep over a fork, and how a child finds out that it was forked.
+r"""State that a process must not share across a fork, and fork detection.
 
 A child begins with the memory of its parent: random numbers drawn ahead, locks that other threads
 hold. Whatever may not be used on both sides registers itself here, and asks ``HERE`` before each
@@ -68,7 +68,7 @@ _REGISTERED: Final[set[weakref.ref[Any]]] = set()
 
 
 def forget_after_fork(kept: Any) -> None:
-    r"""Register an object whose ``forget()`` empties it in a forked process.
+    r"""Register an object whose ``forget()`` clears its state in a forked process.
 
     Whatever holds randomness drawn ahead of use must be registered, before it holds any: a child
     that inherited it would release the same noise as its parent.
@@ -79,7 +79,7 @@ def forget_after_fork(kept: Any) -> None:
 
 
 def forget_inherited() -> None:
-    r"""In a forked process, call ``forget()`` of all that is registered; else do nothing.
+    r"""In a forked process, call ``forget()`` of all registered objects; otherwise do nothing.
 
     Cut short by an exception, it is done from the beginning at the next use. Several threads may
     do it at once: so what one has filled already, another may empty.
@@ -96,7 +96,7 @@ def forget_inherited() -> None:
 
 
 class ProcessLock:
-    r"""A reentrant lock that a forked process finds free, whoever held it in the parent.
+    r"""A reentrant lock that is free in a forked process, even if the parent held it.
 
     >>> with ProcessLock().here():
     ...     pass
@@ -115,7 +115,7 @@ class ProcessLock:
         return self._lock
 
     def forget(self) -> None:
-        r"""Make a new one; called in a forked process."""
+        r"""Create a new lock; called in a forked process."""
         self._lock = threading.RLock()
 
 

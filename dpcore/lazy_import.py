@@ -1,4 +1,4 @@
-r"""Load the names of a package when they are first used, so that importing it costs little."""
+r"""Lazy import of the public names of a package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    r"""The ``__getattr__`` of a package: it loads what ``if TYPE_CHECKING:`` imports there.
+    r"""The ``__getattr__`` of a package: it imports the names under ``if TYPE_CHECKING:``.
 
     >>> lazy_names("dpcore")("walk")
     Traceback (most recent call last):

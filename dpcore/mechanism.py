@@ -1,4 +1,4 @@
-r"""One release: noise, what it must hide, and for whom.
+r"""One release: noise, sensitivity, and scope.
 
 A :class:`Mechanism` joins a noise with the sensitivity of the query it is added to and the scope of
 the promise. It carries no epsilon: what it guarantees is derived by
@@ -32,7 +32,7 @@ _Numbers: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[Any]
 
 
 class Unit(Enum):
-    r"""Whose data differs between neighbouring datasets."""
+    r"""The unit of privacy: whose data differs between neighbouring datasets."""
 
     CONTRIBUTION = "contribution"
     USER = "user"
@@ -47,7 +47,7 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    r"""What a guarantee is about. Guarantees of different scopes never compose.
+    r"""The scope of a guarantee. Guarantees of different scopes cannot be composed.
 
     >>> Scope()
     Scope(unit='contribution', relation='replace')
@@ -65,7 +65,7 @@ class Scope:
         return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
 
     def to_json(self) -> dict[str, str]:
-        r"""Unit and relation in their words."""
+        r"""Unit and relation as JSON."""
         return {"unit": self.unit.value, "relation": self.relation.value}
 
 
@@ -100,7 +100,7 @@ class Sensitivity:
             raise InvalidParameter("norm", self.norm, "must be a Norm; write Sensitivity.l1(d)")
         if self.norm is Norm.BOX:
             if not isinstance(self.amount, tuple) or not self.amount:
-                raise InvalidParameter("sensitivity", self.amount, "a box needs one bound or more")
+                raise InvalidParameter("sensitivity", self.amount, "a box needs at least one bound")
             checked: int | tuple[int, ...] = tuple(_moves(bound) for bound in self.amount)
         else:
             checked = _moves(self.amount)
@@ -120,12 +120,12 @@ class Sensitivity:
     def box(cls, bounds: tuple[int, ...]) -> Sensitivity:
         r"""|q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
         if not isinstance(bounds, (tuple, list)):
-            raise InvalidParameter("sensitivity", bounds, "a box is a tuple of bounds")
+            raise InvalidParameter("sensitivity", bounds, "a box must be a tuple of bounds")
         return cls(tuple(bounds), Norm.BOX)
 
     @classmethod
     def of(cls, value: Sensitivity | int) -> Sensitivity:
-        r"""``value`` itself, or the one-number sensitivity that a plain integer means.
+        r"""``value`` itself, or a one-number sensitivity for a plain integer.
 
         >>> Sensitivity.of(2)
         Sensitivity(2)
@@ -133,7 +133,7 @@ class Sensitivity:
         return value if isinstance(value, Sensitivity) else cls(value)
 
     def times(self, units: int) -> Sensitivity:
-        r"""How far so many units together move the query: ``units`` times as far as one.
+        r"""The sensitivity to ``units`` units together: ``units`` times that of one.
 
         >>> Sensitivity(2).times(3), Sensitivity.l2_squared(2).times(3)
         (Sensitivity(6), Sensitivity.l2_squared(18))
@@ -164,7 +164,7 @@ class Sensitivity:
 def _moves(amount: object) -> int:
     exact = integer("sensitivity", amount)
     if exact < 1:
-        raise InvalidParameter("sensitivity", amount, "must be >= 1: a query moves in whole steps")
+        raise InvalidParameter("sensitivity", amount, "must be an integer >= 1")
     return exact
 
 
@@ -221,7 +221,7 @@ class Mechanism:
             self._must_fit(value, ())
             return number + self.noise.sample(rng=rng)
         if value.dtype.kind not in "iu":
-            raise InvalidParameter("value", value, "must hold integers; encode reals first")
+            raise InvalidParameter("value", value, "must contain integers; encode reals first")
         self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
             raise Unrepresentable(_NO_ROOM)
@@ -262,7 +262,7 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: what ran, the share of planned noise present, and its batch.
+    r"""The record of one release: the mechanism, the fraction of its noise present, and the batch.
 
     ``honest`` is the fraction of the planned noise that honest parties really added (1 for a
     central mechanism). ``mechanism`` already holds only the noise that is present: ``honest`` is
@@ -292,4 +292,4 @@ class Release:
         named = tuple(text("participants", one, "must be a tuple of names") for one in people)
         object.__setattr__(self, "participants", named)
         if len(set(self.participants)) != len(self.participants):
-            raise InvalidParameter("participants", self.participants, "must not repeat anyone")
+            raise InvalidParameter("participants", self.participants, "must not contain duplicates")

@@ -1,4 +1,4 @@
-r"""Noise: a law on the integers with exact rational parameters.
+r"""Base classes of noise laws on the integers with exact rational parameters.
 
 A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
 float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
@@ -42,7 +42,7 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""Where float64 functions are offered: ``least`` <= ``quantity`` of the law <= ``most``.
+    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``.
 
     The ends are written as powers. Where the quantity is no parameter, ``argument`` is the one that
     an error names, and ``written`` how it writes the quantity.
@@ -79,7 +79,7 @@ def _power(text: str) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Noise(ABC):
-    r"""A law of noise on the integers; see the module for what a subclass provides."""
+    r"""A noise law on the integers; see the module for the methods of a subclass."""
 
     name: ClassVar[str]
     r"""How the law is written in commands and files, e.g. ``"discrete-laplace"``."""
@@ -120,16 +120,16 @@ class Noise(ABC):
     @property
     @abstractmethod
     def mean(self) -> Fraction | Enclosure:
-        r"""E[X]: exact where it is rational, else enclosed to 128 bits."""
+        r"""E[X]: exact if rational, otherwise enclosed to 128 bits."""
 
     @property
     @abstractmethod
     def variance(self) -> Fraction | Enclosure:
-        r"""Var[X]: exact where it is rational, else enclosed to 128 bits."""
+        r"""Var[X]: exact if rational, otherwise enclosed to 128 bits."""
 
     @abstractmethod
     def sample_reference(self, rng: Rng) -> int:
-        r"""One exact draw by plain integer arithmetic: the oracle of the batch sampler."""
+        r"""One exact draw by plain integer arithmetic, the reference for the batch sampler."""
 
     @abstractmethod
     def build_batch(self) -> Batch:
@@ -149,12 +149,12 @@ class Noise(ABC):
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
-        r"""About the quantile, usually within a few units; certified afterwards."""
+        r"""Approximate quantile, usually within a few units; certified afterwards."""
 
     # -- float64 functions --------------------------------------------------------------------
 
     def check_float_range(self) -> None:
-        r"""Raise :class:`InvalidParameter` where the float64 functions are not offered."""
+        r"""Raise :class:`InvalidParameter` if the float64 functions are not available."""
         for covered in self.floats:
             covered.check(self)
 
@@ -351,7 +351,7 @@ class Noise(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law whose sums are laws of its own kind: one parameter adds over independent draws."""
+    r"""A law closed under sums: one parameter adds over independent draws."""
 
     adds: ClassVar[str]
     r"""The parameter that adds."""
@@ -383,7 +383,7 @@ class Additive(Noise):
 
 @runtime_checkable
 class Divisible(Protocol):
-    r"""A law of noise that several parties can make together: each adds an equal share."""
+    r"""A divisible noise law: each of several parties adds an equal share."""
 
     def share(self, parties: int) -> Noise:
         r"""The law of one of ``parties`` independent shares whose sum has this law.
@@ -406,7 +406,7 @@ def batch_of(noise: Noise) -> Batch:
     """
     if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
-            f"{noise!r} could leave int64: a batch holds |X| < 2^62 only; draw single values "
+            f"{noise!r} could overflow int64: a batch supports |X| < 2^62 only; draw single values "
             "with sample(), which returns Python integers of any size"
         )
     return noise.build_batch()
@@ -424,7 +424,7 @@ def _bits(bits: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SymmetricNoise(Noise):
-    r"""A law with P(X = k) = P(X = -k): one tail gives everything."""
+    r"""A law with P(X = k) = P(X = -k)."""
 
     symmetric: ClassVar[bool] = True
 

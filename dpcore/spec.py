@@ -1,4 +1,4 @@
-r"""Read ``name:key=value,key=value``: how noises, claims, targets and search spaces are written.
+r"""Parse ``name:key=value,key=value``, the syntax of noises, claims, targets and search spaces.
 
 Everything that is written so is read here, and refuses the same slips in the same words: a name or
 a key that is unknown (with the one that was meant), a key that is missing, given twice or has no
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:
-    r"""The known name nearest to what was said, to begin an error with; "" where none is near.
+    r"""A hint with the nearest known name, to begin an error; "" if none is near.
 
     >>> did_you_mean("cpd-se", ["cdp-se", "ldp-se"]), did_you_mean("thompson", ["se"])
     ('did you mean cdp-se? ', '')
@@ -29,7 +29,7 @@ def did_you_mean(said: object, known: Iterable[str]) -> str:
 def find_name(
     argument: str, typed: object, known: Mapping[str, _T], *, name: str | None = None
 ) -> _T:
-    r"""What ``known`` holds under a name: all of what was typed, or the part ``name`` of it.
+    r"""Look up a name in ``known``; errors quote the whole text or the part ``name``.
 
     >>> find_name("preset", "cz/esay", {"cz/easy": 1})
     Traceback (most recent call last):
@@ -47,7 +47,7 @@ def find_name(
 
 
 def split_name(text: str) -> tuple[str, str]:
-    r"""The name before the first colon, and what is written after it.
+    r"""Split at the first colon: the name, and the rest.
 
     >>> split_name("polya: shape=1,scale=2"), split_name("skellam")
     (('polya', 'shape=1,scale=2'), ('skellam', ''))
@@ -66,7 +66,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""The values by key of ``key=value,key=value``; ``text`` is all that was typed.
+    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input.
 
     ``owner`` is what has these keys, ``needed`` those that may not be left out. ``hint`` makes the
     end of an error from what was given, where it knows better than the nearest key.
@@ -122,7 +122,7 @@ def check_keys(
 
 
 def pairs_of(written: str) -> list[tuple[str, str]]:
-    r"""The keys and values of ``key=value,key=value``; what is not written so has the key "".
+    r"""The keys and values of ``key=value,key=value``; items in another form have the key "".
 
     >>> pairs_of("low = 0, 10,")
     [('low', '0'), ('', '10')]

@@ -1,4 +1,4 @@
-r"""How noises and sensitivities are written, the same in code, commands and files.
+r"""The text and JSON forms of noises and sensitivities, shared by code, commands and files.
 
 ``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``; ``3``, ``l1=3``,
 ``l2-squared=4``, ``box=1x2``. Values are exact numbers as
@@ -81,7 +81,7 @@ def read_noise(text: str) -> Noise: ...
 @overload
 def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
-    r"""Read a noise from text, such as ``discrete-laplace:scale=10``.
+    r"""Parse a noise, such as ``discrete-laplace:scale=10``.
 
     ``more`` are dataclasses by their names, read as the laws here are.
 
@@ -112,7 +112,7 @@ class _Law(Protocol):
 
 
 def write_noise(noise: _Law) -> str:
-    r"""Write a noise as text that :func:`read_noise` reads back.
+    r"""Format a noise as text that :func:`read_noise` parses back.
 
     Numbers are exact, in decimals unless the fraction is shorter.
 
@@ -135,7 +135,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
     DiscreteLaplace(scale=10)
     """
     if not isinstance(data, Mapping):
-        raise InvalidParameter("noise", data, "must be an object with a law")
+        raise InvalidParameter("noise", data, "must be an object with a key law")
     given = dict(data)
     if "law" not in given:
         raise InvalidParameter("law", given, "is missing")
@@ -148,7 +148,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
 
 
 def read_sensitivity(argument: str, text: str) -> Sensitivity:
-    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
+    r"""Parse ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
 
     >>> read_sensitivity("--sensitivity", "box=1x2"), read_sensitivity("--sensitivity", "3")
     (Sensitivity.box((1, 2)), Sensitivity(3))
@@ -175,7 +175,7 @@ def read_sensitivity(argument: str, text: str) -> Sensitivity:
 
 
 def write_sensitivity(sensitivity: Sensitivity) -> str:
-    r"""The text that :func:`read_sensitivity` reads back.
+    r"""Format a sensitivity as text that :func:`read_sensitivity` parses back.
 
     >>> write_sensitivity(Sensitivity.box((1, 2))), write_sensitivity(Sensitivity(3))
     ('box=1x2', '3')
@@ -203,7 +203,7 @@ def sensitivity_from_json(data: object) -> Sensitivity:
 
 
 def parameter_names(law: type[Any]) -> tuple[str, ...]:
-    r"""The parameters a law takes, in order.
+    r"""The parameters of a law, in order.
 
     >>> parameter_names(DiscreteLaplace)
     ('scale',)
@@ -230,7 +230,7 @@ def _made(law: type[Any], given: Mapping[str, str]) -> Any:
 
 
 def law_meant(name: str) -> str | None:
-    r"""The law that a name most likely stands for, None where none is near.
+    r"""The law that a misspelled name most likely means, None if no law is near.
 
     >>> law_meant("gaussian"), law_meant("skelam"), law_meant("cauchy")
     ('discrete-gaussian', 'skellam', None)
@@ -273,5 +273,5 @@ def _parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
             return own, power
     near = get_close_matches(key, wanted, n=1)
     if not near:
-        raise InvalidParameter(key, wanted, "has no such parameter")
+        raise InvalidParameter(key, wanted, "has no parameter of this name")
     return near[0], 1

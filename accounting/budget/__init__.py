@@ -1,1 +1,1 @@
-r"""Budgets: the least noise for a target, and what a user who returns may spend."""
+r"""Budgets: noise calibration for a target, and the budget of a user who returns."""

@@ -1,4 +1,4 @@
-r"""The least noise, the most rounds or the largest sampling rate that keep a promise.
+r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One number of a plan is open. Floats propose it, and two certified bounds decide: the promise is
 kept at the value returned, and one step beyond was tried too. Where more noise is smaller noise
@@ -60,7 +60,7 @@ _FREE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFamily:
-    r"""``law`` with the parameters ``fixed``; ``free`` names the one that is open.
+    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``.
 
     >>> read_noise_family("polya-difference:shape=0.9").at(Fraction(20))
     PolyaDifference(shape='9/10', scale=20)
@@ -71,7 +71,7 @@ class NoiseFamily:
     fixed: tuple[tuple[str, str], ...]
 
     def at(self, value: Fraction) -> Noise | RealNoise:
-        r"""The noise with that parameter.
+        r"""The noise with this value of the free parameter.
 
         Raises :class:`InvalidParameter` as the law does.
         """
@@ -79,7 +79,7 @@ class NoiseFamily:
         return noise_from_json(data, REAL_LAWS)
 
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
-        r"""Its parameter, in steps of a thousandth, or of a millionth where it is ``fine``.
+        r"""The free parameter as an unknown, in steps of 1/1000, or of 1/10^6 if ``fine``.
 
         A whole number is a multiple of ``unit``.
         """
@@ -93,7 +93,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""A law's name, with its other parameters where it has some.
+    r"""Parse the name of a law with the values of its other parameters, if any.
 
     >>> read_noise_family("binomial:probability=1/2").free
     'trials'
@@ -141,12 +141,12 @@ class Calibration:
 
     @property
     def noise(self) -> Noise | RealNoise:
-        r"""The noise found."""
+        r"""The calibrated noise."""
         return self.law.at(self.edge.value)
 
     @property
     def step_less(self) -> Noise | RealNoise | None:
-        r"""The next smaller noise."""
+        r"""The noise one step smaller."""
         return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
 
     @property
@@ -156,22 +156,22 @@ class Calibration:
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The same of ``step_less``."""
+        r"""The same quantity for ``step_less``."""
         return self.edge.found_beyond
 
     @property
     def least(self) -> bool:
-        r"""Whether one step less is certified not to keep the promise, or there is none."""
+        r"""Whether the next smaller noise is proven to break the guarantee, or does not exist."""
         return self.edge.proven
 
     def total(self) -> Composition:
-        r"""The rounds, with the noise that honest users alone add."""
+        r"""The composition of all rounds, with the noise of honest users only."""
         noise = _honest_part(self.noise, self.honest_fraction)
         one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
         return compose((one, self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
-        r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
+        r"""epsilon at ``delta`` of the calibrated noise, at most the target, as ``found`` proves.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -192,7 +192,7 @@ class Calibration:
         return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
 
     def to_json(self) -> dict[str, Any]:
-        r"""Exact parameters as text, bounds as two ends."""
+        r"""The result as JSON: exact parameters as text, bounds as two ends."""
         step, quantity = None, "delta_at_target" if self.delta else "epsilon_at_zero"
         if self.step_less is not None and self.found_less is not None:
             step = {"noise": self.step_less.to_json(), quantity: self.found_less.to_json()}
@@ -229,7 +229,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     group: int = 1,
     watch: Callable[[int], None] | None = None,
 ) -> Calibration:
-    r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
+    r"""The least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
 
     ``noise`` is a law's name, with its other parameters where it has some:
     ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
@@ -296,7 +296,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The most rounds of ``release`` that keep (epsilon, delta).
+    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta).
 
     >>> from accounting.mechanism.real_noise import Gaussian
     >>> from accounting.release.real_curve import RealCurve
@@ -323,7 +323,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""The largest Poisson sampling rate at which so many rounds keep (epsilon, delta).
+    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta).
 
     Raises :class:`NotDerived` where no rate above 1e-12 does.
     """
@@ -345,7 +345,7 @@ def noise_multiplier(
     delta: RationalLike,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""The least noise multiplier at which a training run keeps (epsilon, delta).
+    r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
 
     The noise multiplier of ``run`` is where the search starts. The step is 1/10,000.
 
@@ -368,7 +368,7 @@ def noise_multiplier(
 
 
 def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The least sigma of Gaussian noise at which a matrix mechanism keeps (epsilon, delta).
+    r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
 
     The noise of ``mechanism`` is not read. The step is 1/10,000.
 

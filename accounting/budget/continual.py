@@ -1,4 +1,4 @@
-r"""The least noise of a stream's running sums for a promise, and the error that is left.
+r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
 
 The three mechanisms of ``dpcore.continual`` at one (epsilon, delta): what each adds and how far its
 sums are off, exactly from the coefficients of its noise.
@@ -35,7 +35,7 @@ _SCOPE: Final = Scope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedSum:
-    r"""A mechanism with the least noise for a promise: ``setting`` can be started as it is.
+    r"""A calibrated mechanism: ``setting`` can be started as it is.
 
     ``mean`` and ``largest`` enclose the squared error E[(value - sum)^2] over the totals after
     1, ..., horizon items: its mean and its maximum. ``behind`` is the most items that have come and
@@ -49,7 +49,7 @@ class CalibratedSum:
     behind: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The noise as text and as data, errors as two ends, rounded outwards."""
+        r"""The result as JSON: noise as text and as data, errors as two ends, rounded outwards."""
         setting, found = self.setting, self.calibration
         grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
         return {
@@ -66,7 +66,7 @@ class CalibratedSum:
 
     @property
     def noise(self) -> str:
-        r"""As commands spell it."""
+        r"""The noise in the syntax of the commands."""
         return write_noise(self.setting.noise)
 
 
@@ -83,7 +83,8 @@ def calibrate_sum(
     scope: Scope = _SCOPE,
     **items: RationalLike,
 ) -> CalibratedSum:
-    r"""The running sum by name with the least noise that keeps (epsilon, delta) over the stream.
+    r"""The running-sum mechanism of this name with the least noise for (epsilon, delta) on the
+    stream.
 
     The noise is discrete Laplace at delta = 0. At delta > 0 it is that, or a discrete Gaussian
     where its mean squared error is smaller. ``items`` are low, high and unit of the items.
@@ -116,7 +117,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Every mechanism at one promise; ``items`` are low, high, unit and scope.
+    r"""Calibrate every mechanism for one guarantee; ``items`` are low, high, unit and scope.
 
     >>> [one.setting.name for one in compare_sums(horizon=8, epsilon=1)]
     ['tree', 'doubling', 'square-root']

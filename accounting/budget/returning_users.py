@@ -1,4 +1,4 @@
-r"""Users who come back: what one user loses over at most B visits, by every route.
+r"""Users who return: the privacy loss of a user over at most B visits, by every theorem.
 
 Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
 user's guarantee is the B-fold composition of that of a contribution. Which composition theorem is
@@ -41,7 +41,7 @@ _PARTS: Final = tuple(map(Fraction, ("0", "1/1000", "1/10", "1/2", "9/10", "1"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    r"""A composition theorem and its bound of epsilon, or why it has none here."""
+    r"""A composition theorem with its bound of epsilon, or the reason why it does not apply."""
 
     method: str
     bound: Bound | None
@@ -56,7 +56,7 @@ class Route:
 
 
 def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
-    r"""The guarantee of a user who takes part at most ``max_visits`` times, once in a batch.
+    r"""The guarantee of a user who takes part at most ``max_visits`` times, once per batch.
 
     ``guarantee`` is that of one contribution; the result is of scope unit ``user``. Visits may
     depend on what was released, not on the user's data.
@@ -70,7 +70,9 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
     if total.scope.unit is Unit.USER:
-        raise InvalidParameter("guarantee", guarantee, "is of a user: give that of a contribution")
+        raise InvalidParameter(
+            "guarantee", guarantee, "has unit user: give the guarantee of one contribution"
+        )
     reason = f"a user takes part in at most {visits} batches, once in each, whatever the data"
     return replace(
         total,

@@ -1,4 +1,4 @@
-r"""The value of one number of a plan at which a promise (epsilon, delta) is just kept.
+r"""Search for the value of one parameter at which a guarantee (epsilon, delta) is just met.
 
 The number may be the size of the noise, a count of rounds or a sampling rate: an :class:`Unknown`
 says which values are tried and on which side the promise is kept. Floats propose values, from the
@@ -37,7 +37,7 @@ _HALVINGS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    r"""The number that :func:`search` looks for, and the values that it tries.
+    r"""The parameter that :func:`search` solves for, and the values that it tries.
 
     ``power``: the variance that hides a unit grows like this power of the value, so the promise is
     kept at large values where it is positive (noise), and at small ones where it is negative
@@ -66,16 +66,16 @@ class Unknown:
 
     @property
     def safest(self) -> Fraction | int:
-        r"""The end of the range at which the promise is kept if it is kept anywhere."""
+        r"""The end of the range that is the most likely to meet the guarantee."""
         return self.most if self.power > 0 else self.least
 
     @property
     def riskiest(self) -> Fraction | int:
-        r"""The other end."""
+        r"""The opposite end of the range."""
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""One step towards values that break the promise; None where no value lies there."""
+        r"""One step towards values that break the guarantee; None beyond the range."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
@@ -113,7 +113,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    r"""``value`` keeps the promise: ``found`` is at most ``limit``.
+    r"""``value`` meets the guarantee: ``found`` is at most ``limit``.
 
     ``beyond`` is the next value on the other side, with its own bound ``found_beyond``; None where
     no value lies there. ``found`` bounds delta(epsilon), or epsilon(0) for a promise of delta 0.
@@ -134,13 +134,13 @@ class Edge:
 
     @property
     def proven(self) -> bool:
-        r"""Whether one step beyond is certified to break the promise, or does not exist."""
+        r"""Whether the next value is proven to break the guarantee, or does not exist."""
         if self.found_beyond is None:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
     def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values, exact ones as text; ``beyond`` and ``proven`` are two keys."""
+        r"""Both values as JSON, exact values as text; ``beyond`` and ``proven`` are two keys."""
         more = None
         if self.beyond is not None and self.found_beyond is not None:
             more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
@@ -182,7 +182,7 @@ def search(
     start: float = 0.0,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""The value at which the promise is just kept, and the next one, where it was tried too.
+    r"""The value at which the guarantee is just met, and the next one, if it was tried.
 
     ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
     :meth:`~Unknown.height` of the first value. ``watch`` is told how many values were tried.
@@ -235,7 +235,9 @@ def search(
         trusted = attempt < _TRUSTED or attempt % 2 == 0
         height = _next(root, known[0], known[1], stride, float(unknown.step), trusted=trusted)
         stride *= 2
-    raise PrecisionExhausted("no two values one step apart were told apart: ask for another target")
+    raise PrecisionExhausted(
+        "the search could not separate two adjacent values: choose another target"
+    )
 
 
 def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
@@ -247,7 +249,7 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
         more = "allow a larger delta" if unknown.power > 0 else "add more noise"
         raise NotDerived(wanted, f"{float(value):g} does not keep it; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
-        raise NotDerived(wanted, f"{float(value):g} keeps it already, with room")
+        raise NotDerived(wanted, f"{float(value):g} already meets it with a margin")
 
 
 def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) -> float:
@@ -300,7 +302,8 @@ def log_delta(mu: float, epsilon: float) -> float:
 
 
 def log_mu(epsilon: float, logarithm: float) -> float:
-    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise is a smaller mu.
+    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise means a smaller
+    mu.
 
     >>> round(math.exp(log_mu(1.0, log_delta(1.0, 1.0))), 9)
     1.0
@@ -316,7 +319,7 @@ def log_mu(epsilon: float, logarithm: float) -> float:
 
 
 def log(value: End) -> float:
-    r"""Of a number >= 0; 0 counts as far below everything."""
+    r"""The natural logarithm of a number >= 0; 0 maps to a very small value."""
     if value <= 0:
         return _NOTHING
     exact = Fraction(value)

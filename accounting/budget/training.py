@@ -1,4 +1,4 @@
-r"""A training run with DP-SGD: its description, what a round releases, and what the run spends."""
+r"""DP-SGD: the description of a training run, its releases, and its privacy loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sampling(StrEnum):
-    r"""How a batch is drawn."""
+    r"""How batches are drawn."""
 
     POISSON = "poisson"
     FIXED = "fixed"
@@ -29,7 +29,7 @@ class Sampling(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    r"""A run of DP-SGD, described by the numbers that a training script has.
+    r"""A DP-SGD run, described by the parameters of a training script.
 
     Neighbours differ by ``group`` examples: replaced, or added or removed.
 
@@ -93,16 +93,16 @@ class TrainingRun:
 
     @property
     def rate(self) -> Fraction:
-        r"""The share of the examples in a batch."""
+        r"""The sampling rate: the batch size divided by the number of examples."""
         return Fraction(self.batch_size, self.examples)
 
     @property
     def batches(self) -> int:
-        r"""How many batches an epoch has."""
+        r"""The number of batches per epoch."""
         return self.examples // self.batch_size
 
     def release(self) -> tuple[Description, int]:
-        r"""What one round (or epoch) releases, and how many there are.
+        r"""The release of one round (or epoch), and the number of releases.
 
         A replaced example moves the sum of a batch by up to twice the clipping norm.
 
@@ -136,7 +136,7 @@ class TrainingRun:
         return asked, count
 
     def composition(self) -> Composition:
-        r"""All rounds together."""
+        r"""The composition of all rounds."""
         from accounting.composition.compose import compose
         from accounting.release.guarantee import guarantee
 
@@ -144,14 +144,14 @@ class TrainingRun:
         return compose((guarantee(asked), count))
 
     def bounded(self, found: Bound) -> Bound:
-        r"""What a bound of the composition says of the run.
+        r"""The bound of the composition, for a run with these settings.
 
         A shuffle that nobody sees may hide more than is composed, so the lower end is dropped.
         """
         return replace(found, lower=None) if self.sampling is Sampling.SHUFFLED else found
 
     def command(self, delta: str) -> str:
-        r"""The same question to ``dpcore budget epsilon``."""
+        r"""The equivalent ``dpcore budget epsilon`` command."""
         asked, count = self.release()
         return f"dpcore budget epsilon --noise {asked.text} --rounds {count} --delta {delta}"
 
@@ -169,7 +169,7 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     group: int = 1,
     relative: RationalLike = "1e-6",
 ) -> Bound:
-    r"""Compute the epsilon that a DP-SGD training run spends at a delta.
+    r"""Compute the epsilon of a DP-SGD training run at a delta.
 
     Parameters
     ----------

@@ -1,1 +1,3 @@
-r"""Certificates: what was run and what it guarantees, in a file that anyone can check."""
+r"""Certificates: what was run and what it guarantees, in a file that an independent checker
+verifies.
+"""

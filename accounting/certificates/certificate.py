@@ -1,4 +1,4 @@
-r"""Certificates: what was run and what it costs, as text that anyone can check again.
+r"""Certificates: the mechanisms and their guarantees, as text that can be verified independently.
 
 :func:`certify` derives the claims with the certified engines, writes each as two decimals one unit
 apart with the truth well inside, and lets ``verify`` agree before the certificate leaves. The
@@ -54,7 +54,8 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` finds another number: one of the two is wrong, and nothing is certified.
+    r"""``verify`` computes a different number: one of the two is wrong, so no certificate is
+    written.
 
     >>> raise Disagreement("claims[0] (epsilon): fails: ...")
     Traceback (most recent call last):
@@ -112,12 +113,13 @@ class Certificate:
         return html_table("Certificate", [*rows, *(("assumes", a) for a in self.assumptions)])
 
     def text(self) -> str:
-        r"""The document as a file would hold it."""
+        r"""The document as file content."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Certificate:
-        r"""The certificate in a file. Its form, digest and assumptions are checked, no claim is.
+        r"""Parse a certificate. The form, digest and assumptions are checked; claims are not
+        verified.
 
         Raises :class:`InvalidParameter` naming what is wrong.
         """
@@ -147,7 +149,7 @@ def certify(
     digits: int = 8,
     evidence: bool = False,
 ) -> Certificate:
-    r"""The certificate of a composition, of one mechanism, stream or curve, or of some releases.
+    r"""Certify a composition, a mechanism, a stream, a curve, or a list of releases.
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
@@ -173,7 +175,7 @@ def certify(
     parts = _parts_of(draft, reached=bool(asked))
     exact = tuple(exact_claims(parts))
     if not asked and not exact:
-        raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
+        raise InvalidParameter("deltas, epsilons, orders", (), "at least one must be given")
     if evidence:
         return _proven(draft, parts, asked, exact, most)
     counts = [most] * len(asked)
@@ -350,7 +352,7 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
     asked = described(source)
     if asked is None or not isinstance(asked.scheme, (Everyone, Poisson)):
-        why = "verify knows no such part: of its samples only an upper bound is known"
+        why = "verify supports only noise with full-batch or Poisson sampling"
         raise NotDerived(f"a certificate of {source!r}", why)
     everybody = asked.scheme.everybody
     found = _part_of(asked.unsampled if everybody else asked, honest, rounds)
@@ -382,7 +384,7 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             exact = [write_rational(Fraction(each)) for each in given]
             run = {"strategy": "toeplitz", "coefficients": exact}
         case other:
-            why = "verify knows trees, square roots without a grid, and coefficients"
+            why = "verify supports only trees, ungridded square roots, and coefficients"
             raise NotDerived(f"a certificate of the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}

@@ -1,4 +1,4 @@
-r"""How long a check may take: whatever somebody wrote, its reader has an answer in time.
+r"""A time limit for checks: every verification ends in bounded time.
 
 Every loop of this path that a text can make long calls :func:`tick`, so the bound holds inside of
 one computation too.
@@ -18,7 +18,7 @@ SECONDS: Final = 60.0
 
 
 class OutOfTime(Exception):
-    r"""The time is over, and nothing was decided.
+    r"""The time limit was reached before a decision.
 
     >>> with deadline(0):
     ...     tick()
@@ -40,7 +40,7 @@ _BOUND: ContextVar[_Bound | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> Iterator[None]:
-    r"""Every check within takes ``seconds`` in all; ``watch`` is told the seconds that went by.
+    r"""Limit all checks in the block to ``seconds``; ``watch`` receives the elapsed seconds.
 
     >>> with deadline(10):
     ...     tick()
@@ -54,7 +54,7 @@ def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> It
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    r"""A bound of :data:`SECONDS`, where none is set around."""
+    r"""A limit of :data:`SECONDS`, unless an outer limit is active."""
     if _BOUND.get() is not None:
         yield
         return
@@ -63,7 +63,7 @@ def bounded() -> Iterator[None]:
 
 
 def tick() -> None:
-    r"""Raises :class:`OutOfTime` when the time is over; without a bound it does nothing."""
+    r"""Raise :class:`OutOfTime` if the time limit has passed; without a limit do nothing."""
     bound = _BOUND.get()
     if bound is None:
         return

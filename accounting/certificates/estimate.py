@@ -1,4 +1,4 @@
-r"""What the kernel cannot prove, estimated in floats: never "proven".
+r"""Floating-point estimates of claims that the kernel cannot prove; never "proven".
 
 The kernel's integer grid spreads the losses of many rounds by about 1e-4, and it bounds no Renyi
 divergence. Here the same rounds are computed without a grid: delta by the contour integral of the
@@ -61,7 +61,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and what is found.
+    r"""Whether the claim agrees with the estimate, and the finding.
 
     Raises :class:`Refused` where the error is too large for the last digit of the claim.
     """
@@ -74,13 +74,13 @@ def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     if claim.at == 0:
         return _inside(claim, _largest(parts, _largest_loss))
     if claim.lower == claim.upper:
-        raise Refused("two equal ends of an epsilon are not checked by an estimate")
+        raise Refused("an estimate cannot verify an exact epsilon")
     # delta falls: it must exceed the target at the lower end, and be less at the upper.
     ends = claim.lower, claim.upper
     found = [_worst(parts, end, float(claim.unit)) for end in ends]
     shown = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
     if any(abs(value - float(claim.at)) <= error for value, error in found):
-        raise Refused(f"an estimate is too near the target: {shown}")
+        raise Refused(f"the estimate is too close to the target to decide: {shown}")
     holds = bool(found[0][0] > float(claim.at) > found[1][0])
     return _said(f"{shown} in floats", holds=holds)
 
@@ -93,12 +93,12 @@ def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
     if claim.lower == claim.upper:
         if abs(value - _real(claim.lower)) > error:
             return _said(shown, holds=False)
-        raise Refused(f"{shown}, and no rational: two equal ends are not checked")
+        raise Refused(f"{shown}, which is not rational: an exact value cannot be verified")
     if error > _real(_ERROR * claim.unit):
         raise Refused(f"{shown} with an error of {float(error):.3g}")
     low, high = _real(claim.lower), _real(claim.upper)
     if min(abs(value - low), abs(value - high)) <= error:
-        raise Refused(f"{shown}: too near an end")
+        raise Refused(f"{shown}: too close to an end of the claimed interval")
     return _said(shown, holds=bool(low < value < high))
 
 
@@ -185,7 +185,7 @@ def _largest_loss(each: Round) -> _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Atoms:
-    r"""P-masses and losses of one round, ``count`` times; ``infinite`` is P(L = infinity).
+    r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity).
 
     ``gap`` is the usual distance of losses, infinite for a density; of the nodes of a density the
     moments are right up to the frequency ``most``.
@@ -202,7 +202,7 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that matter to the moment at c."""
+        r"""The atoms that contribute to the moment at c."""
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)
@@ -393,7 +393,7 @@ def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
 
 def _panels(shift: float) -> int:
     if shift > 1 << 8:
-        raise Refused("noise on the reals that is small beside its sensitivity")
+        raise Refused("real noise that is small relative to its sensitivity")
     return max(math.ceil(4 * shift), 64)
 
 

@@ -1,4 +1,4 @@
-r"""What the kernel proves of the claims of a certificate, and how finely it has to compute.
+r"""The kernel's proofs of the claims of a certificate, and the resolution they need.
 
 A plan, the evidence of a certificate, is chosen here in floats: only the width of the bounds and
 the time depend on it. A claim holds if both ends are proven, fails if the contrary of one is, and
@@ -41,7 +41,7 @@ _SHOWN: Final = 16
 
 
 def evidence_of(plan: Plan) -> dict[str, Any]:
-    r"""The plan as a certificate holds it.
+    r"""The plan in the form that a certificate stores.
 
     >>> evidence_of(Plan(Fraction(1, 8000), 22, 32768, 10))
     {'step': '1/8000', 'digits': 22, 'slots': 32768, 'cut': 10}
@@ -54,7 +54,7 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
-    r"""The plan for a claim among the ``claims`` of a certificate that has no evidence.
+    r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
 
     Those out of reach share one that is coarse: it refutes what is far from the truth.
     """
@@ -71,7 +71,8 @@ def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
 
 
 def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
-    r"""A plan whose roundings are small beside the claims, on a grid for a width of 2e-4.
+    r"""A plan whose rounding errors are small relative to the claims, on a grid for a width of
+    2e-4.
 
     Fewer ``slots`` are faster, and spread the losses more.
 
@@ -143,7 +144,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The ends that the kernel proves of what ``claim`` asks, whatever the claim says.
+    r"""The proven ends of the quantity of ``claim``, independent of the claimed value.
 
     Raises :class:`Refused` where it proves none.
     """
@@ -171,7 +172,7 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The value that is claimed, where it is a rational; None where delta of the rounds decides.
+    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim.
 
     Raises :class:`Refused` where the kernel knows neither.
     """
@@ -181,9 +182,9 @@ def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
         if claim.quantity in ("pure", "zcdp"):
             raise
     if claim.quantity == "renyi":
-        raise Refused("the kernel proves no Renyi divergence that is not a rational")
+        raise Refused("the kernel proves only rational Renyi divergences")
     if claim.quantity == "epsilon" and claim.at == 0:
-        raise Refused("the kernel proves no largest loss that is not a rational")
+        raise Refused("the kernel proves only a rational largest loss")
     return None
 
 
@@ -193,7 +194,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the claim holds, and what the kernel proves; ``spend`` counts its work before it.
+    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand.
 
     Raises :class:`Refused` where neither the claim nor its contrary is proven.
     """

@@ -1,4 +1,4 @@
-r"""A certificate in the words of others: NIST SP 800-226, and the deployments registry of OpenDP.
+r"""Export a certificate to NIST SP 800-226 and OpenDP formats.
 
 Both are for reading: the certificate stays what ``dpcore verify`` checks. What a certificate does
 not know, such as who publishes, is marked :data:`OPEN`.
@@ -37,7 +37,7 @@ _VARIANTS: Final = (
 
 
 def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
-    r"""An entry of tier 2 for https://registry.opendp.org, a draft for its curator to complete."""
+    r"""A draft tier-2 entry for https://registry.opendp.org, for its curator to complete."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     rounds = sum(part["rounds"] for part in document["parts"])
@@ -68,7 +68,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""The parts of a guarantee that NIST SP 800-226 asks about, from its top down."""
+    r"""The parts of a guarantee that NIST SP 800-226 lists, from top to bottom."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())
@@ -89,7 +89,7 @@ def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str,
 
 
 def yaml_lines(value: Mapping[str, Any], margin: str = "") -> Iterator[str]:
-    r"""Nested mappings, lists of texts and scalars as YAML; every text is quoted as in JSON.
+    r"""YAML of nested mappings, lists of strings and scalars; every string is quoted as in JSON.
 
     >>> list(yaml_lines({"a": {"b": ["c"]}, "d": 1e-06}))
     ['a:', '  b:', '    - "c"', 'd: 1.0e-06']

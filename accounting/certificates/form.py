@@ -1,4 +1,4 @@
-r"""The form of a certificate: canonical text, digest, implied assumptions, and words.
+r"""The form of a certificate: canonical text, digest, implied assumptions, and descriptions.
 
 Both sides of a certificate read this file, for it is the format and computes no number.
 """
@@ -36,7 +36,7 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The one spelling that the digest is of: sorted keys, no spaces, ASCII, no digest.
+    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest.
 
     >>> canonical({"b": 1, "a": "x", "digest": "gone"})
     b'{"a":"x","b":1}'
@@ -46,7 +46,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""SHA-256 of the canonical text. No signature: whoever edits the text can compute it anew.
+    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it.
 
     >>> digest_of({})[:15]
     'sha256:44136fa3'
@@ -55,7 +55,7 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 
 def ascii_text(text: str) -> str:
-    r"""Text as a certificate may hold it: what is not plain ASCII is escaped.
+    r"""Escape characters other than plain ASCII, as certificates require.
 
     >>> ascii_text("g\u2009=\n1")
     'g\\u2009=\\n1'
@@ -70,7 +70,7 @@ def ascii_text(text: str) -> str:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""What must be among the assumptions of a certificate with this scope and these parts.
+    r"""The assumptions that a certificate with this scope and these parts must contain.
 
     >>> scope = {"unit": "user", "relation": "replace"}
     >>> required_assumptions({"scope": scope, "parts": [{"noise": {}, "rounds": 8}]})[-1]
@@ -130,7 +130,7 @@ def _correlated(run: Mapping[str, Any], unit: str) -> str:
 
 
 def claim_in_words(claim: Mapping[str, Any]) -> str:
-    r"""The text of a claim.
+    r"""A claim as text.
 
     >>> claim_in_words({"quantity": "epsilon", "delta": "1/10", "lower": "0.1", "upper": "0.2"})
     'epsilon in [0.1, 0.2] at delta 1/10'
@@ -150,7 +150,7 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""Every kind of round: the noise, the sensitivity, and how many there are.
+    r"""Each kind of round as text: noise, sensitivity, and number of rounds.
 
     >>> law = {"law": "skellam", "variance": "400"}
     >>> move = {"norm": "absolute", "amount": 2}
@@ -163,7 +163,7 @@ def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""A number that was written as a decimal, as it was written.
+    r"""Format a decimal number as it was written.
 
     >>> decimal_of(Fraction("0.4999981")), decimal_of(Fraction("0.1") ** 9), decimal_of(Fraction(2))
     ('0.4999981', '0.000000001', '2')

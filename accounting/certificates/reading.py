@@ -1,4 +1,4 @@
-r"""Read a certificate that anybody may have written: every field is checked, none is guessed.
+r"""Parse an untrusted certificate: every field is checked.
 
 Each value has one spelling. Duplicate keys, unknown or missing fields, floats, and sizes beyond the
 limits are refused by name; nothing here raises but :class:`Malformed`.
@@ -45,7 +45,7 @@ _SAMPLINGS: Final = {
 
 
 class Malformed(Exception):
-    r"""What is wrong with the text of a certificate, and where.
+    r"""An invalid certificate: the error, and its location.
 
     >>> raise Malformed("claims[0].digits", "must be an integer in 0..400")
     Traceback (most recent call last):
@@ -64,7 +64,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one of the last digit.
+    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one unit in the last digit.
 
     With evidence the ends may be any number of units apart, without it one. For an exact quantity
     all three are equal, and ``unit`` is 0.
@@ -79,7 +79,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes.
+    r"""A well-formed certificate; ``complaints`` are errors detectable from the form alone.
 
     ``plan`` is its evidence for the kernel, None where it carries none.
     """
@@ -94,7 +94,8 @@ class Read:
 
 
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
-    r"""JSON of at most ``most`` characters, without duplicate keys, floats, NaN or long integers.
+    r"""Parse at most ``most`` characters of JSON without duplicate keys, floats, NaN or long
+    integers.
 
     >>> parsed('{"a": 1, "a": 1}')
     Traceback (most recent call last):
@@ -141,7 +142,7 @@ def _short(text: str) -> int:
 
 
 def rational(where: str, value: object) -> Fraction:
-    r"""A rational >= 0 in lowest terms, as text, of 2000 characters at most.
+    r"""Parse a rational >= 0 in lowest terms, as text of at most 2000 characters.
 
     >>> rational("delta", "2/4")
     Traceback (most recent call last):
@@ -155,35 +156,35 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def text_of(where: str, value: object) -> str:
-    r"""ASCII text of 1 to 2000 characters."""
+    r"""Parse ASCII text of 1 to 2000 characters."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value
 
 
 def whole(where: str, value: object, least: int, most: int) -> int:
-    r"""An integer from ``least`` to ``most``; not a Boolean."""
+    r"""Parse an integer from ``least`` to ``most``; Booleans are refused."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Malformed(where, f"must be an integer in {least}..{most}")
     return value
 
 
 def mapping(where: str, value: object) -> Mapping[str, Any]:
-    r"""An object."""
+    r"""Check for a JSON object."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise Malformed(where, "must be an object")
     return value
 
 
 def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
-    r"""A list of ``least`` to ``most``."""
+    r"""Check for a JSON array of ``least`` to ``most`` items."""
     if not isinstance(value, list) or not least <= len(value) <= most:
         raise Malformed(where, f"must be a list of {least} to {most}")
     return value
 
 
 def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
-    r"""Refuses fields that are missing, and fields beyond those ``wanted``."""
+    r"""Refuse missing fields and fields other than ``wanted``."""
     needed = {*wanted}
     missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
     if missing:
@@ -203,7 +204,7 @@ def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
 
 
 def read(document: object) -> Read:
-    r"""The parts and claims of a certificate.
+    r"""Parse the parts and claims of a certificate.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
     """
@@ -251,7 +252,7 @@ def _plan(where: str, value: object) -> Plan:
 
 
 def scope_of(where: str, value: object) -> Mapping[str, Any]:
-    r"""Whose data differs, and how: the object at ``where``."""
+    r"""Parse a scope, the unit and neighbouring relation: the object at ``where``."""
     scope = mapping(where, value)
     exactly(where, scope, _SCOPES)
     for key, choices in _SCOPES.items():
@@ -274,7 +275,7 @@ def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def part_of(where: str, item: Mapping[str, Any]) -> Part:
-    r"""One kind of round, read from the object at ``where``."""
+    r"""Parse one kind of round, the object at ``where``."""
     rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
     if "claim" in item:
         word = _one_of(f"{where}.claim", item["claim"], _STATED)
@@ -333,7 +334,7 @@ def _correlated(where: str, value: object) -> Correlated:
         place = f"{where}.coefficients"
         given = tuple(rational(place, each) for each in items(place, item["coefficients"]))
         if not given[0] or len(given) > more["rounds"]:
-            raise Malformed(place, "must begin with one > 0, and be no more than there are rounds")
+            raise Malformed(place, "the first must be > 0, and there must be at most one per round")
         more["coefficients"] = given
     return Correlated(strategy=strategy, **more)
 

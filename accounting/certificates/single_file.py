@@ -1,4 +1,4 @@
-r"""The kernel as one file for an auditor who installs nothing: ``make kernel`` writes kernel.py.
+r"""The kernel as a single file, for an auditor without dpcore: ``make kernel`` writes kernel.py.
 
 ``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates: what
 the kernel does not prove is not accepted. The file holds the sources as they are, and needs the
@@ -74,7 +74,7 @@ if __name__ == "__main__":
 
 
 def single_file() -> str:
-    r"""The text of kernel.py: what the verdict imports at its top, in order; so no estimate."""
+    r"""The text of kernel.py: the modules that the verdict imports, in order, without estimates."""
     found: dict[str, str] = {}
 
     def add(name: str) -> None:

@@ -1,4 +1,4 @@
-r"""Claims of a certificate: enclosures as decimals one unit of the last digit apart.
+r"""Claims of a certificate: enclosures as decimals that are one unit of the last digit apart.
 
 The truth lies at least a sixteenth of a unit inside either end, so that an estimate with a much
 smaller error can tell the stated pair from every other pair of neighbours.
@@ -30,7 +30,7 @@ _MARGIN: Final = Fraction(1, 16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    r"""A claim to be made: a quantity, the value it is asked at, and the engine that bounds it."""
+    r"""A requested claim: a quantity, its argument, and the engine that bounds it."""
 
     quantity: str
     key: str
@@ -38,7 +38,7 @@ class ClaimRequest:
     bound: Callable[[Fraction, Fraction], Bound]
 
     def claim(self, digits: int) -> dict[str, Any]:
-        r"""The claim with as many significant digits as the engine's enclosure decides."""
+        r"""The claim with as many significant digits as the enclosure determines."""
         for spare in (1, 2):
             try:
                 lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))
@@ -52,16 +52,18 @@ class ClaimRequest:
                 return self._written(*cell, decimals)
         if digits > FEWEST_DIGITS:
             return self.claim(digits - 1)
-        raise NotDerived(self._wanted, "its enclosure is too wide, or lies on a decimal")
+        raise NotDerived(
+            self._wanted, "its enclosure is too wide, or contains a decimal of that precision"
+        )
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
-        r"""The claim of two given ends, rounded outwards to ``digits`` significant ones."""
+        r"""The claim with these ends, rounded outwards to ``digits`` significant digits."""
         decimals = _decimals(upper, digits)
         ends = math.floor(lower * 10**decimals), math.ceil(upper * 10**decimals)
         return self._written(*ends, decimals)
 
     def ends(self, relative: Fraction) -> tuple[Fraction, Fraction]:
-        r"""What the engine finds. Raises :class:`NotDerived` where that is not two numbers."""
+        r"""The engine's bounds. Raises :class:`NotDerived` unless both are finite numbers."""
         found = self.bound(self.at, relative)
         if found.lower is None:
             raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
@@ -111,7 +113,7 @@ def _decimal(scaled: int, decimals: int) -> str:
 
 
 def exact_claims(parts: tuple[Part, ...]) -> Iterator[dict[str, Any]]:
-    r"""The pure and zCDP parameters of a list of rounds, where they are known exactly."""
+    r"""The pure-DP and zCDP parameters of a list of rounds, if they are known exactly."""
     for quantity, key in (("pure", "epsilon"), ("zcdp", "rho")):
         with suppress(Refused):
             value = write_rational(exact_value(parts, quantity, Fraction(0)))

@@ -1,4 +1,4 @@
-r"""Every claim of a certificate, decided by the kernel, and what is found.
+r"""Decide every claim of a certificate with the kernel, and list the findings.
 
 Where the kernel proves neither a claim nor its contrary, and the certificate has no evidence of its
 own, the claim is compared with an estimate, which is no proof.
@@ -23,7 +23,7 @@ ESTIMATE: Final = "estimate"
 
 
 class Status(Enum):
-    r"""What was found of one claim, or of the text. What is assumed was stated, and not derived."""
+    r"""The outcome for one claim or for the text; assumptions are stated and not derived."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -34,7 +34,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""``where`` in the certificate, the status, and why; ``estimated`` where nothing is proven."""
+    r"""``where`` in the certificate, status, and reason; ``estimated`` if not proven."""
 
     where: str
     status: Status
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    r"""What was found, a line a claim and a line a fault of the text.
+    r"""All findings: one per claim and one per error in the text.
 
     >>> verify("{}").holds
     False
@@ -59,12 +59,14 @@ class Verdict:
 
     @property
     def proof(self) -> str:
-        r"""``"kernel"`` if the kernel decided alone, ``"estimate"`` if an estimate did in part."""
+        r"""``"kernel"`` if the kernel decided every claim, ``"estimate"`` if an estimate decided
+        some.
+        """
         return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
 
     @property
     def holds(self) -> bool:
-        r"""Whether every claim was computed again and holds, given what is assumed.
+        r"""Whether every claim was recomputed and holds under the assumptions.
 
         What is unchecked, or not decided in time, does not hold.
         """
@@ -72,7 +74,7 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        r"""Whatever fails, or was not computed again."""
+        r"""Findings that failed or could not be recomputed."""
         bad = (Status.FAILS, Status.UNCHECKED, Status.UNDECIDED)
         return tuple(each for each in self.findings if each.status in bad)
 
@@ -89,11 +91,11 @@ class Verdict:
 
 
 class _Exceeded(Refused):
-    r"""Too much work in all: nothing else may be tried."""
+    r"""The work limit was exceeded: no further claim may be tried."""
 
 
 class Allowance:
-    r"""How many values may still be listed: what anybody wrote must not keep its reader for ever.
+    r"""A limit on the number of listed values, so that any certificate is checked in bounded time.
 
     >>> allowance = Allowance(1000)
     >>> allowance.spend("a law", 600)
@@ -111,7 +113,7 @@ class Allowance:
         self.listed: dict[object, int] = {}
 
     def spend(self, listing: object, values: int) -> None:
-        r"""Counts a listing, once. Raises :class:`Refused` beyond what is allowed."""
+        r"""Count a listing once. Raises :class:`Refused` beyond the limit."""
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
@@ -120,7 +122,7 @@ class Allowance:
 
 
 class Document(Protocol):
-    r"""Whatever can write itself as the JSON of a certificate."""
+    r"""An object that can be written as the JSON of a certificate."""
 
     def to_json(self) -> Mapping[str, Any]: ...
 
@@ -131,7 +133,7 @@ def verify(
     *,
     estimates: bool = True,
 ) -> Verdict:
-    r"""Check a certificate: its form, its digest, its assumptions, and every claim anew.
+    r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
     Never raises for anything the text may hold: what is malformed is a finding. A claim that holds
     is proven by the kernel; or, where the kernel proves neither it nor its contrary, it agrees with
@@ -145,7 +147,7 @@ def verify(
 
 
 def judged(findings: Iterator[Finding]) -> Verdict:
-    r"""All that is found, in the time that is allowed; or the one place that cannot be read."""
+    r"""All findings within the time limit, or the one location that cannot be parsed."""
     with bounded():
         try:
             return Verdict(findings=tuple(findings))

@@ -1,4 +1,4 @@
-r"""Check the worst of several certificates: an upper bound of epsilon that holds for every part.
+r"""Check a composed bound against several certificates: an epsilon that holds for every part.
 
 Whoever may be in any one of several totals is promised the worst of them. A part says what it is
 of, claims epsilon at each delta, and carries an ordinary certificate of just that, which ``verify``
@@ -32,7 +32,7 @@ _FARTHEST: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstPart:
-    r"""One of the parts: what it is of, epsilon by delta, its certificate or why it has none.
+    r"""One part: its description, its epsilon by delta, and its certificate or the reason for none.
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
     is why a claim that is stated, and not derived, is believed, empty where it is derived;
@@ -52,7 +52,7 @@ class WorstPart:
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
-    r"""Read the certificate of every part.
+    r"""Read the certificates of all parts.
 
     Raises :class:`Malformed`, naming part and field, for one that is not as its schema says.
     """
@@ -65,7 +65,7 @@ def check_certificates(parts: Sequence[WorstPart]) -> None:
 
 
 def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
-    r"""The parts whose epsilon is stated and not derived, as assumed."""
+    r"""Parts whose epsilon is stated rather than derived, reported as assumed."""
     for i, part in enumerate(parts):
         if part.reason:
             stated = f"epsilon {part.inner[0]['epsilon']} is stated, not derived"
@@ -76,7 +76,7 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Whether epsilon, by delta, is no less than that of any part, and what holds of each part."""
+    r"""Whether epsilon, by delta, is at least that of every part, and the finding for each part."""
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
@@ -131,7 +131,7 @@ def _wrong(
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    r"""Whether some order shows that rho-zCDP is (epsilon, delta)-DP.
+    r"""Whether rho-zCDP implies (epsilon, delta)-DP at some order.
 
     Canonne, Kamath and Steinke 2020, Proposition 7, with D_a <= a rho:
     delta = e^((a - 1)(a rho - epsilon)) (1 - 1/a)^a/(a - 1), for any a > 1.

@@ -1,1 +1,1 @@
-r"""Claims: what is promised, as data: pure, zCDP, Renyi, (epsilon, delta), and bounds on them."""
+r"""Guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, and bounds on them."""

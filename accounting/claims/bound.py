@@ -1,4 +1,4 @@
-r"""A number that a theorem bounds, and by which theorem.
+r"""A numerical bound together with the theorem that proves it.
 
 Where the truth is enclosed both ends are there. Where a theorem bounds it from above only, the
 lower end is absent: it is not 0, and it is not guessed.
@@ -22,7 +22,7 @@ _DIGITS: Final = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bound(Ordered):
-    r"""``lower <= truth <= upper``, ``lower`` None where only an upper bound is known.
+    r"""``lower <= truth <= upper``; ``lower`` is None if only an upper bound is known.
 
     ``method`` names the route in a word, ``theorem`` says what it rests on, ``assumptions`` what
     nobody proved. ``safe`` is the end to rely on: the upper one of an epsilon or a delta, the lower
@@ -55,11 +55,13 @@ class Bound(Ordered):
         if self.lower is not None and not self.lower <= self.upper:
             raise InvalidParameter("lower", self.lower, f"must be <= upper = {self.upper}")
         if self.safe == "lower" and self.lower is None:
-            raise InvalidParameter("lower", None, "must be given: it is the end to rely on")
+            raise InvalidParameter(
+                "lower", None, "must be given: only the upper bound is safe to rely on"
+            )
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""Both ends of an enclosure."""
+        r"""The bound with both ends of an enclosure."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property

@@ -1,4 +1,4 @@
-r"""Claims of privacy as data: one of the four words, or one that is assumed.
+r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed ones.
 
 A claim does not prove itself: :func:`accounting.release.guarantee.guarantee` derives one from a
 mechanism, theorems turn one into another, and what comes from neither enters only inside
@@ -76,11 +76,11 @@ class _Stated(Guarantee):
 
     @abstractmethod
     def _epsilon(self, delta: Fraction) -> End:
-        r"""The least epsilon that follows at ``delta``, rounded up."""
+        r"""The least epsilon that the claim implies at ``delta``, rounded up."""
 
     @abstractmethod
     def _delta(self, epsilon: Fraction) -> End:
-        r"""The least delta that follows at ``epsilon``, rounded up."""
+        r"""The least delta that the claim implies at ``epsilon``, rounded up."""
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         del relative  # a formula
@@ -94,7 +94,7 @@ class _Stated(Guarantee):
         return replace(found, upper=min(found.upper, Fraction(1)))
 
     def parameters(self) -> dict[str, Any]:
-        r"""The numbers stated, as text."""
+        r"""The parameters, as text."""
         return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self.numbers}
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class _Response(_Stated):
         return response_delta(*self._point, epsilon)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` that such a pair allows."""
+        r"""The least type II error at type I error ``alpha`` under this (epsilon, delta)."""
         del relative
         at = probability("alpha", alpha)
         least = line_error(*self._point, at)
@@ -206,7 +206,7 @@ class ZCdp(_Stated):
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho, as it is stated."""
+        r"""rho, as stated."""
         del relative
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
@@ -248,7 +248,7 @@ def _pairs(points: RdpPoints) -> list[tuple[RationalLike, RationalLike | Enclosu
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rdp(_Stated):
-    r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each of the orders listed, alpha > 1.
+    r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
     ``points`` maps an order to its epsilon: exact, or an :class:`Enclosure`, of which the upper
     end is promised. Kept as pairs (order, epsilon) in rising order (Mironov 2017).
@@ -274,7 +274,7 @@ class Rdp(_Stated):
             promised = epsilon.upper if isinstance(epsilon, Enclosure) else epsilon
             exact[at] = _amount("epsilon", promised)
         if not exact:
-            raise InvalidParameter("points", self.points, "must hold at least one order")
+            raise InvalidParameter("points", self.points, "must contain at least one order")
         object.__setattr__(self, "points", tuple(sorted(exact.items())))
         _Stated.__post_init__(self)
 
@@ -291,12 +291,12 @@ class Rdp(_Stated):
         return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
 
     def parameters(self) -> dict[str, Any]:
-        r"""The points, as text."""
+        r"""The points (order, epsilon), as text."""
         return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
 
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
-    r"""The points (order, epsilon) of an Rdp claim, in rising order.
+    r"""The points (order, epsilon) of an Rdp claim, in increasing order.
 
     >>> points_of(Rdp({2: "1/400"}))
     ((Fraction(2, 1), Fraction(1, 400)),)
@@ -311,7 +311,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
     if not above:
         raise NotDerived(
             f"a Renyi bound of order {order} from orders up to {points[-1][0]}",
-            "ask for an order within those of the claim",
+            "use an order within those of the claim",
         )
     high, at_high = above[0]
     least = min(epsilon for _, epsilon in above)
@@ -327,7 +327,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Assumed(Guarantee):
-    r"""A claim that this package did not derive, and the reason someone gave for believing it.
+    r"""A guarantee that is assumed, not derived, with the stated reason.
 
     It stays visible: no composition or conversion drops the reason.
 
@@ -348,11 +348,13 @@ class Assumed(Guarantee):
                 "guarantee", self.guarantee, "must be a Pure, ZCdp, Rdp or Approx claim"
             )
         if not isinstance(self.reason, str) or not self.reason.strip():
-            raise InvalidParameter("reason", self.reason, "must say why the claim is believed")
+            raise InvalidParameter(
+                "reason", self.reason, "must be a non-empty reason for the claim"
+            )
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the claim that is assumed."""
+        r"""The scope of the assumed claim."""
         return self.guarantee.scope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -390,7 +392,7 @@ StatedGuarantee: TypeAlias = Word | Assumed
 
 
 def said(claim: Word) -> str:
-    r"""The claim in a few words, as a table shows it; its scope is that of the table.
+    r"""The claim in short form for tables, without its scope.
 
     >>> said(Approx(0, 1)), said(Pure("1/2")), said(ZCdp("0.1"))
     ('epsilon=0,delta=1', 'epsilon=1/2', 'rho=1/10')
@@ -438,7 +440,7 @@ def scope_from_json(data: object) -> Scope:
 
 
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
-    r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
+    r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``.
 
     >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
     Approx(1, '1/1000000')

@@ -1,4 +1,4 @@
-r"""The one interface of every guarantee: one release or many, derived or claimed.
+r"""The common interface of all guarantees: a single release or many, derived or claimed.
 
 Each number is a :class:`Bound`. What a guarantee cannot bound raises :class:`NotDerived`, which
 names a route that can. Proofs: docs/proofs/composition.md.
@@ -35,7 +35,7 @@ _LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Prop
 
 
 class Guarantee(ABC):
-    r"""A privacy promise between neighbouring datasets: ask it for epsilon, delta, rho and more.
+    r"""A privacy guarantee between neighbouring datasets, with epsilon, delta, rho and more.
 
     ``relative`` asks for ends of that relative width; None for what is cheap and narrow. An
     infinite upper end is a fact, or says that this route bounds nothing.
@@ -54,7 +54,7 @@ class Guarantee(ABC):
         @property
         @abstractmethod
         def scope(self) -> Scope:
-            r"""Between which datasets the promise holds."""
+            r"""The neighbouring relation and unit of the guarantee."""
 
     @abstractmethod
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -66,7 +66,7 @@ class Guarantee(ABC):
 
     @abstractmethod
     def to_json(self) -> Any:
-        r"""What is promised, as text; no bound of it."""
+        r"""The guarantee as JSON text, without bounds."""
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
@@ -80,11 +80,11 @@ class Guarantee(ABC):
         raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
 
     def pure(self, relative: RationalLike | None = None) -> Bound:
-        r"""The largest privacy loss, infinite where it is unbounded: epsilon at delta = 0."""
+        r"""The largest privacy loss, epsilon at delta = 0; possibly infinite."""
         return self.epsilon(0, relative)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""A lower bound of the type II error of tests with type I error ``alpha``.
+        r"""A lower bound of the type II error of any test with type I error ``alpha``.
 
         1 - alpha would be perfect privacy, 0 none. Each (epsilon, delta) gives a bound; a search in
         floats proposes which.
@@ -96,7 +96,8 @@ class Guarantee(ABC):
     def plot(
         self, ax: Axes | None = None, *, least_delta: RationalLike = "1e-12", points: int = 24
     ) -> Axes:
-        r"""Draw epsilon for ``points`` deltas from 1/2 down to ``least_delta``: both proven ends.
+        r"""Draw epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both proven
+        bounds.
 
         ``ax`` are the axes of matplotlib to draw on, by default those of a new figure; they are
         returned.
@@ -156,7 +157,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 
 def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The least value that a golden-section search finds in ``steps`` steps.
+    r"""The minimum found by a golden-section search in ``steps`` steps.
 
     >>> golden(lambda x: (x - 1) ** 2, 0.0, 3.0, 40) < 1e-12
     True
@@ -202,7 +203,7 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:
-    r"""A relative width in (0, 1), ``default`` for None; :class:`InvalidParameter` otherwise."""
+    r"""A relative width in (0, 1), or ``default`` for None; :class:`InvalidParameter` otherwise."""
     if relative is None:
         return default
     exact = positive_rational("relative", relative, "no enclosure has width 0 unless it is exact")

@@ -1,4 +1,4 @@
-r"""What a claim gives at an epsilon or a delta: from Renyi divergences, the least over real orders.
+r"""Convert Renyi bounds to epsilon or delta: the minimum over real orders.
 
 For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
 
@@ -42,7 +42,7 @@ _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Propos
 
 
 def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
-    r"""An upper bound of epsilon at ``delta``, the least over the real orders tried.
+    r"""An upper bound of epsilon at ``delta``, minimised over real orders.
 
     Infinite at delta = 0, where the orders bound nothing.
 
@@ -59,7 +59,7 @@ def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
 
 
 def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
-    r"""An upper bound of delta at ``epsilon`` >= 0, the least over the real orders tried.
+    r"""An upper bound of delta at ``epsilon`` >= 0, minimised over real orders.
 
     >>> delta_from_renyi(lambda order: order / 800, 1).upper_float < 2e-88
     True
@@ -91,7 +91,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 
 
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
-    r"""A rho, rounded down, of which every rho-zCDP mechanism is (epsilon, delta)-DP.
+    r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
     The largest over the orders tried; the inverse of the bound that ``as_approx`` takes.
 
@@ -114,7 +114,7 @@ def rounded_up(value: Fraction) -> Fraction: ...
 @overload
 def rounded_up(value: End) -> End: ...
 def rounded_up(value: End) -> End:
-    r"""The value to 66 bits, rounded up: short enough to print, at most 2^-65 of it larger.
+    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65.
 
     >>> rounded_up(Fraction(1, 4)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
     (Fraction(1, 4), True)
@@ -178,7 +178,7 @@ def _order(place: float) -> Fraction:
 
 
 def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon of the pair at ``delta``, rounded up.
+    r"""The least epsilon of randomised response at ``delta``, rounded up.
 
     >>> float(response_epsilon(Fraction(1), Fraction(0), Fraction(1, 10)))
     0.8529...
@@ -189,7 +189,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
     if delta < hidden:
         raise NotDerived(
             f"an epsilon at delta = {delta} from a claim at delta = {hidden}",
-            "no theorem lowers the delta of an Approx claim; ask at its delta or above",
+            "no theorem lowers the delta of an Approx claim; use a delta at least as large",
         )
     if delta == 1:
         return Fraction(0)
@@ -204,7 +204,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta of the pair at epsilon = ``at``, rounded up.
+    r"""The least delta of randomised response at epsilon = ``at``, rounded up.
 
     >>> response_delta(Fraction(1), Fraction(1, 10), Fraction(2))
     Fraction(1, 10)
@@ -218,7 +218,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:
-    r"""D_alpha of randomised response at epsilon: the largest of any epsilon-DP pair.
+    r"""D_alpha of randomised response at epsilon: the maximum over epsilon-DP mechanisms.
 
     >>> randomised_response_renyi(1, 2).upper_float
     0.7353...

@@ -1,4 +1,4 @@
-r"""The privacy curve of a guarantee as a picture: proven points, joined by lines.
+r"""Plot the privacy curve of a guarantee: proven points, joined by lines.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 """
@@ -43,14 +43,16 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
 
 
 def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
-    r"""Draw ``points``: (delta, bound of epsilon). The points are proven, lines join them.
+    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate.
 
     Raises :class:`InvalidParameter` when no epsilon is finite.
     """
     above = [(bound.upper_float, delta) for delta, bound in points]
     above = [(upper, delta) for upper, delta in above if upper < math.inf]
     if not above:
-        raise InvalidParameter("epsilon", "infinity", "every epsilon is infinite: nothing to draw")
+        raise InvalidParameter(
+            "epsilon", "infinity", "every epsilon is infinite: there is nothing to plot"
+        )
     below = [
         (bound.lower_float, delta)
         for delta, bound in points
@@ -71,7 +73,7 @@ def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
 def plot(
     epsilon: Callable[[Fraction], Bound], axes: Axes | None, least: Fraction, count: int
 ) -> Axes:
-    r"""The curve of ``epsilon`` by delta on ``axes``, or on a new figure."""
+    r"""Plot epsilon against delta on ``axes``, or on a new figure."""
     require_matplotlib("ax", str(axes))
     if axes is None:
         from matplotlib.pyplot import subplots

@@ -1,1 +1,1 @@
-r"""The commands of accounting: each file is one of them, named in pyproject.toml."""
+r"""The commands of accounting, one per file, registered in pyproject.toml."""

@@ -1,4 +1,4 @@
-r"""The ``dpcore budget`` commands: what releases cost together, and the noise a promise needs."""
+r"""The ``dpcore budget`` commands: the privacy loss of compositions, and calibration."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ budget = command_group(
         "The true value lies between two proven bounds: rely on the upper one. For different "
         "noises, repeat --noise, each with its own --rounds and --sensitivity, in the same "
         "order.\n\n"
-        "Exit code: 0 done; 2 a wrong option, or a number that no theorem gives."
+        "Exit code: 0 done; 2 an invalid option, or no theorem applies."
     ),
     no_args_is_help=True,
 )
@@ -82,7 +82,7 @@ def epsilon(
     certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute epsilon at a delta, for all rounds together.
+    r"""Compute epsilon at a delta for the composition of all rounds.
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
@@ -108,7 +108,7 @@ def delta_command(
     relative: Relative = "1e-6",
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute delta at an epsilon, for all rounds together.
+    r"""Compute delta at an epsilon for the composition of all rounds.
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
@@ -181,7 +181,7 @@ def returning(
     delta: Delta = "1e-6",
     as_json: AsJson = False,
 ) -> None:
-    r"""Compare composition theorems for users who return: the epsilon that each gives a user.
+    r"""Compare composition theorems for returning users: each theorem's epsilon per user.
 
     Each visit is one release; --visits takes the place of --rounds.
 

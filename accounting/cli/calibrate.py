@@ -42,7 +42,7 @@ _Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    r"""A promise and what is known of the releases that keep it, as it was written."""
+    r"""A target guarantee and the known parameters of the releases, as options."""
 
     noise: str = option(
         "LAW",
@@ -170,7 +170,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         reason = "must be add-remove where the largest rate is looked for"
         raise InvalidParameter("--relation", wanted.relation.value, reason)
     if wanted.poisson == _MOST and wanted.group != "1":
-        raise InvalidParameter("--group", wanted.group, "must be 1 where the rate is looked for")
+        raise InvalidParameter("--group", wanted.group, "must be 1 when solving for the rate")
     one = Releases(
         noise=[wanted.noise],
         sensitivity=[wanted.sensitivity],

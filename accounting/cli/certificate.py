@@ -41,7 +41,7 @@ Deadline = Annotated[
 
 
 class Form(StrEnum):
-    r"""What ``dpcore verify`` prints of a certificate."""
+    r"""The output format of ``dpcore verify``."""
 
     TEXT = "text"
     JSON = "json"
@@ -125,7 +125,7 @@ def verify_command(
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Check a certificate: prove every claim, or compare it with an estimate; print what fails.
+    r"""Verify a certificate: prove every claim, or compare it with an estimate; print the failures.
 
     The integer kernel decides. Where it proves neither a claim nor its contrary, and there is no
     evidence, an estimate is compared. Certificates of bandit runs are checked too. Exit code: 0 all
@@ -202,7 +202,7 @@ def _read(name: str, most: int) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read(most)
     if "\0" in name:
-        raise InvalidParameter("FILE", name, "cannot be read: not a valid file name")
+        raise InvalidParameter("FILE", name, "cannot be read: the file name is not valid")
     require_plain("FILE", name)
     try:
         with Path(name).open("rb") as file:

@@ -160,7 +160,7 @@ def matrix(
     certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.
+    r"""Compute the privacy of correlated noise: matrix mechanism, DP-FTRL, banded factorisations.
 
     Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 \
     --participations 6 --apart 342 --noise gaussian:sigma=4 --delta 1e-6
@@ -253,7 +253,7 @@ def _strategy(text: str, rounds: int) -> Strategy:
     try:
         rows = json.loads(written, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
-        raise InvalidParameter("--strategy", text, "must be rows of numbers as JSON") from None
+        raise InvalidParameter("--strategy", text, "must be rows of numbers in JSON") from None
     try:
         return Dense(rounds=rounds, rows=rows)
     except InvalidParameter as error:

@@ -1,4 +1,4 @@
-r"""The ``dpcore ledger`` commands: who has spent what, in an SQL database."""
+r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL database."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def open_command(
     relation: RelationOption = "replace",
     as_json: AsJson = False,
 ) -> None:
-    r"""Create a ledger, or check that the existing one has this budget.
+    r"""Create a ledger, or check that an existing ledger has this budget.
 
     Example: dpcore ledger open --db ledger.db --budget rho=1/2
     """
@@ -122,7 +122,7 @@ def charge(
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Charge users for a release: all of them, or nobody. Release only after exit code 0.
+    r"""Charge users for a release: all of them, or none. Release only after exit code 0.
 
     Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob \
     --noise discrete-gaussian:sigma_squared=400
@@ -167,7 +167,7 @@ def show_command(
     user: str | None = option("NAME", "Show one user: spent, left, and the charges."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Show the budget, how many users and charges there are, and whether the history was edited.
+    r"""Show the budget, the numbers of users and charges, and whether the history was edited.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """
@@ -206,7 +206,7 @@ def backup(
     source: str = argument("SOURCE", "The ledger's file."),
     destination: Path = argument("DEST", "The copy to write; it must not exist yet."),
 ) -> None:
-    r"""Copy a ledger's file, even while others charge; the whole history is checked.
+    r"""Copy a ledger's file while others may charge; the whole history is checked.
 
     Example: dpcore ledger backup ledger.db copy.db
     """
@@ -301,7 +301,7 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
         return [name.strip() for name in users.split(",")]
     text = read_text("--users-file", str(users_file), most=_MOST_NAMES, stdin=True)
     if not text.strip():
-        raise InvalidParameter("--users-file", str(users_file), "holds no name")
+        raise InvalidParameter("--users-file", str(users_file), "contains no name")
     # Line ends only: what else splits lines is no part of a name, and is refused as such.
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
@@ -325,7 +325,7 @@ def _cost(
         )
     if noise:
         if reason is not None:
-            raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
+            raise InvalidParameter("--reason", reason, "is valid only with --claim")
         whole = Releases(
             noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
         ).composed()
@@ -333,9 +333,11 @@ def _cost(
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
     for name, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):
         if given:
-            raise InvalidParameter(name, " ".join(given), "goes with --noise, not with a claim")
+            raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
-        raise InvalidParameter("--reason", ABSENT, "must be given with --claim: why it is believed")
+        raise InvalidParameter(
+            "--reason", ABSENT, "must be given with --claim: the reason to believe the claim"
+        )
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

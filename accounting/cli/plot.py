@@ -1,4 +1,4 @@
-r"""Pictures of what releases cost: the curve of a composition, and epsilon against epochs.
+r"""Plots of privacy loss: the curve of a composition, and epsilon against epochs.
 
 What is proven is drawn from above and from below, beside it what other tools print.
 
@@ -37,7 +37,7 @@ _WIDEST: Final = "1e-6"
 
 
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
-    r"""``points``: (delta, bound of epsilon). Delta on a logarithmic axis, upwards.
+    r"""Plot ``points`` (delta, bound of epsilon) with a logarithmic delta axis.
 
     Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
     """
@@ -47,7 +47,7 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    r"""One line of a picture: epsilon after so many epochs, and what other tools say of it.
+    r"""One line of a plot: epsilon by number of epochs, and the values of other tools.
 
     ``points``: (epochs, bound of epsilon). ``others``: for each tool (epochs, its number).
     """
@@ -58,7 +58,7 @@ class Training:
 
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
-    r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
+    r"""Epsilon after each tenth of a run, and dp-accounting's values for Poisson batches."""
     from accounting.interop.distributions import accountants_of_dp_accounting
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
@@ -80,12 +80,14 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
-    r"""Epsilon against epochs: both proven ends of each line, and dashed what other tools say.
+    r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines.
 
     Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
     """
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
-        raise InvalidParameter("--plot", str(path), "every epsilon is infinite: nothing to draw")
+        raise InvalidParameter(
+            "--plot", str(path), "every epsilon is infinite: there is nothing to plot"
+        )
     labels = {"x_label": "epochs", "y_label": "epsilon"}
     with curve_picture("--plot", path, title=title, y_scale="linear", **labels) as axes:
         for line, colour in zip(lines, cycle(_COLOURS), strict=False):

@@ -1,4 +1,4 @@
-r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names."""
+r"""The ``dpcore protocol`` commands; the entry point is ``protocol``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ protocol = command_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    r"""What a protocol is planned for, as it was written."""
+    r"""Planning options of a protocol, as written."""
 
     instance: str = option(
         "NAME",
@@ -75,14 +75,16 @@ class PlanOptions:
     failure: str = option("P", "The chance that a sum overflows its modulus.", default="1e-6")
 
     def plan(self) -> Plan:
-        r"""The plan that they ask for; errors name the option."""
+        r"""Build the plan from the options; errors name the option."""
         from accounting.protocols.choose import choose
 
         shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
         usual = "1e-6" if self.instance in shuffled_or_concentrated else 0
         honest = share("--honest", self.honest)
         if not honest:
-            raise InvalidParameter("--honest", self.honest, "must be above 0%: nobody is left")
+            raise InvalidParameter(
+                "--honest", self.honest, "must be above 0%: at least one user must remain"
+            )
         with named(**_OPTIONS):
             return choose(
                 instance=self.instance,  # type: ignore[arg-type]  # any text: refused by name

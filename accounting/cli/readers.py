@@ -1,4 +1,4 @@
-r"""Which reader checks a certificate: that of its schema, also where a sibling package has it.
+r"""Find the verifier of a certificate by its schema, including those of sibling packages.
 
 A sibling names its reader in the group ``dpcore.certificates``, ``schema = "module:function"``: a
 function of the text that answers with a ``Verdict`` and raises for nothing the text may hold. So
@@ -26,7 +26,7 @@ _OURS: Final = "dpcore-"
 
 
 def verdict_of(text: bytes) -> Verdict:
-    r"""What the reader of its schema finds of the text.
+    r"""The verdict of the verifier registered for the text's schema.
 
     >>> verdict_of(b"{}").holds
     False
@@ -47,18 +47,18 @@ def verdict_of(text: bytes) -> Verdict:
     except Exception as error:
         raise _broken(entry, f"cannot be imported: {_named(error)}") from error
     if not callable(reader):
-        raise _broken(entry, "is no function")
+        raise _broken(entry, "is not callable")
     try:
         answer: object = reader(text)
     except Exception as error:
         raise _broken(entry, f"raised {_named(error)}") from error
     if not isinstance(answer, Verdict):
-        raise _broken(entry, f"answered with {type(answer).__name__}, and no Verdict")
+        raise _broken(entry, f"answered with {type(answer).__name__} instead of a Verdict")
     return answer
 
 
 def why_not_a_certificate(text: bytes) -> str | None:
-    r"""Why the text is no certificate that an installed package can read; None where it is one.
+    r"""The reason why no installed package can verify the text; None if one can.
 
     >>> why_not_a_certificate(b'{"schema": "alien/1"}')
     "no installed package reads certificates of the schema 'alien/1'"

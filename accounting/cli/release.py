@@ -1,4 +1,4 @@
-r"""The ``dpcore release`` commands: from a CSV or Parquet file to a paid, released number."""
+r"""The ``dpcore release`` commands: a private statistic of a CSV or Parquet file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FILE: Final = "The table: a file that ends in .csv or .parquet."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOptions:
-    r"""Whose rows, at which price, paid where: the options of every query, as they were written."""
+    r"""Options of every query: rows per user, target and ledger, as written."""
 
     user: str = option("COLUMN", "The column that says whose row it is.", default=...)
     rows_per_user: str = option(
@@ -78,7 +78,7 @@ class ReleaseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    r"""A column of numbers and its public range."""
+    r"""A numeric column and its public range."""
 
     column: str = option("COLUMN", "The column of numbers.", default=...)
     clip: tuple[str, str] = option(
@@ -108,7 +108,7 @@ class Planned:
 def count(
     file: str = argument("FILE", _FILE), *, asked: ReleaseOptions, as_json: AsJson = False
 ) -> None:
-    r"""Release how many rows there are.
+    r"""Release the number of rows.
 
     Example: dpcore release count visits.csv --user user_id --rows-per-user 3 --epsilon 1/2
     """
@@ -158,7 +158,7 @@ def quantile(
     q: str = option("Q", "Which quantile: 1/2 for the median.", "-q", default="1/2"),
     as_json: AsJson = False,
 ) -> None:
-    r"""Release a quantile of a column, chosen among the steps of its range.
+    r"""Release a quantile of a column, chosen from a grid over its range.
 
     Example: dpcore release quantile visits.csv --column amount --clip 0 200 --step 1/2 -q 0.9 \
     --user user_id --epsilon 1/2
@@ -182,7 +182,7 @@ def histogram(
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Release how many rows each key has.
+    r"""Release the number of rows per key.
 
     Example: dpcore release histogram visits.csv --column city --keys cities.txt --user user_id \
     --rows-per-user 3 --epsilon 1
@@ -202,7 +202,7 @@ def top(
     k: str = option("K", "How many keys to choose.", "-k", default="1"),
     as_json: AsJson = False,
 ) -> None:
-    r"""Release the keys of the most rows, in order, without their counts.
+    r"""Release the most frequent keys, in order, without their counts.
 
     Example: dpcore release top visits.csv --column city --keys cities.txt -k 3 --user user_id \
     --epsilon 1
@@ -220,7 +220,7 @@ def plan(
     asked: ReleaseOptions,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show the noise, its standard error and the cost; read the header only, and draw nothing.
+    r"""Show the noise, its standard error and the privacy cost; only the header is read.
 
     Example: dpcore release plan sum visits.csv --column amount --clip 0 200 --user user_id \
     --rho 0.01

@@ -1,4 +1,4 @@
-r"""The releases that repeated options spell, read into a composition, and how answers show them."""
+r"""Parse repeated options into a composition of releases, and format the results."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ Group = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    r"""Options that spell a list of releases, one group for each noise, as they were written."""
+    r"""Options that describe a list of releases, one group per noise, as written."""
 
     noise: Noises
     sensitivity: Sensitivities = None
@@ -140,7 +140,7 @@ class Releases:
     group: Group = "1"
 
     def described(self) -> list[tuple[Description, int]]:
-        r"""Each release as data, and its rounds.
+        r"""Each release as data with its number of rounds.
 
         If ``relation`` is None, neighbours differ as it is usual for the scheme: in samples a
         person is added or removed, else replaced.
@@ -176,7 +176,7 @@ class Releases:
         return found
 
     def composed(self) -> Composition:
-        r"""Their composition."""
+        r"""The composition of the releases."""
         from accounting.composition.compose import compose
         from accounting.release.guarantee import guarantee
 
@@ -185,7 +185,7 @@ class Releases:
             return compose(*((guarantee(one), rounds) for one, rounds in asked))
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
-        r"""The one release that a user makes at each of ``visits``, and what is assumed."""
+        r"""The single release that a user makes at each of ``visits``, and the assumptions."""
         total = self.composed()
         if total.rounds != 1:
             reason = "counts the rounds of one release: leave out --rounds, and give one --noise"
@@ -201,14 +201,14 @@ _OPTIONS: Final = {
 
 
 def rate_of(text: str) -> Fraction:
-    r"""A sampling rate: 1%, 0.01 or 256/60000.
+    r"""Parse a sampling rate: 1%, 0.01 or 256/60000.
 
     >>> rate_of("256/60000")
     Fraction(8, 1875)
     """
     rate = share("--poisson", text)
     if not rate:
-        raise InvalidParameter("--poisson", text, "must be above 0%: nobody is ever sampled")
+        raise InvalidParameter("--poisson", text, "must be above 0%: otherwise no unit is sampled")
     return rate
 
 
@@ -226,7 +226,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def format_part(source: Guarantee, rounds: int) -> str:
-    r"""One part in a line, as a command spells it."""
+    r"""Format one component as command options."""
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.curve import described
 
@@ -241,7 +241,7 @@ def format_part(source: Guarantee, rounds: int) -> str:
 def write_certificate(
     path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
 ) -> list[tuple[str, str]]:
-    r"""Certify epsilon at ``delta`` in a file, if one is asked for: whole, or not at all.
+    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: whole, or not at all.
 
     Returns a fact to print: the size of a certificate with evidence.
     """
@@ -258,7 +258,7 @@ def write_certificate(
 
 
 def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
-    r"""The answer with what it is of, for ``--json``."""
+    r"""The result and its inputs, for ``--json``."""
     return {
         "schema": SCHEMA,
         **answer,
@@ -271,19 +271,19 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
-    r"""What was composed, by which method, and what is assumed."""
+    r"""The components, the method, and the assumptions."""
     facts = [("rounds", format_part(source, count)) for source, count in total.parts]
     facts += [("method", computed_by(found)), *assumed(total)]
     return lines(facts)
 
 
 def assumed(total: Composition) -> list[Fact]:
-    r"""What is assumed."""
+    r"""The assumptions."""
     return [("assumes", reason) for reason in total.assumptions]
 
 
 def lines(facts: Iterable[Fact]) -> list[str]:
-    r"""A line for each fact."""
+    r"""Format each fact as a line."""
     return [fact(name, value, margin=MARGIN) for name, value in facts]
 
 
@@ -295,7 +295,7 @@ def show_answer(
     *,
     as_json: bool,
 ) -> None:
-    r"""Print the document, or the facts and what they are of."""
+    r"""Print the JSON document, or the facts and the components."""
     show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
 
 
@@ -318,7 +318,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Whole numbers >= 1 with commas between; dots go on as the three before them do.
+    r"""Parse comma-separated integers >= 1; dots continue the sequence of the three before them.
 
     >>> counts("--visits", "1,2,4,...,32"), counts("--visits", "3, 5")
     ([1, 2, 4, 8, 16, 32], [3, 5])
@@ -361,7 +361,7 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
 
 
 def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
-    r"""One value for each of ``count`` groups: as many as there are, or one for all of them.
+    r"""Broadcast one value to ``count`` groups, or check that there is one value per group.
 
     >>> each("--rounds", ["5"], 2, "1"), each("--rounds", [], 2, "1")
     (['5', '5'], ['1', '1'])
@@ -378,7 +378,7 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
 
 
 def between(bound: Bound) -> str:
-    r"""A bound in words: both ends where both are known.
+    r"""Format a bound as text: both ends if both are known.
 
     >>> from accounting.claims.bound import Bound
     >>> between(Bound(upper=Fraction(5, 2), method="basic", theorem=""))
@@ -402,7 +402,7 @@ _ENGINES: Final = {
 
 
 def computed_by(bound: Bound) -> str:
-    r"""How a bound was computed, in words: the engine, and the theorem behind it.
+    r"""Describe how a bound was computed: the engine and the theorem.
 
     >>> from accounting.claims.bound import Bound
     >>> computed_by(Bound(upper=Fraction(5, 2), method="direct", theorem="one release"))
@@ -413,7 +413,7 @@ def computed_by(bound: Bound) -> str:
 
 
 def exact(value: Fraction) -> float | str:
-    r"""For JSON: the float that is written like the number, or its exact text where none is.
+    r"""The JSON value of a number: a float if it is exact, else exact text.
 
     A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
 

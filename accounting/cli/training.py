@@ -1,4 +1,4 @@
-r"""``dpcore budget dpsgd`` and ``check``: what a training run spends, and another tool's number."""
+r"""``dpcore budget dpsgd`` and ``check``: the privacy of a run, and checks of other tools."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _CHANCE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    r"""The numbers of a training script, as they were written."""
+    r"""The parameters of a training script, as written."""
 
     noise_multiplier: str | None = option(
         "Z",
@@ -111,7 +111,7 @@ class RunOptions:
     group: Group = "1"
 
     def run(self) -> TrainingRun:
-        r"""The run; its noise multiplier is 1 where it is looked for."""
+        r"""The run; its noise multiplier is 1 while it is solved for."""
         if (self.noise_multiplier is None) == (self.epsilon is None):
             reason = "give either --noise-multiplier or --epsilon"
             raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
@@ -158,7 +158,7 @@ def dpsgd(
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute what DP-SGD training spends, from the numbers that a training script has.
+    r"""Compute the privacy of DP-SGD training from the parameters of a training script.
 
     Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 \
     --examples 60000 --epochs 60 --delta 1e-5
@@ -260,7 +260,7 @@ def _check_files(
     truncate: str | None, certificate: Path | None, plot: Path | None, *, evidence: bool
 ) -> None:
     if evidence and certificate is None:
-        raise InvalidParameter("--evidence", "true", "is for a file: give --certificate FILE too")
+        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
     for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
@@ -280,14 +280,16 @@ def _of_file(event: Path) -> Iterator[None]:
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
     except RecursionError:
-        raise InvalidParameter("--event", str(event), "nests too deep") from None
+        raise InvalidParameter("--event", str(event), "is nested too deeply") from None
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.composition.truncated import Truncated
 
     if run.rate == 1:
-        raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
+        raise InvalidParameter(
+            "--truncate", most, "is for sampled batches: full batches include every example"
+        )
     size = whole("--truncate", most, 1)
     return Truncated(total=total, examples=run.examples, most=size)
 
@@ -335,7 +337,7 @@ def check(
 
     said, at = rational("--says", says), rational("--delta", delta)
     if said < 0:
-        raise InvalidParameter("--says", says, "must be >= 0: it is an epsilon")
+        raise InvalidParameter("--says", says, "must be >= 0")
     text = read_text("--event", event, most=_MOST_TEXT)
     with _of_file(event):
         parts = document_of(text)

@@ -1,1 +1,1 @@
-r"""Totals: what many releases cost together, by the narrowest method that applies."""
+r"""Composition of many releases by the tightest applicable method."""

@@ -78,7 +78,7 @@ class Composition(Guarantee):
 
     @property
     def rounds(self) -> int:
-        r"""How many releases there are."""
+        r"""The number of releases."""
         return sum(count for _, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -113,14 +113,14 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha of the whole list at alpha = ``order`` > 1: divergences of rounds add."""
+        r"""D_alpha of the composition at alpha = ``order`` > 1: divergences of rounds add."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
         return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho of the whole list: the parameters of the rounds add.
+        r"""rho of the composition: the parameters of the rounds add.
 
         Parts that differ may reach their suprema at different orders: then from above only.
         """
@@ -154,7 +154,7 @@ class Composition(Guarantee):
 
     @property
     def in_pairs(self) -> bool:
-        r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
+        r"""Whether every part has dominating pairs; claims in Renyi terms have none."""
         return all(
             source.listed if isinstance(source, ByOrder) else not isinstance(source, (ZCdp, Rdp))
             for source, _ in self.parts
@@ -209,7 +209,7 @@ class Composition(Guarantee):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi_upper(self, order: Fraction) -> End:
-        r"""The upper end of D_alpha, infinite where no theorem gives one."""
+        r"""The upper end of D_alpha, infinite if no theorem applies."""
         try:
             return self.renyi(order).upper
         except NotDerived:
@@ -217,7 +217,7 @@ class Composition(Guarantee):
 
 
 def narrower(one: Bound, other: Bound) -> Bound:
-    r"""The narrower end of either side: both hold the truth."""
+    r"""The intersection of two valid enclosures."""
     lows = [end for end in (one.lower, other.lower) if end is not None]
     better = one if one.upper < other.upper else other
     return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))
@@ -276,7 +276,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
             scopes.append(scope)
             assumptions += reasons
     if not listed:
-        raise InvalidParameter("parts", parts, "must hold at least one guarantee")
+        raise InvalidParameter("parts", parts, "must contain at least one guarantee")
     for scope in scopes:
         if scope != scopes[0]:
             raise InvalidParameter(
@@ -291,7 +291,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
-    r"""D_alpha of one round at one order: exact for a Pure claim, whose worst pair has it."""
+    r"""D_alpha of one round at one order: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure):
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
@@ -327,7 +327,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Mechanism() | Description():
             return _read((guarantee(part), rounds))
         case Guarantee():
-            raise NotDerived(f"a composition of {part!r}", "compose what each release guarantees")
+            raise NotDerived(f"a composition of {part!r}", "compose the guarantees of its releases")
     raise InvalidParameter(
-        "parts", part, "must be a guarantee or a mechanism, or one and its rounds"
+        "parts", part, "must be a guarantee or a mechanism, or a pair with its rounds"
     )

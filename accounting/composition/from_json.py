@@ -1,4 +1,4 @@
-r"""Any guarantee from the JSON that ``to_json`` of a guarantee, a composition or a charge wrote."""
+r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MECHANISM: Final = ("noise", "sensitivity", "scope")
 
 
 def guarantee_from_json(data: Any) -> Guarantee:
-    r"""What JSON describes: a claim, a release, or a list of parts with their rounds.
+    r"""Parse a claim, a release, or a list of parts with their rounds.
 
     >>> total = compose((Pure("1/10"), 3))
     >>> guarantee_from_json(total.to_json()) == total

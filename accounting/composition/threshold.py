@@ -1,4 +1,4 @@
-r"""What noisy counts above a threshold guarantee, with the exact delta of keys that appear.
+r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
 
 A user has m keys of their own with counts c_1, ..., c_m, whose sum is at most R. One of them is
 released with probability 1 - prod_i P(c_i + X < threshold); the most over all such counts is the
@@ -26,7 +26,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""The delta of keys that only one user has: the most likely appearance of any, rounded up.
+    r"""The delta of keys that only one user has: their largest release probability, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
@@ -42,7 +42,7 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
-    r"""The least threshold at which keys appear with probability at most ``delta``.
+    r"""The least threshold at which such keys are released with probability at most ``delta``.
 
     >>> from dpcore import DiscreteLaplace
     >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)
@@ -56,7 +56,7 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 
 
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
-    r"""The noisy counts, and beside them a disclosure of probability delta."""
+    r"""The guarantee of the noisy counts, with delta for revealing a key."""
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)
     total = compose(guarantee(mechanism.mechanism), Approx(0, delta, scope=mechanism.scope))

@@ -1,4 +1,4 @@
-r"""Poisson batches that are cut to a largest size: what the cutting adds to delta.
+r"""Poisson batches truncated to a largest size: the increase of delta due to truncation.
 
 A trainer with batches of one shape draws each example with the same chance, and drops some at
 random where more than B were drawn. No round cuts with probability 1 - eta; then it is the run
@@ -37,7 +37,7 @@ _THEOREM: Final = "at most eta (1 + e^epsilon) of delta, eta the chance that a b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated(Guarantee):
-    r"""Account for Poisson batches cut to at most ``most`` of ``examples`` examples.
+    r"""Account for Poisson batches truncated to at most ``most`` of ``examples`` examples.
 
     ``total`` is the composition without a largest size; every part of it is a Poisson sample.
     Which of the drawn are dropped may depend on anything but the released values. ``examples`` is
@@ -70,22 +70,24 @@ class Truncated(Guarantee):
             raise InvalidParameter("total", self.total, "must be a Composition")
         for source, _ in self.total.parts:
             if not isinstance(source, (PoissonSampled, PoissonReplaced, GroupSampled)):
-                raise InvalidParameter("total", source, "must be of Poisson samples: they are cut")
+                raise InvalidParameter(
+                    "total", source, "must be of Poisson samples: only those are truncated"
+                )
         make_integers(self, "examples", "most")
 
     @property
     def scope(self) -> Scope:
-        r"""That of the total."""
+        r"""The scope of the composition."""
         return self.total.scope
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the total."""
+        r"""The assumptions of the composition."""
         return self.total.assumptions
 
     @property
     def cut_at_all(self) -> Enclosure:
-        r"""eta: the chance that any batch of the run is cut, of the larger dataset."""
+        r"""eta: the probability that any batch is truncated, for the larger dataset."""
         kept = arb(0)
         with precision(_BITS):
             for source, rounds in self.total.parts:
@@ -97,7 +99,7 @@ class Truncated(Guarantee):
             return within(Enclosure.of(-kept.expm1()), Fraction(0), Fraction(1))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, within eta (1 + e^epsilon) of the one without cutting."""
+        r"""delta at ``epsilon`` >= 0, within eta (1 + e^epsilon) of that without truncation."""
         at = at_least_zero("epsilon", epsilon)
         found = self.total.delta(at, relative)
         more = self._more(at)
@@ -105,7 +107,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, min(found.upper + more, Fraction(1)), lower)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1]; infinite where cutting alone may cost that delta."""
+        r"""epsilon at ``delta`` in [0, 1]; infinite if truncation alone may exceed that delta."""
         most = probability("delta", delta)
         found = self.total.epsilon(most, relative)
         upper = self._least(most, found, relative)
@@ -116,7 +118,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, upper, lower)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The sizes and the total, as text."""
+        r"""The sizes and the composition, as JSON."""
         return {
             "claim": "truncated-batches",
             "examples": self.examples,

@@ -1,1 +1,1 @@
-r"""Fourier: the total loss of any list of releases, from a sum along a line, with proven ends."""
+r"""The composed privacy loss of any list of releases by a contour integral, with proven bounds."""

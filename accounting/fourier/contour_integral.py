@@ -1,4 +1,4 @@
-r"""The total loss of any list of releases: delta and epsilon, from both sides.
+r"""The total loss of any list of releases: two-sided bounds of delta and epsilon.
 
 A total is a sum of independent losses, k_i copies of each law of a list. Its curve is an integral
 over a line in the complex plane of the product of the laws' moments; one more small Gaussian
@@ -89,7 +89,7 @@ class ContourIntegral:
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise InvalidParameter("parts", self.parts, "must hold at least one law")
+            raise InvalidParameter("parts", self.parts, "must contain at least one law")
         checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
         if (most := max(count for _, count in checked)) > _MOST_ROUNDS:
             raise InvalidParameter("count", most, "must be at most 2^40 for each law")
@@ -143,7 +143,7 @@ class ContourIntegral:
         r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
         exact = positive_rational("delta", delta, "use the largest loss")
         if exact >= 1:
-            raise InvalidParameter("delta", delta, "must be < 1: it is a probability")
+            raise InvalidParameter("delta", delta, "must be < 1")
         wanted = _width(relative)
         with precision(_BITS):
             line = self._cut(float(exact), wanted)

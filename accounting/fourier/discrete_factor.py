@@ -75,17 +75,17 @@ class DiscreteFactor:
         return (self.total + self.missing) * SLACK
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""log M((1 + lift) c), from above."""
+        r"""An upper bound of log M((1 + lift) c)."""
         return self.moment(lift)
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
-        r"""The factor on a grid."""
+        r"""The factor evaluated on a grid."""
         return DiscreteOnGrid(factor=self, grid=grid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteOnGrid:
-    r"""phi on one grid, by runs of blocks: few atoms one by one, many by a transform."""
+    r"""phi on one grid, by runs of blocks: direct for few atoms, by a transform for many."""
 
     factor: DiscreteFactor
     grid: Grid
@@ -152,7 +152,7 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
 
 
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    r"""About log sum e^t, and mean and variance of the losses under these weights."""
+    r"""About log sum e^t, and the mean and variance of the losses under these weights."""
     if not len(losses):
         return 0.0, 0.0, 0.0
     top = float(exponents.max())
@@ -163,7 +163,7 @@ def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor of exact floats at c = ``tilt`` > 0, a float."""
+    r"""The factor of exact floats at the float c = ``tilt`` > 0."""
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):

@@ -1,4 +1,4 @@
-r"""Complex numbers known to within a radius, in arrays of floats.
+r"""Complex interval arithmetic: arrays of centres and radii in floats.
 
 Floats carry multiplications, additions, divisions and square roots only, all correctly rounded
 (IEEE 754 double, to nearest), each under an a-priori bound in u = 2^-53. What has no such bound
@@ -57,7 +57,7 @@ def gamma(operations: int) -> float:
 
 
 def product_error(terms: int) -> float:
-    r"""Of sums of n = ``terms`` complex products in any order, relative to the sum of their sizes.
+    r"""Relative error of sums of n = ``terms`` complex products in any order of summation.
 
     A product of matrices may use four real ones, or three (Higham 2002, Section 23.2.4).
 
@@ -92,7 +92,7 @@ class Discs:
 
     @classmethod
     def relative(cls, centres: Complexes, error: float | Floats) -> Discs:
-        r"""Values known to within ``error`` times the size of what was computed."""
+        r"""Values known to within ``error`` relative to their computed size."""
         return cls(centres, sizes(centres) * error * SLACK)
 
     def times(self, other: Discs) -> Discs:
@@ -112,7 +112,7 @@ class Discs:
         return square.times(self) if exponent % 2 else square
 
     def real_sum(self) -> tuple[float, float]:
-        r"""About Re sum x_i, and how far that is off at most.
+        r"""About Re sum x_i, and an upper bound of the error.
 
         >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
         3.0
@@ -175,7 +175,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
 
 
 def upward(value: arb) -> float:
-    r"""A float >= the number in a ball >= 0; infinite where nothing bounds it."""
+    r"""A float >= the number in a ball >= 0; infinite if the ball is unbounded."""
     top = value.upper()
     return float(top) * SLACK + TINY if top.is_finite() else math.inf
 

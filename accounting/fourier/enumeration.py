@@ -1,4 +1,4 @@
-r"""A few rounds of narrow laws: the listing of their total loss, outcome by outcome.
+r"""Compositions with few outcomes: the discrete law of the total loss, by enumeration.
 
 The outcomes of short listings are few enough to be formed one by one, and losses of large
 probability, on which a smoothed integral is wide, cost nothing. Every rounding keeps the side of
@@ -36,7 +36,7 @@ _UNIT: Final = 2.0**-53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enumeration:
-    r"""The total of ``parts``, losses with their counts, where it has few outcomes.
+    r"""The total loss of ``parts``, losses with their counts, if it has few outcomes.
 
     ``coarse``: of losses from above, more outcomes than that are put on fewer, above them.
 
@@ -53,7 +53,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""delta of the listed total at ``epsilon`` >= 0; None where it has too many outcomes."""
+        r"""delta of the enumerated total at ``epsilon`` >= 0; None if it has too many outcomes."""
         for total in self._totals():
             low, high = total.delta(epsilon)
             found = Enclosure(Fraction(low), min(Fraction(high), Fraction(1)))
@@ -62,7 +62,7 @@ class Enumeration:
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""epsilon of the listed total at ``delta`` > 0; None where it has too many outcomes."""
+        r"""epsilon of the enumerated total at ``delta`` > 0; None if it has too many outcomes."""
         for total in self._totals():
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)
@@ -75,7 +75,9 @@ class Enumeration:
         return None
 
     def listing(self, least: float) -> Listing | None:
-        r"""The listing of the total without outcomes of a mass below ``least``; None as above."""
+        r"""The law of the total without outcomes of mass below ``least``; None if there are too
+        many.
+        """
         listed: list[tuple[Listing, int, bool]] = []
         for law, count in self.parts:
             # The last product is of two halves, each with more outcomes than rounds.

@@ -1,4 +1,4 @@
-r"""What the line integral of a total loss is made of: one factor of the integrand for each law.
+r"""Factors of the contour integral: one factor of the integrand for each law.
 
 A :class:`LossPart` is the loss of one round. It proposes the tilt c, and tilted at c it becomes a
 :class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/line.md.
@@ -28,29 +28,29 @@ class LossPart(Protocol):
 
     @property
     def above(self) -> bool | None:
-        r"""The side of listings."""
+        r"""The direction of the discretisation."""
         ...
 
     @property
     def hidden(self) -> arb:
-        r"""P(L = oo), enclosed."""
+        r"""P(L = oo), as an enclosure."""
         ...
 
     @property
     def largest(self) -> arb:
-        r"""An upper bound of every finite loss, infinite where there is none."""
+        r"""An upper bound of all finite losses, infinite if they are unbounded."""
         ...
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, enclosed."""
+        r"""The largest loss, as an enclosure."""
         ...
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""About K, K' and K'' at c = ``tilt``, K = log M: floats, on which only speed rests."""
+        r"""Approximate K, K' and K'' at c = ``tilt``, K = log M: floats that only affect speed."""
         ...
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> Factor:
-        r"""The factor at c = ``tilt`` > 0; a listing may add about ``variance`` to the loss."""
+        r"""The factor at c = ``tilt`` > 0; discretisation adds about ``variance`` at most."""
         ...
 
 
@@ -59,17 +59,19 @@ class Factor(Protocol):
 
     @property
     def log_scale(self) -> arb:
-        r"""log S, enclosed."""
+        r"""log S, as an enclosure."""
         ...
 
     @property
     def deviation(self) -> float:
-        r"""About the deviation of L under the tilt: it sets block lengths, no bound rests on it."""
+        r"""Approximate deviation of L under the tilt; it sets block lengths, no bound depends on
+        it.
+        """
         ...
 
     @property
     def peak(self) -> float:
-        r"""An upper bound of |phi(y)| over all real y: of phi(0), a little more than 1."""
+        r"""An upper bound of |phi(y)| over all real y, a little more than 1."""
         ...
 
     def log_moment(self, lift: Fraction) -> arb:
@@ -77,15 +79,15 @@ class Factor(Protocol):
         ...
 
     def on(self, grid: Grid) -> Sampled:
-        r"""The factor at the frequencies of a grid."""
+        r"""The factor evaluated at the frequencies of a grid."""
         ...
 
 
 class Sampled(Protocol):
-    r"""One factor on one grid; what both methods share is computed once."""
+    r"""A factor on a grid, with the values that both methods share."""
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""Upper bounds of |phi(y)| over each whole block: one for each entry of ``blocks``."""
+        r"""Upper bounds of |phi(y)| over each whole block, one per entry of ``blocks``."""
         ...
 
     def values(self, blocks: Integers) -> Discs:
@@ -113,7 +115,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.depth < 1:
-            raise InvalidParameter("depth", self.depth, "must be >= 1: a centre is a frequency")
+            raise InvalidParameter(
+                "depth", self.depth, "must be >= 1: the centre of a block must be a frequency"
+            )
 
     @property
     def length(self) -> float:
@@ -131,5 +135,5 @@ class Grid:
         return self.indices(blocks).astype(np.float64) * self.step
 
     def centres(self, blocks: Integers) -> Floats:
-        r"""The middle of each block; exact."""
+        r"""The centre of each block, exact."""
         return (np.asarray(blocks, dtype=np.float64) + 0.5) * self.length

@@ -1,4 +1,4 @@
-r"""The line integral as a finite sum: two-sided bounds on delta from one set of frequencies.
+r"""The contour integral as a finite sum: two-sided bounds on delta from one set of frequencies.
 
 For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
 
@@ -46,7 +46,7 @@ _MOST_FREQUENCIES: Final = 1 << 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    r"""Where the integral is summed: tilt c, smoothing tau, grid, and what may be left out.
+    r"""Parameters of the sum: tilt c, smoothing tau, grid, and the tolerated omitted mass.
 
     ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at
     (1 + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is
@@ -64,7 +64,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourSum:
-    r"""The sum at the kept frequencies, ready for any epsilon.
+    r"""The sum over the kept frequencies, evaluated at any epsilon.
 
     ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), twice that
     for y > 0; ``lost`` bounds both kernels' sums over every other frequency. ``noise`` is about
@@ -81,7 +81,7 @@ class ContourSum:
     log_lifted: arb
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""(lower, upper): numbers below and above E[(1 - e^(epsilon - L))+; L < oo]."""
+        r"""(lower, upper) bounds of E[(1 - e^(epsilon - L))+; L < oo]."""
         phases = self._phases(epsilon)
         smooth, smooth_error = self.smooth.times(phases).real_sum()
         bump, bump_error = self.bump.times(phases).real_sum()
@@ -92,13 +92,13 @@ class ContourSum:
         return lower.lower(), (scale * (smooth + error)).upper()
 
     def at_its_finest(self) -> bool:
-        r"""Whether errors of phi are most of the width, which less smoothing makes no smaller."""
+        r"""Whether errors of phi dominate the width, so that less smoothing does not reduce it."""
         bump, bump_error = self.bump.times(self._phases(Fraction(self.window.epsilon))).real_sum()
         height, rounding = float(self._height()), self.noise - self.lost
         return rounding > max(height * max(bump, 0.0) + self.lost, height * bump_error / 2)
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""About the log of one bound and its derivative: floats, on which only speed rests.
+        r"""Approximate log of a bound and its derivative: floats that only affect speed.
 
         -oo where the sum is below its own error.
         """
@@ -143,7 +143,7 @@ class ContourSum:
 
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
-    r"""The sum over the frequencies that matter, or None where they are too many."""
+    r"""The sum over the relevant frequencies, or None if they are too many."""
     sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
     blocks, lost = _covered(sampled, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:

@@ -1,4 +1,4 @@
-r"""One discrete Gaussian as a factor of the line integral, in closed form.
+r"""A discrete Gaussian as a factor of the contour integral, in closed form.
 
 With a = D^2/2v, the loss L = (D^2 + 2DX)/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2),
 Poisson summation gives
@@ -58,7 +58,7 @@ _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPart:
-    r"""X against X - D for one discrete Gaussian of parameter v >= 1/2, before a tilt is chosen.
+    r"""X against X - D for one discrete Gaussian of parameter v >= 1/2, before tilting.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
     >>> [round(each, 6) for each in part.cumulants(9.5)]
@@ -75,7 +75,7 @@ class GaussianPart:
 
     @property
     def above(self) -> None:
-        r"""Exact: the moment has a closed form."""
+        r"""None: the moment has a closed form, without discretisation."""
 
     @property
     def hidden(self) -> arb:
@@ -97,7 +97,7 @@ class GaussianPart:
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
     def factor(self, tilt: Fraction, variance: float = math.inf) -> GaussianFactor:
-        r"""The factor at c = ``tilt``; nothing is added to the variance."""
+        r"""The factor at c = ``tilt``; it adds no variance."""
         del variance
         return GaussianFactor(part=self, tilt=tilt)
 
@@ -127,7 +127,7 @@ class GaussianFactor:
 
     @property
     def peak(self) -> float:
-        r"""Theta, rounded up: by Poisson summation the lobes add to most at y = 0."""
+        r"""Theta, rounded up: by Poisson summation |phi| is largest at y = 0."""
         return _peak(self.part.variance, ctx.prec)
 
     def log_moment(self, lift: Fraction) -> arb:
@@ -136,13 +136,13 @@ class GaussianFactor:
         return ball(self.part.rate * farther * (farther + 1))
 
     def on(self, grid: Grid) -> GaussianSampled:
-        r"""The factor at the frequencies of ``grid``."""
+        r"""The factor evaluated at the frequencies of ``grid``."""
         return GaussianSampled(part=self.part, tilt=self.tilt, grid=grid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSampled:
-    r"""phi on one grid, in floats under bounds; what is not a product or a sum comes from balls.
+    r"""phi on one grid: products and sums in floats with error bounds, other terms in balls.
 
     >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))

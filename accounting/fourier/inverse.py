@@ -1,4 +1,4 @@
-r"""epsilon(delta) from a sum: floats propose two points, the sum's bounds decide.
+r"""Invert delta(epsilon): floats propose two points, proven bounds of the sum decide.
 
 delta falls in epsilon, so lower(a) >= delta gives a <= epsilon(delta), and upper(b) <= delta gives
 epsilon(delta) <= b. Proofs: docs/proofs/line.md.
@@ -23,7 +23,7 @@ _NUDGES: Final = 100
 
 
 def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
-    r"""The epsilon >= 0 where E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0, enclosed.
+    r"""An enclosure of the epsilon >= 0 where E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
 
     0 where the curve at 0 is below. ``largest`` >= 0 is an upper end known beforehand; 0 is the
     lower end where nothing better is certified.

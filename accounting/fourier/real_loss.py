@@ -1,4 +1,4 @@
-r"""The loss of one round with noise on the reals, for totals: a bound from above or from below.
+r"""The privacy loss of a round with real noise, discretised from above or from below.
 
 The cells of the round (:mod:`accounting.loss.discretisation`) are placed for the tilt that is asked
 for, as many as the width needs. Proofs: docs/proofs/cells.md.
@@ -34,43 +34,43 @@ _SLACK: Final = 2.0**-40
 
 
 class ListedLoss(ABC):
-    r"""The loss of a round whose listings are exact floats."""
+    r"""A loss that is discretised to exact floats."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def above(self) -> bool:
-        r"""Whether the listings bound the loss from above, or from below."""
+        r"""Whether the discretisation bounds the loss from above, or from below."""
 
     @abstractmethod
     def cut(self, spare: float) -> Self:
-        r"""The same, where losses of the P-mass ``spare`` may be counted as infinite."""
+        r"""The same loss, where losses of P-mass ``spare`` may be counted as infinite."""
 
     @property
     @abstractmethod
     def hidden(self) -> arb:
-        r"""At least the mass that a listing has at infinity."""
+        r"""An upper bound of the discretised mass at infinity."""
 
     @property
     def largest(self) -> arb:
-        r"""At least every finite loss that is listed."""
+        r"""An upper bound of all finite discretised losses."""
         found = self.largest_loss().upper
         return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, enclosed."""
+        r"""The largest loss, as an enclosure."""
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""About K, K' and K'' at c = ``tilt``."""
+        r"""Approximate K, K' and K'' at c = ``tilt``."""
 
     @abstractmethod
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""The factor at c = ``tilt``; listing the loss adds about ``variance`` to it at most.
+        r"""The factor at c = ``tilt``; discretisation adds at most about ``variance``.
 
         ``focus`` says which losses count; all at the tilt without one.
         """
@@ -78,7 +78,7 @@ class ListedLoss(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(ListedLoss):
-    r"""The loss of a round that is, and shows to be, of one of ``kinds``: (chance, pair) each.
+    r"""The loss of a round that is of one of ``kinds`` (probability, pair), visible in the output.
 
     Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
 
@@ -94,12 +94,12 @@ class TabledLoss(ListedLoss):
     above: bool
 
     def cut(self, spare: float) -> TabledLoss:
-        r"""With every table cut."""
+        r"""The same loss with every table cut."""
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
     def hidden(self) -> arb:
-        r"""A bound of the mass at infinity, from the side of the listings."""
+        r"""A bound of the mass at infinity, in the direction of the discretisation."""
         rounded = _up if self.above else _down
         found = sum(
             rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
@@ -107,18 +107,18 @@ class TabledLoss(ListedLoss):
         return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
 
     def largest_loss(self) -> Enclosure:
-        r"""Of any kind."""
+        r"""The largest loss over all kinds."""
         found = [pair.largest_loss() for _, pair in self.kinds]
         return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Of what is sketched."""
+        r"""Approximate cumulants from the sketches."""
         return _cumulants(self.kinds, tilt)
 
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""With as many cells as the variance asks for."""
+        r"""The factor, with as many cells as the variance requires."""
         at = focus or Focus(float(tilt))
         return _factor(self, tilt, at, _count(self, at, variance))
 
@@ -129,7 +129,7 @@ class TabledLoss(ListedLoss):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedLoss(ListedLoss):
-    r"""The loss of one epoch of random allocation, a bound from one ``side``.
+    r"""A bound of the loss of an epoch of random allocation, from one ``side``.
 
     Raises as :func:`accounting.loss.allocation.allocated` does.
     """
@@ -139,28 +139,28 @@ class AllocatedLoss(ListedLoss):
     side: Side
 
     def cut(self, spare: float) -> AllocatedLoss:
-        r"""The same listing for every tail."""
+        r"""The same discretisation for every tail."""
         del spare
         return self
 
     @property
     def above(self) -> bool:
-        r"""Of the side."""
+        r"""The direction given by the side."""
         return self.side.above
 
     @property
     def listing(self) -> Listing:
-        r"""All of its atoms, for every tilt."""
+        r"""All atoms, the same for every tilt."""
         return allocated(self.density, self.rounds, self.side)
 
     @property
     def hidden(self) -> arb:
-        r"""That of the listing."""
+        r"""The mass at infinity of the discretisation."""
         return arb(self.listing.hidden)
 
     @property
     def largest(self) -> arb:
-        r"""The largest loss that is listed."""
+        r"""The largest discretised loss."""
         return arb(float(self.listing.losses[-1]))
 
     def largest_loss(self) -> Enclosure:
@@ -168,14 +168,14 @@ class AllocatedLoss(ListedLoss):
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Of the listing."""
+        r"""Cumulants of the discretisation."""
         listing = self.listing
         return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""The same listing for every variance."""
+        r"""The same discretisation for every variance."""
         del variance, focus
         return tilted(self.listing, tilt)
 
@@ -228,7 +228,7 @@ def _factor(law: TabledLoss, tilt: Fraction, focus: Focus, count: int) -> Discre
     listing = _listing(law, focus, count)
     sign = 1 if law.above else -1
     if sign * (law.hidden - listing.hidden) < 0 or law.largest < float(listing.losses[-1]):
-        raise PrecisionExhausted("a listing reaches beyond its bounds")
+        raise PrecisionExhausted("the discretised privacy loss distribution exceeds its bounds")
     return tilted(listing, tilt)
 
 

@@ -1,4 +1,4 @@
-r"""Where to integrate: the tilt near the saddle point, and a grid that is long and fine enough.
+r"""Choice of the contour and grid: the tilt near the saddle point, the step and the length.
 
 Everything here is floats, and nothing rests on it but speed and width: the sum is a bound at any
 tilt c > 0, any smoothing tau and on any grid.
@@ -56,7 +56,7 @@ _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saddle:
-    r"""About: at ``epsilon`` the integrand peaks at c = ``tilt``, and the curve's log is there."""
+    r"""Approximate saddle at ``epsilon``: the tilt c and the log of the curve there."""
 
     tilt: float
     epsilon: float
@@ -64,7 +64,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""Where losses count: below epsilon, at a tilt as high as the curve is low there."""
+        r"""The losses that matter: below epsilon, at a tilt that grows as the curve falls."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -73,7 +73,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""The same, where the curve is known to be at most ``delta`` there."""
+        r"""The same saddle, if the curve is known to be at most ``delta`` there."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -102,7 +102,7 @@ def saddle_at_delta(
 
 
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
-    r"""A tilt at most that of the saddle at which the period is short.
+    r"""A tilt no larger than that of the saddle, for which the period is short.
 
     The saddle weighs one rare large loss and the sum of all small ones. A lower tilt leaves out the
     large losses, whose aliases make the period long, until the terms of the sum cancel: they grow
@@ -141,7 +141,7 @@ def _inflated(
 def window(
     factors: Sequence[tuple[Factor, int]], saddle: Saddle, wanted: float, smoothing: float
 ) -> Window | None:
-    r"""A window at the saddle for a relative error ``wanted`` in delta, None where it is too long.
+    r"""A window at the saddle for a relative error ``wanted`` in delta; None if it is too long.
 
     The period T makes the aliases small, the end Y what lies beyond it, and blocks are so short
     that |phi| moves little within one.

@@ -1,4 +1,4 @@
-r"""Sums of many exponentials at many equally spaced frequencies, with a proven error.
+r"""Sums of many exponentials at many equally spaced frequencies, with a proven error bound.
 
 phi(j) = sum_x q_x e^(2 pi i j f_x), |j| <= M/8, for phases f_x of 128 bits: a nonuniform Fourier
 transform (Dutt and Rokhlin 1993; Greengard and Lee 2004). Each exponential is spread over a grid of
@@ -129,7 +129,7 @@ def _heights() -> Floats:
 
 
 def summed_by_label(terms: Complexes, labels: Integers) -> tuple[Complexes, Integers]:
-    r"""Sums over runs of equal labels, by fours, then by fours again."""
+    r"""Sums over runs of equal labels, pairwise in groups of four."""
     while True:
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         if len(starts) == len(labels):

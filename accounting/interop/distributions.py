@@ -1,4 +1,4 @@
-r"""Any of our guarantees as a privacy loss distribution of dp-accounting, above the exact one.
+r"""Convert guarantees to privacy loss distributions of dp-accounting that dominate them.
 
 Also the library itself, imported when it is needed, and what its own accountants print.
 
@@ -36,7 +36,7 @@ _NEAR: Final = 2.0**-64
 
 
 class MissingExtra(DpcoreError):
-    r"""A package of an extra is not installed; the message says which extra to install.
+    r"""A package of an optional extra is missing; the message names the extra to install.
 
     >>> str(MissingExtra("dp_accounting", "interop"))
     "dp_accounting is not installed: pip install 'dpcore[interop]'"
@@ -52,7 +52,7 @@ class MissingExtra(DpcoreError):
 
 
 def library(name: str = "dp_accounting") -> Any:
-    r"""The module of dp-accounting, imported when it is needed.
+    r"""The dp-accounting module, imported on first use.
 
     Raises :class:`MissingExtra` where it is not installed.
     """
@@ -63,7 +63,7 @@ def library(name: str = "dp_accounting") -> Any:
 
 
 def at_least(value: Fraction) -> float:
-    r"""A float that is no smaller, whether it is read as binary or by its shortest decimal form.
+    r"""A float that is no smaller, both in binary and in its shortest decimal form.
 
     >>> at_least(Fraction(1, 10)), at_least(Fraction(1, 3)) > Fraction(1, 3)
     (0.1, True)
@@ -75,7 +75,7 @@ def at_least(value: Fraction) -> float:
 
 
 def assumes(composition: Composition) -> bool:
-    r"""Whether it rests on a reason that someone gave, beyond the claims that it shows as parts."""
+    r"""Whether the guarantee rests on an assumption beyond the claims that are its parts."""
     return composition.assumptions != compose(*composition.parts).assumptions
 
 
@@ -97,10 +97,15 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     match source:
         case Composition(parts=parts):
             if assumes(source):
-                raise NotDerived(f"a distribution of {source!r}", "it carries no assumption")
+                raise NotDerived(
+                    f"a distribution of {source!r}",
+                    "a dp-accounting PLD cannot record its assumptions",
+                )
             found = [*parts]
         case Assumed():
-            raise NotDerived(f"a distribution of {source!r}", "it carries no assumption")
+            raise NotDerived(
+                f"a distribution of {source!r}", "a dp-accounting PLD cannot record its assumptions"
+            )
         case _:
             found = [(source, 1)]
     return _composed([_repeated(_round(kind, one, step), rounds) for one, rounds in found])
@@ -125,7 +130,9 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            raise NotDerived(f"a distribution of {source!r}", "its directions differ in shape")
+            raise NotDerived(
+                f"a distribution of {source!r}", "its two directions have different shapes"
+            )
         both = {} if len(listed) == 1 else _other(*listed[1])
         one = kind.create_from_rounded_probability(*listed[0], step, **both)
         made.append(_repeated(one, counts.pop()))
@@ -147,13 +154,13 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
         case AllocatedLoss() as part:
             listing = part.listing
         case _:
-            raise NotDerived(f"a distribution of {law!r}", "it is in closed form")
+            raise NotDerived(f"a distribution of {law!r}", "it has a closed form")
     with precision(_BITS + _SPARE):
         return nodes(listing, step)
 
 
 def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
-    r"""Masses on the losses j ``step``, j the key, and an infinite mass, above those of ``listed``.
+    r"""Dominating masses on the losses j ``step``, by key j, and the mass at infinity.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
@@ -188,7 +195,9 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
         found[high] = found.get(high, arb(0)) + mass * share
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
-        raise InvalidParameter("interval", step, "too fine: the losses span more than 2^20 nodes")
+        raise InvalidParameter(
+            "interval", step, "is too small: the losses need more than 2^20 grid points"
+        )
     hidden = (1 - seen).max(arb(listed.hidden))
     return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)
 
@@ -206,7 +215,7 @@ def _padded(mass: arb) -> float:
 def accountants_of_dp_accounting(
     sigma: Fraction, rate: Fraction, rounds: Sequence[int], delta: Fraction
 ) -> dict[str, tuple[float, ...]]:
-    r"""Epsilon of sampled Gaussian noise after each of so many ``rounds``, add-remove, by tool.
+    r"""Epsilon of sampled Gaussian noise after each number of ``rounds``, add-remove, by tool.
 
     Those of its RDP accountant and of its PLD accountant at the default grid, as they come.
 

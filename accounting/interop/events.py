@@ -1,4 +1,4 @@
-r"""To and from dp-accounting: its events and its loss distributions.
+r"""Convert to and from dp-accounting: events and privacy loss distributions.
 
 dp-accounting is an extra, ``pip install dpcore[interop]``; nothing here imports it before it is
 needed. It computes in floats: what leaves for it is rounded so that it promises no more than we do,
@@ -49,7 +49,7 @@ _FAR: Final = 10**9
 
 
 def to_dp_event(source: Guarantee) -> Any:
-    r"""The event of dp-accounting that promises no more than ``source``.
+    r"""An event of dp-accounting whose guarantee is implied by that of ``source``.
 
     Discrete Laplace noise in one number or in l1 is a ``DiscreteLaplaceDpEvent``, to be read under
     ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e that is moved by 1. Any other noise is
@@ -90,7 +90,7 @@ def _event(dp: Any, source: Guarantee) -> Any:
         if not isinstance(found, Fraction):
             raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
         return dp.ZCDpEvent(at_least(found))
-    raise _no_event(repr(source), "version 0.6 has none for such a claim")
+    raise _no_event(repr(source), "dp-accounting 0.6 has no event for this claim")
 
 
 def _described(dp: Any, source: Guarantee, asked: Description) -> Any:
@@ -125,7 +125,7 @@ def _noise(dp: Any, asked: Description) -> Any:
             return dp.LaplaceDpEvent(round_down(1 / loss))
         case Gaussian():
             return _gaussian(dp, _curve(asked))
-    raise _no_event(asked.text, "sampling of noise that has no event of its own")
+    raise _no_event(asked.text, "dp-accounting has no event for sampling of this noise")
 
 
 def _curve(asked: Description) -> Guarantee:
@@ -138,9 +138,9 @@ def _gaussian(dp: Any, curve: Guarantee) -> Any:
 
 def _truncated(dp: Any, source: Guarantee, asked: Description, cut: TruncatedPoisson) -> Any:
     if asked.replaced:
-        raise _no_event(repr(source), "an event is read under ADD_OR_REMOVE_ONE")
+        raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
     if rational("rate", float(cut.rate)) != cut.rate:
-        raise _no_event(repr(source), "its rate is no float, and more of it need not cost more")
+        raise _no_event(repr(source), "its rate is not a float, and a larger rate may cost less")
     inner = _noise(dp, asked)
     return dp.TruncatedSubsampledGaussianDpEvent(
         cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
@@ -168,7 +168,7 @@ def _no_event(what: str, why: str) -> NotDerived:
 
 
 def accountant(neighboring_relation: Any = None) -> Any:
-    r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are the upper ends of our enclosures.
+    r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
     It has the methods of theirs: supports, compose, get_epsilon, get_delta, ledger; events mean
     what :func:`from_dp_event` says. ``assumptions`` names what it had to believe. The relation is
@@ -195,7 +195,9 @@ def _kind() -> Callable[..., Any]:
     base: Any = dp.PrivacyAccountant
 
     class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
-        r"""Composes events through :func:`accounting.interop.events.from_dp_event`."""
+        r"""A privacy accountant that composes events with
+        :func:`accounting.interop.events.from_dp_event`.
+        """
 
         def __init__(self, relation: Any, scope: Scope) -> None:
             super().__init__(relation)
@@ -212,7 +214,7 @@ def _kind() -> Callable[..., Any]:
 
         @property
         def assumptions(self) -> tuple[str, ...]:
-            r"""What was believed of the events, in their order."""
+            r"""The assumptions made about the events, in order."""
             return self._total().assumptions
 
         def get_epsilon(self, target_delta: float) -> float:

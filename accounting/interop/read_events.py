@@ -1,4 +1,4 @@
-r"""Events of dp-accounting, read as guarantees. Proofs: docs/proofs/composition.md."""
+r"""Parse events of dp-accounting as guarantees. Proofs: docs/proofs/composition.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 
 
 def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
-    r"""What an event of dp-accounting says, as a composition of ours under ``scope``.
+    r"""Convert an event of dp-accounting to a composition under ``scope``.
 
     ``event`` is one of the library, or of :func:`event_from_json`, which needs no library.
     An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
@@ -97,7 +97,7 @@ def _single(event: Event, scope: Scope) -> Guarantee:
             return _tree(event, moves, scope)
         case "ZCDpEvent":
             return Assumed(_concentrated(event, scope), f"claimed by the event {event!r}")
-    raise NotDerived(f"a guarantee from {event!r}", "no claim of ours states it")
+    raise NotDerived(f"a guarantee from {event!r}", "there is no corresponding claim")
 
 
 def _noisy(event: Event, moves: int, scope: Scope) -> Guarantee:
@@ -158,7 +158,7 @@ def _mixture(event: Event, scope: Scope) -> Guarantee:
     lacking = max(shifts) if missing > 0 else min(shifts)
     weights[lacking] += missing
     if abs(Fraction(missing)) > _NEARLY_ONE or weights[lacking] < 0:
-        raise InvalidParameter("sampling_probs", event.sampling_probs, "must have the sum 1")
+        raise InvalidParameter("sampling_probs", event.sampling_probs, "must sum to 1")
     weights = {shift: chance for shift, chance in weights.items() if chance}
     if not max(weights):
         return Pure(0, scope=scope)
@@ -169,7 +169,8 @@ def _mixture(event: Event, scope: Scope) -> Guarantee:
     most = int(max(weights) / step)
     if most > MOST_MEMBERS:
         raise NotDerived(
-            f"a guarantee from {event!r}", f"its shifts are on a grid of more than {MOST_MEMBERS}"
+            f"a guarantee from {event!r}",
+            f"its sensitivities need a grid of more than {MOST_MEMBERS} points",
         )
     sigma = _positive("standard_deviation", event.standard_deviation)
     scheme = Shifts(weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)])
@@ -181,7 +182,7 @@ def _tree(event: Event, moves: int, scope: Scope) -> Guarantee:
     counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
     steps = [integer("step_counts", count, at_least=0) for count in counts]
     if not any(steps):
-        raise InvalidParameter("step_counts", event.step_counts, "must hold at least one step")
+        raise InvalidParameter("step_counts", event.step_counts, "must contain at least one step")
     noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
     moved = Sensitivity.l2_squared(max(steps).bit_length() * moves**2)
     return _release(noise, moved, scope)
@@ -199,7 +200,9 @@ def _response(event: Event, scope: Scope) -> Guarantee:
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
     if scope.relation is not Relation.REPLACE:
-        raise NotDerived(f"a guarantee from {event!r}", "randomised response replaces a record")
+        raise NotDerived(
+            f"a guarantee from {event!r}", "randomised response needs the replace-one relation"
+        )
     if k == 1:
         return Pure(0, scope=scope)
     if p == 0:
@@ -229,10 +232,10 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
     if asked is None:
         raise NotDerived(
             f"a guarantee from {event!r}",
-            "one round of one noise is sampled, or several of Gaussian noise",
+            "sampling supports one round of one noise, or several rounds of Gaussian noise",
         )
     if poisson and scope.relation is Relation.REPLACE and not asked.real:
-        raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
+        raise NotDerived(f"a guarantee from {event!r}", "only real noise is supported")
     scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
     return guarantee(replace(asked, scheme=scheme, relation=scope.relation))
 
@@ -259,7 +262,7 @@ def _positive(argument: str, value: object) -> Fraction:
 
 
 def refused_part(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
-    r"""The first part of an event that is not accounted for, and why; None where there is none."""
+    r"""The first unsupported part of an event, with the reason; None if there is none."""
     plain = event_of(event)
     inner = event.events if plain.class_name == "ComposedDpEvent" else []
     inner = [event.event] if plain.class_name == "SelfComposedDpEvent" else inner

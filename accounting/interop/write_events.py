@@ -1,4 +1,4 @@
-r"""Events of dp-accounting as plain data and as JSON; reading JSON does not need the library.
+r"""Events of dp-accounting as plain data and JSON; parsing JSON does not need the library.
 
 ``{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}``, as in the library's named tuples.
 The name may also stand under ``event`` where no inner event does, and lack its end ``DpEvent``.
@@ -43,7 +43,7 @@ _DEFAULTS: Final = {"ZCDpEvent": {"xi": 0.0}}
 
 
 class Event(SimpleNamespace):
-    r"""An event: its ``class_name`` and its fields, with events inside."""
+    r"""An event: its ``class_name`` and its fields, including nested events."""
 
     def __repr__(self) -> str:
         given = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if k != "class_name")
@@ -51,7 +51,7 @@ class Event(SimpleNamespace):
 
 
 def event_of(event: Any) -> Event:
-    r"""An event of dp-accounting as plain data.
+    r"""Convert an event of dp-accounting to plain data.
 
     Raises :class:`InvalidParameter` for anything else.
     """
@@ -66,7 +66,7 @@ def event_of(event: Any) -> Event:
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
-    r"""The fields of an event under its ``class_name``: what :func:`event_from_json` reads.
+    r"""The fields of an event under its ``class_name``, for :func:`event_from_json`.
 
     >>> event_to_json(event_from_json('{"event": "Gaussian", "noise_multiplier": 1.1}'))
     {'class_name': 'GaussianDpEvent', 'noise_multiplier': 1.1}
@@ -76,7 +76,7 @@ def event_to_json(event: Any) -> dict[str, Any]:
 
 
 def event_from_json(text: str) -> Event:
-    r"""The event that a JSON document spells.
+    r"""Parse an event from a JSON document.
 
     Raises :class:`InvalidParameter` for text that is no JSON, names no event, or lacks a field of
     one or has another.
@@ -85,11 +85,11 @@ def event_from_json(text: str) -> Event:
 
 
 def document_of(text: str) -> Any:
-    r"""What a JSON document holds; :class:`InvalidParameter` for one that is none."""
+    r"""Parse a JSON document; :class:`InvalidParameter` if it is invalid."""
     try:
         return json.loads(text, parse_constant=_refused)
     except RecursionError:
-        raise InvalidParameter(_ARGUMENT, "...", "must be a JSON document: too deep") from None
+        raise InvalidParameter(_ARGUMENT, "...", "is nested too deeply") from None
     except ValueError as error:
         raise InvalidParameter(_ARGUMENT, "...", f"must be a JSON document: {error}") from None
 
@@ -98,7 +98,7 @@ def _event(document: Any, depth: int) -> Event:
     if not isinstance(document, dict):
         raise InvalidParameter(_ARGUMENT, document, "must be an object with a class_name")
     if depth > _DEEPEST:
-        raise InvalidParameter(_ARGUMENT, "...", f"must nest at most {_DEEPEST} deep")
+        raise InvalidParameter(_ARGUMENT, "...", f"must have at most {_DEEPEST} nested levels")
     given = {key: value for key, value in document.items() if key != "module_name"}
     said = next((key for key in _NAMES if isinstance(given.get(key), str)), None)
     if said is None:
@@ -131,4 +131,4 @@ def _each(value: Any, convert: Any, kind: type) -> Any:
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")

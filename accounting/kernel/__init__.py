@@ -1,1 +1,1 @@
-r"""A proof checker for certificates: integers, the standard library, and nothing else."""
+r"""A proof checker for certificates: integer arithmetic and the standard library only."""

@@ -1,4 +1,4 @@
-r"""A round as a table of cells: P-mass and Q-mass from below, and an enclosure of the loss log P/Q.
+r"""A round as a table of cells: lower bounds of P and Q, and an enclosure of the loss log P/Q.
 
 Masses are only ever bounded from below: they add up to 1, so what is missing in all bounds each of
 them from above. From a table :func:`listing` makes a law of the loss on a grid, at least as large
@@ -23,7 +23,7 @@ r"""P-mass and Q-mass from below, and the ends of the loss; None where it may be
 
 @dataclass(frozen=True)
 class Pair:
-    r"""Cells by rising loss, the masses of P and Q that no cell has, and how far ends may miss."""
+    r"""Cells by increasing loss, the masses outside all cells, and the error of cell ends."""
 
     fixed: Fixed
     cells: list[Cell]
@@ -33,7 +33,7 @@ class Pair:
 
 
 def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int) -> Pair:
-    r"""The pair of single outcomes: lower bounds of P and Q, and whether Q is exactly 0.
+    r"""The pair of individual outcomes: lower bounds of P and Q, and whether Q is exactly 0.
 
     Outcomes of a P-mass below ``least`` are left out.
     """
@@ -55,7 +55,7 @@ def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int)
 
 
 def combined(one: Pair, other: Pair) -> Pair:
-    r"""The pair of two independent rounds: every cell of the one with every cell of the other."""
+    r"""The pair of two independent rounds: all products of cells."""
     fixed = one.fixed
     cells: list[Cell] = []
     for p, q, low, high in one.cells:
@@ -70,7 +70,7 @@ def combined(one: Pair, other: Pair) -> Pair:
 
 
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
-    r"""The loss of one round on the grid start + j step: not below it, or not above it."""
+    r"""The loss of one round on the grid start + j step, rounded up or rounded down."""
     fixed = pair.fixed
     make = _above if above else _below
     found: defaultdict[int, int] = defaultdict(int)

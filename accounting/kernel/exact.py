@@ -1,4 +1,4 @@
-r"""The claims whose value is a rational, computed in rationals and compared without any rounding.
+r"""Claims whose value is rational, computed and compared exactly.
 
 Only these may be stated with two equal ends. Proofs: docs/proofs/kernel.md.
 """
@@ -19,7 +19,7 @@ _MOST_BITS: Final = 1 << 16
 
 @lru_cache(maxsize=128)
 def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
-    r"""The value of ``quantity`` at the delta, epsilon or order ``at``, where it is a rational.
+    r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
     The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and
     for Polya differences of shape >= 1. Delta beyond the largest loss is what is stated to fail,
@@ -38,13 +38,13 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
         case "delta":
             return _delta(parts, at)
         case "epsilon" if at:
-            raise Refused("an epsilon is no rational")
+            raise Refused("epsilon is not rational")
     return sum((_largest_loss(part) * part.rounds for part in parts), Fraction(0))
 
 
 def _largest_loss(part: Part) -> Fraction:
     if part.sampling is not None:
-        raise Refused("the largest loss of a sampled part is no rational")
+        raise Refused("the largest loss of a sampled part is not rational")
     match part.law, part.parameters:
         case "pure", (epsilon,):
             return epsilon
@@ -57,7 +57,7 @@ def _largest_loss(part: Part) -> Fraction:
 
 def _squared(part: Part) -> Fraction:
     if part.sampling is not None or part.correlated is not None:
-        raise Refused("no exact rho of a sampled part, or of correlated noise")
+        raise Refused("no exact rho is known for a sampled part or correlated noise")
     several = part.amounts if part.norm != "l2-squared" else ()
     return Fraction(sum(step**2 for step in several) or part.amounts[0])
 
@@ -72,7 +72,7 @@ def _rho(part: Part) -> Fraction:
             return _squared(part) / (2 * variance)
         case "gaussian", (sigma,):
             return _squared(part) / (2 * sigma**2)
-    raise Refused("no exact rho of a part")
+    raise Refused("no exact rho is known for this part")
 
 
 def _renyi(part: Part, order: Fraction) -> Fraction:
@@ -101,13 +101,13 @@ def _delta(parts: tuple[Part, ...], epsilon: Fraction) -> Fraction:
             loss, lost = part.parameters
             bits += part.rounds * lost.denominator.bit_length()
             if bits > _MOST_BITS:
-                raise Refused("too long a rational")
+                raise Refused("the rational is too long")
             kept *= (1 - lost) ** part.rounds
             largest += part.rounds * loss
         else:
             largest += part.rounds * _largest_loss(part)
     if epsilon < largest:
-        raise Refused("a delta below the largest loss is no rational")
+        raise Refused("a delta below the largest loss is not rational")
     return 1 - kept
 
 

@@ -1,4 +1,4 @@
-r"""The tables of cells of every law and scheme: lower bounds of masses, in integers.
+r"""The cell tables of every law and sampling scheme: lower bounds of masses, in integers.
 
 For noise on the integers a cell is an outcome. For noise on the reals cells lie between edges that
 floats place where the loss passes a grid; the loss at each edge is then enclosed in integers, so a
@@ -33,7 +33,7 @@ r"""p(k + 1)/p(k) from below and above, as two numerators and one denominator.""
 
 
 class Refused(Exception):
-    r"""The first step that fails, and why."""
+    r"""The first step that failed, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds of masses from place ``first`` on; ``ends``: whether nothing lies beyond."""
+    r"""Lower bounds of masses from place ``first`` on; ``ends``: whether the support ends there."""
 
     first: int
     masses: list[int]
@@ -62,7 +62,7 @@ class Table:
 
 
 def size(each: Round, digits: int) -> int:
-    r"""About how many values the table of a round holds, from its text alone."""
+    r"""Estimated number of values in the table of a round, from its text alone."""
     nats = 2.3 * digits
     match each.law, [float(value) for value in each.parameters]:
         case "discrete-gaussian", [variance]:
@@ -80,12 +80,12 @@ def size(each: Round, digits: int) -> int:
         case _:
             found = 4 * _FINE
     if not found < MOST or abs(each.shift) > MOST:
-        raise Refused(f"{each.law}: a table of more than {MOST} values")
+        raise Refused(f"{each.law}: the table needs more than {MOST} values")
     return int(found) + 1
 
 
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
-    r"""The table of a round; ``grid`` says for which losses cells on the reals are cut."""
+    r"""The table of a round; ``grid`` gives the losses for which cells of real noise are cut."""
     if each.law == "stated":
         return _stated(each, fixed)
     if each.law in REAL:
@@ -94,7 +94,7 @@ def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
 
 
 def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    r"""Of noise on the integers: P and Q of each outcome, and whether Q is exactly 0."""
+    r"""For integer noise: P and Q of each outcome, and whether Q is exactly 0."""
     if each.law == "discrete-laplace":
         masses = _of_laplace(each, fixed)
     else:
@@ -178,7 +178,7 @@ def _gaussian(variance: Fraction, fixed: Fixed) -> Table:
     beyond = fixed.exp(-fixed.of(last * last / (2 * variance))[0])[1]
     falls = fixed.one - fixed.exp(-fixed.of(last / variance)[0])[1]
     if falls <= 0:
-        raise Refused("discrete-gaussian: a variance that is too large")
+        raise Refused("discrete-gaussian: the variance is too large")
     total = sum(2 * (each + 4) for each in weights) - weights[0]
     total += 2 * (beyond << fixed.bits) // falls + 1
     half = [(each << fixed.bits) // total for each in weights]
@@ -202,7 +202,7 @@ def _from_ratios(mode: int, last: int | None, ratio: Ratio, fixed: Fixed, limit:
         # The ratios beyond are at most that at k, or the limit where they rise to it.
         _, high_ratio, whole = (0, limit, fixed.one) if limit else ratio(k)
         if high_ratio >= whole:
-            raise Refused("a law whose masses do not fall")
+            raise Refused("the masses of the law do not decrease")
         total += -(-high * whole // (whole - high_ratio))
     first, high = mode, fixed.one
     while downs[-1] and first > 0:
@@ -228,7 +228,7 @@ def _polya(shape: Fraction, scale: Fraction, fixed: Fixed) -> Table:
     low = fixed.exp(-fixed.of(1 / scale)[1])[0]
     high = fixed.exp(-fixed.of(1 / scale)[0])[1]
     if not 0 < low <= high < fixed.one:
-        raise Refused("polya: a scale that is too large, or too small")
+        raise Refused("polya: the scale is too large or too small")
 
     def ratio(k: int) -> tuple[int, int, int]:
         top = shape.numerator + k * shape.denominator
@@ -258,7 +258,7 @@ def _added(one: Table, other: Table, fixed: Fixed) -> Table:
 
 def _check_length(listed: Sequence[int]) -> None:
     if len(listed) > MOST:
-        raise Refused(f"a law with more than {MOST} values")
+        raise Refused(f"the law needs more than {MOST} values")
 
 
 # -- noise on the reals, and what is stated --------------------------------------------------------
@@ -321,7 +321,7 @@ def _edges(
         found.append(_inverse(guess, target, found[-1], high))
         place += max(1, int(abs(target) / step / _FINE))
         if len(found) > MOST:
-            raise Refused(f"more than {MOST} cells")
+            raise Refused(f"needs more than {MOST} intervals")
     return [*found, high]
 
 

@@ -1,4 +1,4 @@
-r"""The rounds of the worst neighbours of each part of a certificate.
+r"""The rounds of the worst-case neighbours of each part of a certificate.
 
 In each coordinate and direction the largest shift is the worst at every epsilon. What remains is a
 maximum: over the directions in every coordinate for a law that is not symmetric, and over the
@@ -64,7 +64,7 @@ _COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
 
 
 def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
-    r"""The norms that a theorem covers, for a law and a scheme; empty if none does.
+    r"""The norms that a theorem covers, for a law and a scheme; empty if no theorem applies.
 
     ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 norm of 1 moves one
     coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move many.
@@ -79,7 +79,7 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""One kind of round: a law under a sensitivity, or a claim that is stated.
+    r"""One kind of round: a law under a sensitivity, or a stated claim.
 
     A stated claim has its kind, "pure", "approx" or "zcdp", in place of a law. ``sampling`` is None
     where everybody takes part: then ``rate`` is 1. ``members`` units are all added or all removed.
@@ -98,13 +98,13 @@ class Part:
 
     @property
     def symmetric(self) -> bool:
-        r"""Whether X and -X have one law (a fair binomial up to a shift, which costs nothing)."""
+        r"""Whether X and -X have the same law (a fair binomial up to a free shift)."""
         fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
         return self.law not in _SKEW or fair
 
 
 def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
-    r"""The lists of rounds of which the worst is claimed.
+    r"""The lists of rounds whose worst case is claimed.
 
     A shift that is no rational is rounded to more loss (``above``), or to less.
 
@@ -229,7 +229,7 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlated:
-    r"""A strategy matrix C over ``rounds`` rounds, and in which of them a unit may be.
+    r"""A strategy matrix C over ``rounds`` rounds, and the rounds in which a unit may participate.
 
     At most ``most`` rounds, any two at least ``apart`` apart. ``coefficients`` c_0, c_1, ... are
     those of C_ij = c_(i-j); of ``banded`` they are the first ``bands`` of binom(2k, k)/4^k.
@@ -248,7 +248,7 @@ class Correlated:
 
     @property
     def squared(self) -> tuple[Fraction, Fraction]:
-        r"""The squared l2 sensitivity, from below and above: the largest ||C u||^2 of a unit.
+        r"""The squared l2 sensitivity, max ||C u||^2 over the participations u of a unit, enclosed.
 
         Raises :class:`Refused` where there are too many patterns of rounds.
         """
@@ -260,7 +260,7 @@ class Correlated:
         column = self._column()
         places = range(0, self.rounds, self.apart)[: self.most]
         if len(column) * len(places) > _MOST_WORK:
-            raise Refused("a strategy of too many rounds and participations")
+            raise Refused("the strategy has too many rounds and participations")
         rows = [0] * self.rounds
         for place in places:
             for k, each in enumerate(column[: self.rounds - place]):
@@ -289,7 +289,7 @@ class Correlated:
             for at in range(chosen[-1] + self.apart if chosen else 0, self.rounds):
                 work += 1 + len(chosen)
                 if work > _MOST_WORK:
-                    raise Refused("a strategy with too many patterns of rounds")
+                    raise Refused("the strategy has too many participation patterns")
                 more = self._product(at, at) + 2 * sum(self._product(i, at) for i in chosen)
                 waiting.append(((*chosen, at), value + more))
         return best

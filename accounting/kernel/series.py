@@ -1,4 +1,4 @@
-r"""Enclosures of exp, log and the normal distribution function, as integers in fixed point.
+r"""Enclosures of exp, log and the normal distribution function in integer fixed-point arithmetic.
 
 A real x stands as an integer near x * 2^bits. Every function returns two integers (below, above)
 between which the exact value lies. Proofs: docs/proofs/kernel.md.
@@ -17,7 +17,7 @@ _LARGEST: Final = 1 << 14
 
 
 class Fixed:
-    r"""Fixed point with ``bits`` binary places; ``tick`` is called often, and may raise.
+    r"""Fixed point with ``bits`` fractional bits; ``tick`` is called often, and may raise.
 
     >>> low, high = Fixed(100).exp(1 << 100)
     >>> high - low < 8 and abs(low / 2**100 - math.e) < 1e-15
@@ -46,7 +46,7 @@ class Fixed:
             return 0, 1
         whole = abs(x) >> self.bits
         if x > _LARGEST << self.bits:
-            raise ArithmeticError(f"e^x of an x above {_LARGEST}")
+            raise ArithmeticError(f"exp: x must be at most {_LARGEST}")
         halved = whole.bit_length() + _HALVED
         # e^-|x| is computed with guard bits; if x > 0 its reciprocal needs relative precision.
         more = halved + 12 + (4 * whole + 4 if x > 0 else 0)
@@ -76,7 +76,7 @@ class Fixed:
 
     def _log1p(self, u: int) -> tuple[int, int]:
         if abs(u) >> (self.bits - 20):
-            raise ArithmeticError("log: the start is too far off")
+            raise ArithmeticError("log: the initial approximation is too inaccurate")
         total, power, count = 0, u, 0
         while power not in (0, -1):
             count += 1

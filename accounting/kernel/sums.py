@@ -1,4 +1,4 @@
-r"""The loss of many rounds: listings of losses on a grid, added up by one decimal product each.
+r"""Compositions: discretised losses on a grid, convolved by one decimal product each.
 
 A listing says of a loss L (under P) that P(L = start + j step) is ``weights[j - first]`` units of
 10^-digits. *Above*, the missing mass is at infinity and L is at most that large in distribution;
@@ -20,7 +20,7 @@ _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=deci
 
 @dataclass(frozen=True)
 class Plan:
-    r"""How finely to compute. No plan makes a false claim pass: it decides the width, and the work.
+    r"""The resolution of a computation; it affects the width and the work, never soundness.
 
     Losses are put on a grid of ``step``; masses are counted in units of 10^-``digits``; a listing
     with more than ``slots`` weights goes to a grid twice as wide; each product may push ``cut``
@@ -70,7 +70,7 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""On a grid of twice the step, P-mass and Q-mass kept up to one unit a place."""
+        r"""On a grid of twice the step, P-mass and Q-mass preserved up to one unit per place."""
         odd = self.first % 2
         weights = [0] * odd + self.weights
         weights += [0] * (1 - len(weights) % 2)  # from an even place to an even place
@@ -100,7 +100,7 @@ class Listing:
         return replace(self, step=2 * self.step, first=first, weights=found)
 
     def total(self) -> int:
-        r"""The mass that is listed."""
+        r"""The total listed mass."""
         return sum(self.weights) + self.infinite
 
 
@@ -117,7 +117,7 @@ def _above_exp(step: Fraction) -> tuple[int, int]:
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:
-    r"""The sum of two independent losses."""
+    r"""The law of the sum of two independent losses."""
     while one.step < other.step:
         one = one.doubled()
     while other.step < one.step:
@@ -144,7 +144,7 @@ def product(one: Listing, other: Listing, plan: Plan) -> Listing:
 def power(
     one: Listing, rounds: int, plan: Plan, tick: Callable[[], None] = lambda: None
 ) -> Listing:
-    r"""The sum of ``rounds`` independent copies, by squaring."""
+    r"""The law of the sum of ``rounds`` independent copies, by squaring."""
     found = one = one.fitted(plan)
     for bit in bin(rounds)[3:]:
         tick()
@@ -155,7 +155,7 @@ def power(
 
 
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
-    r"""The sums of products of two lists >= 0, each below 10^slot, without their last digits.
+    r"""The convolution of two lists >= 0, each below 10^slot, without the last digits.
 
     One product of two long integers, in decimal: its digits are those of all sums in a row.
     """

@@ -1,4 +1,4 @@
-r"""delta(epsilon) of rounds, from above and from below: what the kernel proves.
+r"""Proven upper and lower bounds of delta(epsilon) for compositions.
 
 A *scenario* is a list of rounds with their counts. Of several scenarios the worst one decides,
 whatever the certificate names. Proofs: docs/proofs/kernel.md.
@@ -28,7 +28,7 @@ _MOST_WORK = 1 << 20
 
 
 class Curve:
-    r"""delta of the worst of some scenarios.
+    r"""delta of the worst of several scenarios.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]
@@ -60,17 +60,17 @@ class Curve:
             raise Refused(f"more work than is allowed: {self.work} values, {_MOST_WORK} at most")
 
     def above(self, epsilon: Fraction) -> Fraction:
-        r"""delta is at most this."""
+        r"""An upper bound of delta."""
         return max(self._of(i, epsilon, above=True) for i in range(len(self.scenarios[True])))
 
     def below(self, epsilon: Fraction) -> Fraction:
-        r"""delta is at least this: the best of the scenario that looks worst from above."""
+        r"""A lower bound of delta, from the scenario with the largest upper bound."""
         listed = range(len(self.scenarios[True]))
         tops = [self._of(i, epsilon, above=True) for i in listed]
         return self._of(tops.index(max(tops)), epsilon, above=False)
 
     def delta(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        r"""Both ends."""
+        r"""Both bounds of delta."""
         return self.below(epsilon), self.above(epsilon)
 
     def _of(self, index: int, epsilon: Fraction, *, above: bool) -> Fraction:
@@ -115,12 +115,12 @@ class Curve:
             found = power(one, count, self.plan, self.tick)
             total = found if total is None else product(total, found, self.plan)
         if total is None:
-            raise Refused("no rounds")
+            raise Refused("there are no rounds")
         return total
 
 
 def gridless(scenario: Scenario, digits: int = 40) -> bool:
-    r"""Whether there is one round, or few rounds on the integers with few outcomes."""
+    r"""Whether the composition has one round, or few integer-noise rounds with few outcomes."""
     if sum(count for _, count in scenario) == 1:
         return True
     if any(each.law in REAL for each, _ in scenario):
@@ -141,7 +141,7 @@ def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction
 
 
 def lattice(each: Round) -> tuple[Fraction, Fraction] | None:
-    r"""The step and the start of a grid with all losses of the round, where there is one."""
+    r"""The step and start of a grid that contains all losses of the round, if there is one."""
     if len(each.here) > 2 or each.here[1] != 1:
         return None
     match each.law:
@@ -184,7 +184,7 @@ def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
 
 
 class _Tail:
-    r"""delta of a listing, on its side, by sums of weights from a place on."""
+    r"""delta of a discretised loss, in its direction, from suffix sums of the weights."""
 
     def __init__(self, total: Listing, digits: int) -> None:
         self.total, self.unit = total, 10**digits

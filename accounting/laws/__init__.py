@@ -1,1 +1,1 @@
-r"""Laws: the worst pair of every noise that has one; ``registry`` finds it."""
+r"""The worst-case pair of every noise law; ``registry`` finds it."""

@@ -40,7 +40,7 @@ class PoissonPair(OneSidedPair):
         return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The same, exactly."""
+        r"""The same ratio, exactly."""
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
@@ -66,7 +66,7 @@ class BinomialPair(OneSidedPair):
         return self.noise.trials
 
     def mirror(self) -> Pair:
-        r"""n - X has the law of X when p = 1/2: one direction stands for both."""
+        r"""n - X has the law of X when p = 1/2, so one direction covers both."""
         return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
@@ -76,7 +76,7 @@ class BinomialPair(OneSidedPair):
         return up - down + self.shift * ((1 - p) / p).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The same, exactly."""
+        r"""The same ratio, exactly."""
         p, left = self.noise.probability, self.noise.trials - k - self.shift
         up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
@@ -107,7 +107,7 @@ class PolyaPair(OneSidedPair):
         del k
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""From the ratios of neighbouring masses."""
+        r"""Masses from the ratios of neighbouring masses."""
         masses = _polya_masses(self.noise, max(last, 0), ctx.prec)
         return [masses[k] if k >= 0 else arb(0) for k in range(first, last + 1)]
 
@@ -117,7 +117,7 @@ class PolyaPair(OneSidedPair):
         return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""None from d/s on, in the direction that hides nothing."""
+        r"""None from d/s on, in the direction without infinite loss."""
         if not self.mirrored and epsilon * self.noise.scale >= self.shift:
             return None
         return OneSidedPair.ray(self, epsilon)

@@ -1,4 +1,4 @@
-r"""Discrete Gaussian against its shifts.
+r"""The discrete Gaussian against its shifts.
 
 The loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/
 (alpha-1) is at most alpha d^2/2v, with equality when (alpha-1) d is an integer.
@@ -57,7 +57,7 @@ class GaussianPair(RayPair):
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
+        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.sigma_squared, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
@@ -101,7 +101,7 @@ class GaussianPair(RayPair):
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
-    r"""About epsilon at ``delta``, of real Gaussian noise of this squared ratio; only a start."""
+    r"""Approximate epsilon at ``delta`` of real Gaussian noise with this squared ratio."""
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
     # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
     from scipy.special import erfcx  # here, not above: importing accounting stays fast

@@ -80,7 +80,7 @@ class GaussianSumPair(ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
+        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < 1 or not near > 0:
             return RayPair.guess(self, delta)
@@ -104,7 +104,7 @@ class GaussianSumPair(ShiftedPair):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""The formula at the head of this file; exact when n divides d and (alpha-1)d."""
+        r"""The formula in the module docstring; exact when n divides d and (alpha-1)d."""
         excess = order - 1
         if self._on_lattice:
             if (excess * self.shift / self.noise.count).denominator == 1:
@@ -123,7 +123,7 @@ class GaussianSumPair(ShiftedPair):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""d^2/2V when n divides d; else at least that, and at most E more, E >= log phi/phi.
+        r"""d^2/2V when n divides d; otherwise between that and E more, E >= log phi/phi.
 
         Where E is not negligible, by branch and bound, to a relative width of 1e-4.
         """

@@ -43,7 +43,7 @@ class LaplacePair(RayPair):
         return first, first
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""Geometric tails or their complements, their difference formed without cancellation."""
+        r"""Geometric tails or their complements; the difference is formed without cancellation."""
         rate = 1 / ball(self.scale)
         rest = _upper(rate, m + self.shift)
         if m > 0:
@@ -76,7 +76,7 @@ class LaplacePair(RayPair):
         return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The closed form at the head of this file."""
+        r"""The closed form in the module docstring."""
         rate, excess = 1 / ball(self.scale), ball(order - 1)
         rise = rate * ball(2 * order - 1)
         inner = (1 + (-rise * self.shift).exp()) / (1 + (-rate).exp())

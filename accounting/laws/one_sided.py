@@ -1,4 +1,4 @@
-r"""Laws that are not symmetric, in both directions: the pairs of noise on 0, 1, 2, ...
+r"""Noise on 0, 1, 2, ..., whose laws are not symmetric, in both directions.
 
 X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X, which is the pair
 of -X under the same shift. Each world shows values that the other never does: in the second
@@ -50,16 +50,16 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
-        r"""p(k)/p(k+d) where it is rational."""
+        r"""The odds p(k)/p(k+d), if rational."""
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""About the k with log_odds(k) = ``level``; or raises ArithmeticError."""
+        r"""Approximate k with log_odds(k) = ``level``; raises ArithmeticError if there is none."""
 
     # -- the pair -----------------------------------------------------------------------------
 
     def mirror(self) -> Pair:
-        r"""The other direction."""
+        r"""The opposite direction."""
         return replace(self, mirrored=not self.mirrored)
 
     def loss(self, m: int) -> arb:
@@ -83,7 +83,7 @@ class OneSidedPair(ShiftedPair):
         return self.most is not None and m < -self.most
 
     def near(self, epsilon: Fraction) -> int:
-        r"""From the inverse of log_odds, in floats; any integer is sound."""
+        r"""From the inverse of log_odds in floats; any integer is sound."""
         try:
             level = float(-epsilon if self.mirrored else epsilon)
             k = math.floor(self.crossing(level))
@@ -92,7 +92,7 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; ties at epsilon = 0 are settled exactly where the odds are rational."""
+        r"""By bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
         level = ball(epsilon)
         last = least(lambda m: bool(self.loss(m) > level), self.near(epsilon))
         first = last
@@ -130,21 +130,21 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: a mass is hidden, or the loss grows without bound."""
+        r"""Infinite: some outcome has mass under one dataset only, or the loss is unbounded."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""Infinite where a mass is hidden; else the sum is not needed, for the mirror's is."""
+        r"""Infinite if mass has infinite loss; the other cases use the mirrored direction."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""As every Renyi divergence."""
+        r"""Infinite in the same cases as every Renyi divergence."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The last m that both laws show: L is infinite from the next one on."""
+        r"""The last m in both supports: L is infinite from the next one on."""
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)

@@ -44,7 +44,7 @@ class _Difference(Pair):
         return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused beyond 2^20 of them."""
+        r"""By the sum over all masses; refused for more than 2^20 of them."""
         return renyi_by_sum(self, order)
 
     def zcdp(self) -> Enclosure:
@@ -52,16 +52,16 @@ class _Difference(Pair):
         return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""From the ratios of neighbouring masses."""
+        r"""Computed from the ratios of neighbouring masses."""
         return _table(self.noise, reach, ctx.prec)[2]
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""From the ratios of neighbouring masses."""
+        r"""Computed from the ratios of neighbouring masses."""
         masses = _table(self.noise, max(abs(first), abs(last)), ctx.prec)[1]
         return [masses[abs(n)] for n in range(first, last + 1)]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
-        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
+        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both."""
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
         near = logarithms[first] - logarithms[first + self.shift]
         far = ball(self.shift / self.noise.scale)
@@ -175,12 +175,12 @@ class RevealingPair(ClosedPair):
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""Nothing to search for."""
+        r"""No search is needed: the curve is constant."""
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        r"""No loss is positive and finite."""
+        r"""None: every positive loss is infinite."""
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:
@@ -199,16 +199,16 @@ class RevealingPair(ClosedPair):
         return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: a mass is hidden."""
+        r"""Infinite: one outcome has mass under one dataset only."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:
-        r"""Infinite, for the same reason."""
+        r"""The Renyi divergence: infinite, because one outcome has mass under one dataset only."""
         del order
         return arb("inf")
 
     def zcdp(self) -> arb:
-        r"""Infinite, for the same reason."""
+        r"""Infinite, as every Renyi divergence."""
         return arb("inf")
 
     def tradeoff(self, alpha: Fraction) -> arb:

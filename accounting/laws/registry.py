@@ -1,4 +1,4 @@
-r"""Which noise has which pair: the one place that knows every law.
+r"""The registry of laws and their worst-case pairs; the only module that lists every law.
 
 To add a law, write its :class:`accounting.pairs.pair.Pair` in a file of its own and a case here. A
 law without a case still gets a curve from its mass function when it is symmetric and log-concave.
@@ -91,7 +91,7 @@ def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""The products of pairs of which, at every epsilon, one is the worst under ``sensitivity``.
+    r"""Products of pairs such that, at every epsilon, one is the worst case under ``sensitivity``.
 
     Discrete Laplace in l1 is worst with the whole shift in one coordinate, so one pair dominates. A
     law that is not symmetric has two directions.
@@ -109,5 +109,5 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
-    r"""Those with the largest loss and the largest zCDP parameter under ``sensitivity``."""
+    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``."""
     return coordinates_of(noise, heaviest(sensitivity))

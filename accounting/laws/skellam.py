@@ -71,7 +71,7 @@ class SkellamPair(ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
+        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # Where epsilon/d is no longer small, L bends and the Gaussian's ray is far out in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
@@ -79,7 +79,7 @@ class SkellamPair(ShiftedPair):
         return self.near(Fraction(near))
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""About the loss where Chernoff's bound on the tail passes delta."""
+        r"""Approximate loss at which Chernoff's tail bound equals delta."""
         v, goal = float(self.noise.variance), _log(delta)
         low, high = 0.0, 2.0
         while _chernoff(high, v) > goal:
@@ -120,11 +120,11 @@ class SkellamPair(ShiftedPair):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused beyond 2^20 of them."""
+        r"""By the sum over all masses; refused for more than 2^20 of them."""
         return renyi_by_sum(self, order)
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""From the ratios r_(n-1) = 1/(2n/v + r_n), which lose no accuracy going down."""
+        r"""By downward recurrence of r_(n-1) = 1/(2n/v + r_n), which is numerically stable."""
         return _table(self.noise, _rounded(reach), ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
@@ -139,7 +139,7 @@ class SkellamPair(ShiftedPair):
         return arb(rest / 2, rest / 2)
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""As far as a Gaussian of the same variance."""
+        r"""The reach of a Gaussian of the same variance."""
         return gaussian_reach(self.noise.variance, self.shift, order, bits)
 
     def _amos(self, n: int, halves: int) -> arb:

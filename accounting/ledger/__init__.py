@@ -1,4 +1,4 @@
-r"""Who has spent what: a budget for each user, charged before each release, in an SQL database."""
+r"""Budget ledger: a budget per user, charged before each release, in an SQL database."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-r"""Whether all of a ledger still fits: the chain of charges, who paid, what it all adds up to.
+r"""Verify a ledger: hash chain, payers, totals.
 
 A row that was changed, taken out or put in breaks the chain at its place, and the counters of each
 user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
@@ -34,7 +34,7 @@ _ROWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    r"""One thing in a ledger that does not fit: where, and what.
+    r"""An inconsistency in a ledger: its location and description.
 
     >>> print(Damage(where="charge 3", what="is missing"))
     charge 3: is missing
@@ -50,7 +50,7 @@ class Damage:
 def damages(
     connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
 ) -> Iterator[Damage]:
-    r"""Everything that does not fit, from one look at the whole ledger.
+    r"""All inconsistencies, from one consistent read of the whole ledger.
 
     ``book`` is what it was opened with; ``acknowledged`` are the numbers and digests of charges for
     which there are receipts.
@@ -71,7 +71,7 @@ def _findings(
                 yield "file", str(said)
     head = connection.execute(select(book.tables.ledger)).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
-        yield "ledger", f"is not of format {FORMAT}: no other is known"
+        yield "ledger", f"must have format {FORMAT}"
     for column, expected in (("filter", book.text), ("identity", book.identity)):
         if head[column] != expected:
             yield "ledger", f"its {column} is not the one it was opened with"

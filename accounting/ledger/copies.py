@@ -1,4 +1,4 @@
-r"""Copies of a ledger: a backup that is whole, and a copy or an older file that is taken into use.
+r"""Copies of a ledger: consistent backups, and adoption of a copied or restored file.
 
 A copy is another file, so a ledger that is charged in two places spends twice. A copy therefore
 takes no charge where it lies until it is adopted there: a person says that it is the only one.
@@ -26,7 +26,7 @@ from dpcore.errors import InvalidParameter
 
 
 def adopt(url: str) -> int:
-    r"""Take the ledger in ``url`` into use where it lies now; returns how many charges it has.
+    r"""Adopt the ledger in ``url`` at its current location; returns its number of charges.
 
     For a file that was moved, copied or restored. Whoever calls this says that no other copy will
     be charged any more. The whole history is read first: raises :class:`LedgerDamaged`, and changes
@@ -48,7 +48,7 @@ def _adopted(store: Store, connection: Connection) -> int:
 
 
 def backup(url: str, destination: Path) -> int:
-    r"""Write a copy of an SQLite ledger, as it is at one moment; returns how many charges it has.
+    r"""Write a consistent copy of an SQLite ledger; returns its number of charges.
 
     The copy is one file without a log, whose history was read and fits, private to its owner, and
     on the disk when this returns. It is not opened where it lies before it is adopted. Others may
@@ -60,7 +60,9 @@ def backup(url: str, destination: Path) -> int:
         if not store.is_file:
             raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
         if os.path.lexists(destination):
-            raise InvalidParameter("destination", str(destination), "exists: name a new file")
+            raise InvalidParameter(
+                "destination", str(destination), "already exists: choose a new file name"
+            )
         partial = destination.with_name(f".{destination.name}.{os.getpid()}")
         try:
             handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)

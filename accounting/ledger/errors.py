@@ -1,4 +1,4 @@
-r"""The outcomes of a charge: its receipt, or a refusal in one line with the reason and what to do.
+r"""Outcomes of a charge: a receipt, or an error in one line with the reason and the remedy.
 
 ``exit_code`` is the exit code of a command that ends with the error.
 """
@@ -15,7 +15,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    r"""A charge that is in the ledger and stays there.
+    r"""A charge that is permanently recorded in the ledger.
 
     ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
     ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
@@ -39,7 +39,7 @@ class Receipt:
 
 
 class BudgetExhausted(DpcoreError):
-    r"""A charge that someone cannot pay: nobody was charged and nothing may be released.
+    r"""A user cannot pay the charge: no user was charged and nothing may be released.
 
     ``users`` are all who cannot pay, in order of name; ``left`` says what the first of them have.
 
@@ -68,7 +68,7 @@ class BudgetExhausted(DpcoreError):
 
 
 class AlreadyCharged(DpcoreError):
-    r"""A batch that was charged before, with the same users and guarantee: nothing was paid now.
+    r"""The batch was already charged with the same users and guarantee: no budget was spent.
 
     ``receipt`` is that of the existing charge. Its noise was drawn, or is being drawn, by the
     caller that made that charge.
@@ -93,12 +93,12 @@ class AlreadyCharged(DpcoreError):
 
 
 class LedgerDamaged(DpcoreError):
-    r"""A ledger that does not agree with itself: what, and where. It takes no further charge.
+    r"""An inconsistent ledger, with the location; it accepts no further charge.
 
-    >>> raise LedgerDamaged("charge 3", "was edited: its digest does not fit")
+    >>> raise LedgerDamaged("charge 3", "was edited: its digest does not match")
     Traceback (most recent call last):
     ...
-    accounting.ledger.errors.LedgerDamaged: charge 3: was edited: its digest does not fit
+    accounting.ledger.errors.LedgerDamaged: charge 3: was edited: its digest does not match
     """
 
     exit_code: ClassVar[int] = 3
@@ -112,7 +112,7 @@ class LedgerDamaged(DpcoreError):
 
 
 class LedgerUnavailable(DpcoreError):
-    r"""The database could not do it: no such file, full, locked, unreachable.
+    r"""The database is unavailable: no such file, full, locked, or unreachable.
 
     What was acknowledged before is kept. A charge that failed like this is either whole or absent:
     charge again with the same batch, it is paid once.

@@ -1,4 +1,4 @@
-r"""The history of a ledger: what a charge says, and the digest that fixes it and all before it.
+r"""The history of a ledger: charges, and the digests that chain them.
 
 The digest of a charge is SHA-256 over what the charge says, who paid, who was left out and the
 digest of the charge before it.
@@ -33,7 +33,7 @@ _TEXTS: Final = ("batch", "made", "guarantee", "paid_digest", "spared_digest", "
 
 
 def canonical(value: object) -> str:
-    r"""One text, in ASCII, for one JSON value.
+    r"""The canonical ASCII text of a JSON value.
 
     >>> canonical({"b": 1, "a": "x"})
     '{"a":"x","b":1}'
@@ -42,7 +42,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""SHA-256 over sorted names, each with a line end: a name holds none.
+    r"""SHA-256 over the sorted names, each followed by a newline; names contain no newline.
 
     >>> names_digest(["ada", "bob"]) == hashlib.sha256(b"ada\nbob\n").hexdigest()
     True
@@ -54,23 +54,23 @@ def names_digest(names: Iterable[str]) -> str:
 
 
 def value_digest(text: str) -> str:
-    r"""SHA-256 over a released value as it is stored."""
+    r"""SHA-256 over a released value as stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def genesis(filter_text: str) -> str:
-    r"""What the first charge is chained to: the format and the filter, with its budget."""
+    r"""The digest before the first charge: of the format and the filter with its budget."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
 class Account(NamedTuple):
-    r"""What a user has spent, counter by counter, and how many charges of it were assumed."""
+    r"""Amounts a user has spent, and the number of assumed charges."""
 
     totals: tuple[int, ...]
     assumed: int = 0
 
     def row(self, identity: str, name: str) -> tuple[object, ...]:
-        r"""The row of the user ``name`` in the ledger of this identity.
+        r"""The row of the user ``name`` in the ledger with this identity.
 
         Its last cell is a digest of the others, of the ledger, the user and what is counted.
 
@@ -85,7 +85,8 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    r"""One charge of the history: ``paid`` users owe ``amounts`` each, ``spared`` were left out.
+    r"""A charge of the history: ``paid`` users owe ``amounts`` each, ``spared`` users were left
+    out.
 
     ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` its price in
     the integers of the filter. ``digest`` fixes this charge and all before it.
@@ -105,7 +106,7 @@ class Charge:
 
     @classmethod
     def of(cls, row: Mapping[Any, Any], owed: tuple[str, ...]) -> Charge:
-        r"""The charge in a row of ``ledger_charges``, whose columns ``owed`` hold the amounts.
+        r"""The charge in a row of ``ledger_charges``, with the amounts in columns ``owed``.
 
         Raises :class:`LedgerDamaged` unless it is, to the letter, what its digest fixes.
         """
@@ -119,7 +120,7 @@ class Charge:
         except (ValueError, RecursionError):
             guarantee = None
         if guarantee is None or canonical(guarantee) != row["guarantee"]:
-            raise LedgerDamaged(where, "was edited: its guarantee is not as it was written")
+            raise LedgerDamaged(where, "was edited: its guarantee is not in canonical form")
         charge = cls(
             number=row["id"],
             amounts=tuple(row[name] for name in owed),
@@ -128,17 +129,17 @@ class Charge:
             **{name: row[name] for name in ("paid", "spared", *_TEXTS) if name != "guarantee"},
         )
         if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
-            raise LedgerDamaged(where, "was edited: its digest does not fit")
+            raise LedgerDamaged(where, "was edited: its digest does not match")
         return charge
 
     @property
     def released(self) -> str | None:
-        r"""The digest of the value that was drawn with this charge."""
+        r"""The digest of the value released with this charge."""
         return self.guarantee.get(RELEASED)
 
     @property
     def digest(self) -> str:
-        r"""SHA-256 over all of it, the digest before it among them."""
+        r"""SHA-256 over all fields, including the previous digest."""
         said = [
             self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
             self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,
@@ -146,7 +147,7 @@ class Charge:
         return hashlib.sha256(canonical(said).encode()).hexdigest()
 
     def row(self, digest: str) -> tuple[object, ...]:
-        r"""The row of ``ledger_charges``, in the order of its columns."""
+        r"""The row of ``ledger_charges``, in column order."""
         return (
             self.number, self.batch, self.made, canonical(self.guarantee), *self.amounts,
             int(self.assumed), self.paid, self.spared, self.paid_digest, self.spared_digest,

@@ -1,4 +1,4 @@
-r"""The ledger itself: what is charged, to whom, and what is left.
+r"""The budget ledger: charges, users and remaining budgets.
 
 A charge is refused before the release, is whole or absent whatever happens to the process, and is
 paid once however often it is tried. Proofs: docs/proofs/ledger.md.
@@ -38,7 +38,7 @@ _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
-    r"""A budget for each user and the history of what was charged to it.
+    r"""A budget per user and the history of its charges.
 
     The budget is a promise to a user (scope unit ``user``). A charge states what one batch costs
     each of its users: a guarantee for the user, or a guarantee for one contribution with
@@ -77,7 +77,7 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, *, budget: Word | Filter | str) -> Self:
-        r"""Make a ledger, or open the one that is there with this budget.
+        r"""Create a ledger, or open the existing one with this budget.
 
         ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
         be text, such as ``"epsilon=4"``, for users one of whose contributions is replaced. A
@@ -98,7 +98,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, *, budget: Word | Filter | str | None = None) -> Self:
-        r"""Open a ledger; with a ``budget``, as in :meth:`create`, only if it is the stored one.
+        r"""Open a ledger; a ``budget``, as in :meth:`create`, must equal the stored one.
 
         Raises :class:`LedgerUnavailable` when there is none, :class:`LedgerDamaged` when its
         filter cannot be read, and :class:`InvalidParameter` for another budget.
@@ -117,7 +117,7 @@ class Ledger:
         return cls(store, book)
 
     def close(self) -> None:
-        r"""Give back the database's connections. The ledger may be used again."""
+        r"""Return the database connections. The ledger may be used again."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -128,12 +128,12 @@ class Ledger:
 
     @property
     def filter(self) -> Filter:
-        r"""The filter that decides what is admitted, with its theorem."""
+        r"""The filter that decides which charges are admitted, with its theorem."""
         return self._book.filter
 
     @property
     def budget(self) -> Word:
-        r"""What everything ever released promises each user."""
+        r"""The guarantee to each user for all releases together."""
         return self._book.filter.budget
 
     # -- charging -----------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Ledger:
         skip_exhausted: bool = False,
         repeat_ok: bool = False,
     ) -> Receipt:
-        r"""Charge each of ``users`` for one release of ``guarantee``: all of them, or nobody.
+        r"""Charge each of ``users`` for a release of ``guarantee``: all users, or none.
 
         Call it before the release, and release only when it returns. A guarantee for one
         contribution (the default scope of a mechanism) needs ``rows_per_user``, the most rows that
@@ -202,7 +202,9 @@ class Ledger:
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
                 raise InvalidParameter(
-                    "users", first, "a Release says who, what and which batch: give nothing else"
+                    "users",
+                    first,
+                    "a Release specifies users, guarantee and batch: give no other arguments",
                 )
             request = Request.of(first, rows_per_user)
         else:
@@ -232,7 +234,8 @@ class Ledger:
         question: str | None = None,
         rng: Rng = SYSTEM,
     ) -> Receipt:
-        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in one transaction.
+        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in a single
+        transaction.
 
         ``receipt.value`` is what may be published. The same batch again, with the same users,
         mechanism and ``question`` (a text that says what the value is), costs nothing and gives the
@@ -271,7 +274,7 @@ class Ledger:
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
     ) -> tuple[Charged, ...]:
-        r"""Charge several releases in one transaction: what becomes of each, in their order.
+        r"""Charge several releases in a single transaction; returns their outcomes in order.
 
         Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
         receipt, or the error that says why nobody was charged for it. All are on the disk when this
@@ -309,7 +312,7 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------
 
     def spent(self, user: str) -> Word | Assumed:
-        r"""What the counters of ``user`` stand at, as a claim: the filter's counter, at once.
+        r"""The spent budget of ``user`` as a claim, from the filter's counters.
 
         It is no statement that holds at all times together: that is the budget, or an odometer
         (``accounting.theorems.odometer``). What rests on assumptions says so, with all their
@@ -324,14 +327,14 @@ class Ledger:
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
     def remaining(self, user: str) -> dict[str, Fraction]:
-        r"""What ``user`` may still be charged, exact, by the name of each counter."""
+        r"""The exact remaining budget of ``user``, by counter name."""
         named = name("user", user)
         with self._reading() as connection:
             left = self.filter.remaining(self._book.account(connection, named).totals)
         return dict(zip(self.filter.counters, left, strict=True))
 
     def left(self, user: str) -> str:
-        r"""What ``user`` may still be charged, as text, rounded down."""
+        r"""The remaining budget of ``user`` as text, rounded down."""
         with self._reading() as connection:
             account = self._book.account(connection, name("user", user))
             return self._book.left({user: account}, user)
@@ -344,7 +347,7 @@ class Ledger:
     def exhausted(
         self, users: Iterable[str], guarantee: Priceable, *, rows_per_user: int | None = None
     ) -> tuple[str, ...]:
-        r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
+        r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
         They never will: counters only rise. Of the others nothing is promised, since somebody else
         may charge them first: :meth:`charge` decides. Errors of the arguments as there.
@@ -358,7 +361,7 @@ class Ledger:
         return self._book.poor(accounts, names, price)
 
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
-        r"""The charges that ``user`` paid, or all there are, in order.
+        r"""The charges paid by ``user``, or all charges, in order.
 
         Raises :class:`LedgerDamaged`, as the questions above do, for a charge that was edited.
         """
@@ -367,11 +370,11 @@ class Ledger:
             return self._book.history(connection, named)
 
     def users(self) -> int:
-        r"""How many users have been charged."""
+        r"""The number of users that were charged."""
         return self._count(self._book.tables.users)
 
     def charges(self) -> int:
-        r"""How many charges there are."""
+        r"""The number of charges."""
         return self._count(self._book.tables.charges)
 
     def _count(self, table: Table) -> int:
@@ -379,7 +382,7 @@ class Ledger:
             return self._book.count(connection, table)
 
     def export(self) -> Iterator[str]:
-        r"""Everything, as it is at one moment, as lines of JSON: the filter, then each charge.
+        r"""A consistent export as lines of JSON: the filter, then each charge.
 
         A charge is its row, ``users`` who paid, ``left_out`` and the released ``value``, so the
         digests can be checked without this package (docs/proofs/ledger.md says how).
@@ -396,7 +399,8 @@ class Ledger:
                 yield canonical(line if value is None else {**line, "value": json.loads(value)})
 
     def check(self, *receipts: Receipt) -> tuple[Damage, ...]:
-        r"""Read the whole ledger: everything that does not fit, and where; nothing if it is whole.
+        r"""Verify the whole ledger: all inconsistencies and their locations, empty if there are
+        none.
 
         Finds any row that was edited, taken out or put in by someone who did not also recompute
         every digest and counter after it. Against one who did there are the receipts: what they

@@ -1,4 +1,4 @@
-r"""The names by which a ledger tells users and batches apart."""
+r"""Names of users and batches in a ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSEEN: Final = re.compile(
 
 
 def name(argument: str, value: object) -> str:
-    r"""``value``, if it can be the name of a user or of a batch.
+    r"""``value`` if it is a valid name of a user or a batch.
 
     >>> name("user", "ada lovelace")
     'ada lovelace'
@@ -38,21 +38,23 @@ def name(argument: str, value: object) -> str:
         raise InvalidParameter(
             argument,
             value,
-            "must be printable, without space at its ends: names look what they are",
+            "must be printable, without leading or trailing space",
         )
     if value.isascii():
         return value
     if _UNSEEN.search(value):
-        raise InvalidParameter(argument, ascii(value), "must hold no character that shows nothing")
+        raise InvalidParameter(argument, ascii(value), "must not contain invisible characters")
     if not unicodedata.is_normalized("NFC", value):
         raise InvalidParameter(
-            argument, value, "must be in normal form NFC: two spellings would be two budgets"
+            argument,
+            value,
+            "must be in normal form NFC: otherwise equal-looking names would have separate budgets",
         )
     return value
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""Distinct names in the order of their code points.
+    r"""Distinct names, sorted by code point.
 
     >>> sorted_names({"bob", "ada"})
     ('ada', 'bob')
@@ -60,18 +62,18 @@ def sorted_names(users: object) -> tuple[str, ...]:
     Raises :class:`InvalidParameter` for nobody, and for a name that is none or comes twice.
     """
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
-        raise InvalidParameter("users", users, "must be several names, e.g. a list")
+        raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = sorted(name("users", user) for user in users)
     if not names:
-        raise InvalidParameter("users", names, "must name someone: a charge of nobody is none")
+        raise InvalidParameter("users", names, "must contain at least one user")
     for one, next_one in pairwise(names):
         if one == next_one:
-            raise InvalidParameter("users", one, "appears twice: once in a batch is all there is")
+            raise InvalidParameter("users", one, "appears twice: list each user once per batch")
     return tuple(names)
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
-    r"""``names`` in their order, less those left out.
+    r"""``names`` in their order, without those left out.
 
     >>> without(("ada", "bob"), ("bob",))
     ('ada',)

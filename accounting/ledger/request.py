@@ -1,4 +1,4 @@
-r"""What is asked of a ledger: who is to pay for which batch, and what that costs each of them.
+r"""Charge requests: the users, the batch, and the cost to each user.
 
 A guarantee for one contribution becomes one for a user who has several rows in a batch by group
 privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
@@ -43,7 +43,7 @@ Priceable: TypeAlias = Source | Releasable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    r"""One charge to ask for: ``users`` pay for the release ``batch`` of ``guarantee``.
+    r"""A request for a charge: ``users`` pay for the release ``batch`` of ``guarantee``.
 
     ``rows_per_user`` is the most rows that one user has in the batch; it is needed if the guarantee
     is for one contribution. With ``skip_exhausted`` those who cannot pay are left out, and must not
@@ -58,7 +58,7 @@ class Request:
 
     @classmethod
     def of(cls, asked_for: Request | Release, rows_per_user: int | None = None) -> Request:
-        r"""The record of a release as what it costs its participants."""
+        r"""The request for the record of a release and its participants."""
         if isinstance(asked_for, Request):
             return asked_for
         if not isinstance(asked_for, Release):
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    r"""A request whose arguments are in order: sorted distinct names, and what each of them pays.
+    r"""A validated request: sorted distinct names, and the cost to each user.
 
     ``record`` is the guarantee as the history keeps it. ``draw`` makes the value that is released
     with the charge; it stays in this process.
@@ -88,7 +88,7 @@ class CheckedRequest:
 
     @classmethod
     def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
-        r"""The request, checked: errors name its ``users`` or its ``batch``."""
+        r"""The validated request; errors name its ``users`` or its ``batch``."""
         return cls(
             batch=name("batch", request.batch),
             names=sorted_names(request.users),
@@ -99,7 +99,7 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any], counters: int) -> Self:
-        r"""The request that :meth:`to_json` wrote; raises unless it is as it must be."""
+        r"""Parse a request from :meth:`to_json`; raises if it is invalid."""
         price, record = said["price"], said["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         if len(amounts) != counters or not isinstance(record, dict):
@@ -113,7 +113,7 @@ class CheckedRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields but ``draw``, which no other process may run."""
+        r"""All fields but ``draw``, which is not serialised."""
         price = {"amounts": self.price.amounts, "assumptions": self.price.assumptions}
         said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**said, "skip_exhausted": self.skip_exhausted}
@@ -122,7 +122,7 @@ class CheckedRequest:
 def cost(
     keeper: Filter, guarantee: object, rows_per_user: int | None = None
 ) -> tuple[Price, Mapping[str, Any]]:
-    r"""What a guarantee costs each user, who has at most ``rows_per_user`` rows in the batch.
+    r"""The cost of a guarantee to each user, who has at most ``rows_per_user`` rows in the batch.
 
     And the guarantee as the history keeps it.
     """
@@ -194,7 +194,9 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
 
 def _finite(whole: Composition, upper: End) -> Fraction:
     if upper == math.inf:
-        raise NotDerived(f"a price of {whole!r}", "the budget's word bounds it by nothing finite")
+        raise NotDerived(
+            f"a price of {whole!r}", "the budget's type of claim gives no finite bound"
+        )
     return Fraction(upper)
 
 
@@ -216,7 +218,7 @@ Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Compos
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
-    r"""``guarantee`` for the whole of a user, who has at most ``rows_per_user`` rows in the batch.
+    r"""``guarantee`` for all rows of a user, at most ``rows_per_user`` in the batch.
 
     A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
     k rows move a query k times as far, so a noise is priced at k times its sensitivity: pure

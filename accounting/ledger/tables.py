@@ -1,4 +1,4 @@
-r"""The tables of a ledger, the same on SQLite and PostgreSQL.
+r"""The SQL tables of a ledger, the same on SQLite and PostgreSQL.
 
 ``ledger`` has one row: the filter with its budget, how many charges there are, the digest of the
 last, and the identity that the marks of its users are made with. ``ledger_charges``,
@@ -43,7 +43,7 @@ _AT_ONCE: Final = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    r"""The tables for a filter with these limits; ``owed`` and ``spent`` are one column a counter.
+    r"""The tables for a filter; ``owed`` and ``spent`` have one column per counter.
 
     Of the statements, ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its
     head, and ``edges`` reads the first and the last charge.
@@ -68,7 +68,7 @@ class Tables:
 
     @classmethod
     def of(cls, limits: Sequence[int]) -> Tables:
-        r"""``limits``: what each counter may reach. The database holds every user to it as well."""
+        r"""The tables for ``limits`` of the counters, which the database enforces as well."""
         metadata = MetaData()
         owed = tuple(f"owed_{i}" for i in range(len(limits)))
         spent = {f"spent_{i}": limit for i, limit in enumerate(limits)}
@@ -145,7 +145,7 @@ class Tables:
 
 
 def run(connection: Connection, statement: str, **values: object) -> list[tuple[Any, ...]]:
-    r"""The rows that a statement returns, whose parameters are written ``:name``.
+    r"""Execute a statement with ``:name`` parameters and return its rows.
 
     The driver runs it: through SQLAlchemy a small statement takes several times as long.
     """
@@ -165,14 +165,14 @@ def those(
 
 
 def put(connection: Connection, table: Table, rows: Sequence[object]) -> None:
-    r"""Add rows, each in the order of the columns; a user's replaces the one that is there."""
+    r"""Insert rows in column order; a user's row replaces the existing one."""
     statement = _insert(table, connection.dialect.name)
     for part in _parts(rows):
         run(connection, statement, part=part)
 
 
 def _parts(values: Sequence[object]) -> Iterator[str]:
-    r"""JSON arrays of at most so many values as one statement takes."""
+    r"""JSON arrays, split to the size that one statement accepts."""
     for start in range(0, len(values), _AT_ONCE):
         yield canonical(values[start : start + _AT_ONCE])
 

@@ -1,4 +1,4 @@
-r"""The rows of a ledger, read and written inside a transaction that the caller opened.
+r"""Read and write the rows of a ledger inside the caller's transaction.
 
 :func:`charged` is one transaction of charges: several requests, each all or nobody, and each by
 itself. Proofs: docs/proofs/ledger.md.
@@ -38,14 +38,14 @@ from dpcore.numbers.enclosure import round_down
 
 
 class Head(NamedTuple):
-    r"""How many charges there are, and the digest that the next one is chained to."""
+    r"""The number of charges, and the digest to which the next charge is chained."""
 
     charges: int
     digest: str
 
 
 class Entry(NamedTuple):
-    r"""A charge with its digest, who pays it, and who was left out of it."""
+    r"""A charge with its digest, its payers, and the users left out."""
 
     charge: Charge
     digest: str
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     """What was drawn with it, as JSON."""
 
     def receipt(self, *, repeated: bool) -> Receipt:
-        r"""The receipt for this charge."""
+        r"""The receipt of this charge."""
         return Receipt(
             batch=self.charge.batch,
             number=self.charge.number,
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""A filter, the tables made for it, and which ledger it is of: the ``identity`` of one."""
+    r"""A filter, its tables, and the ``identity`` of the ledger."""
 
     filter: Filter
     text: str
@@ -82,7 +82,7 @@ class Book:
 
     @classmethod
     def of(cls, filter: Filter, identity: str | None = None) -> Self:  # noqa: A002 - the word of this package
-        r"""The book of a ledger that does not exist yet, or of the one with this identity."""
+        r"""The book of a new ledger, or of the one with this identity."""
         text = canonical(filter.to_json())
         return cls(
             filter=filter,
@@ -95,29 +95,29 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""The book of the ledger in the database.
+        r"""The book of the ledger stored in the database.
 
         Raises :class:`LedgerUnavailable`, unless ``at_home`` is False, for a file that is not where
         it was made or adopted.
         """
         rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
         if len(rows) != 1:
-            raise LedgerDamaged("ledger", "the row of its ledger is gone, or is not the only one")
+            raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
         (row,) = rows
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
-            raise LedgerDamaged("ledger", f"is not of format {FORMAT}: no other is known")
+            raise LedgerDamaged("ledger", f"must have format {FORMAT}")
         try:
             book = cls.of(filter_from_json(loads(row["filter"])), row["identity"])
         except (DpcoreError, ValueError, TypeError, RecursionError) as error:
             raise LedgerDamaged("ledger", f"its filter was edited: {error}") from error
         if book.text != row["filter"]:
-            raise LedgerDamaged("ledger", "its filter was edited: it is not as it was written")
+            raise LedgerDamaged("ledger", "its filter was edited: it is not in canonical form")
         if at_home:
             book._must_be_home(connection)
         return book
 
     def begin(self, connection: Connection) -> None:
-        r"""Make the tables, but that of released values, and the one row of ``ledger``."""
+        r"""Create the tables, except that of released values, and the row of ``ledger``."""
         tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
         self.tables.metadata.create_all(connection, tables, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
@@ -132,7 +132,7 @@ class Book:
     # -- reading ------------------------------------------------------------------------------
 
     def head(self, connection: Connection, *, lock: bool = False) -> Head:
-        r"""Where the next charge goes; with ``lock``, nobody else charges until the end.
+        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends.
 
         Raises :class:`LedgerDamaged` unless the last charge is what the head says, and the first
         is chained to the filter.
@@ -140,18 +140,18 @@ class Book:
         asked = self.tables.locked if lock else self.tables.whole
         rows = run(connection, asked)
         if len(rows) != 1:
-            raise LedgerDamaged("ledger", "the row of its ledger is gone, or is not the only one")
+            raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
         ((form, text, charges, head, identity),) = rows
         if (text, form) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
             raise LedgerDamaged(
                 "ledger",
-                "its filter was edited, or it was made anew, since it was opened: open it again",
+                "was recreated, or its filter was edited, since it was opened: reopen it",
             )
         self._must_be_home(connection)
         if identity != self.identity:
             raise LedgerUnavailable(
-                "ledger", "was adopted or made anew since it was opened: open it again"
+                "ledger", "was adopted or recreated since it was opened: reopen it"
             )
         found = Head(0, self.start)
         for cells in run(connection, self.tables.edges):
@@ -168,7 +168,7 @@ class Book:
         return found
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The charges of those of ``batches`` that were charged; of who paid, only the digest."""
+        r"""The existing charges among ``batches``; payers are given by their digest only."""
         made = {}
         for cells in [*those(connection, self.tables.charges, "batch", batches)]:
             row = self._row(cells)
@@ -179,7 +179,7 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The value that was drawn with a charge, as JSON. Raises :class:`LedgerDamaged`."""
+        r"""The released value stored with a charge, as JSON. Raises :class:`LedgerDamaged`."""
         if charge.released is None:
             return None
         released = self.tables.released
@@ -187,19 +187,19 @@ class Book:
         found: str | None = connection.execute(asked).scalar_one_or_none()
         if found is None or value_digest(found) != charge.released:
             where = f"charge {charge.number} (batch {charge.batch!r})"
-            raise LedgerDamaged(where, "its released value was edited or is gone")
+            raise LedgerDamaged(where, "its released value was edited or deleted")
         return found
 
     def _row(self, cells: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.tables.charges.columns.keys(), cells, strict=True))
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
-        r"""Who paid a charge, or who was left out of it, in order."""
+        r"""The payers of a charge, or the users left out of it, in order."""
         asked = select(members.c.name).where(members.c.charge == charge.number)
         return tuple(connection.execute(asked.order_by(members.c.name)).scalars())
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
-        r"""All charges, or those that one user paid, in order."""
+        r"""All charges, or those paid by one user, in order."""
         charges, paid = self.tables.charges, self.tables.paid
         asked = select(charges).order_by(charges.c.id)
         if user is not None:
@@ -210,7 +210,7 @@ class Book:
     def accounts(
         self, connection: Connection, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The accounts of those of ``names`` who have one, and whose mark does not fit it."""
+        r"""The existing accounts among ``names`` whose digest does not match."""
         found, damaged = {}, []
         for cells in those(connection, self.tables.users, "name", names):
             name, *totals, assumed, _ = cells
@@ -224,14 +224,14 @@ class Book:
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, user: str) -> Account:
-        r"""The account of one user. Raises :class:`LedgerDamaged` where its mark does not fit."""
+        r"""The account of one user. Raises :class:`LedgerDamaged` if its digest does not match."""
         accounts, damaged = self.accounts(connection, (user,))
         if damaged:
             raise self.mismatch(user)
         return accounts.get(user, self.untouched)
 
     def mismatch(self, user: str) -> LedgerDamaged:
-        r"""The error for a user whose counters do not match the digest in their row."""
+        r"""The error for a user whose counters do not match the digest of the row."""
         return LedgerDamaged(
             f"user {user!r}",
             "its counters do not fit the check of their row: edited, or a bit that flipped; "
@@ -239,7 +239,7 @@ class Book:
         )
 
     def count(self, connection: Connection, table: Table) -> int:
-        r"""How many rows a table has."""
+        r"""The number of rows of a table."""
         return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
     # -- deciding -----------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Book:
     def poor(
         self, accounts: dict[str, Account], names: tuple[str, ...], price: Price
     ) -> tuple[str, ...]:
-        r"""Those of ``names`` whom the filter does not admit at this price, in order."""
+        r"""The ``names`` that the filter does not admit at this price, in order."""
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
@@ -267,7 +267,7 @@ class Book:
             accounts[name] = Account(totals, before.assumed + assumed)
 
     def left(self, accounts: dict[str, Account], user: str) -> str:
-        r"""What a user has left, as text."""
+        r"""The remaining budget of a user, as text."""
         kept = self.filter.remaining(accounts.get(user, self.untouched).totals)
         return ", ".join(
             f"{counter} {_short(value)}"
@@ -279,7 +279,7 @@ class Book:
     def write(
         self, connection: Connection, entries: Sequence[Entry], accounts: dict[str, Account]
     ) -> None:
-        r"""Add charges to the history, and what they cost to the counters of who pays."""
+        r"""Append charges to the history, and add their cost to the payers' counters."""
         tables = self.tables
         put(connection, tables.charges, [each.charge.row(each.digest) for each in entries])
         paid = [(each.charge.number, name) for each in entries for name in each.paying]
@@ -301,7 +301,7 @@ class Book:
         put(connection, self.tables.users, rows)
 
     def remark(self, connection: Connection) -> None:
-        r"""Give the ledger this identity, and each row of a user the mark that goes with it."""
+        r"""Set the identity of the ledger, and update the digest of each user's row."""
         rows = connection.execute(select(self.tables.users)).all()
         accounts = {name: Account(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
@@ -323,7 +323,7 @@ _NAMED: Final = 3
 def charged(
     book: Book, connection: Connection, requests: Sequence[CheckedRequest]
 ) -> list[Charged]:
-    r"""Charge the requests one after the other, as if each had a transaction of its own.
+    r"""Charge the requests one after the other, as if in separate transactions.
 
     What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
     with the ledger is raised, and nobody was charged.

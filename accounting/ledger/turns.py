@@ -1,4 +1,4 @@
-r"""Who charges one ledger at the same time shares a transaction, and its way to the disk.
+r"""Group commit: concurrent charges to a ledger share a transaction and a disk flush.
 
 Both forms have one rule: a caller that must wait leaves its request where the others see it. One
 caller at a time leads: it takes all requests along, in one transaction, and hands over the outcomes
@@ -62,7 +62,7 @@ class _Place:
 
 
 class Turns:
-    r"""Threads that charge at the same time share one transaction."""
+    r"""Threads that charge concurrently share a transaction."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -70,7 +70,9 @@ class Turns:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        r"""Begin anew: what a thread of the parent holds is held for ever in a child."""
+        r"""Reset the state in a forked child, where locks of the parent's threads are never
+        released.
+        """
         self._changed, self._led, self._company = Condition(), False, False
         self._waiting: list[_Place] = []
 
@@ -123,7 +125,7 @@ class Turns:
 
 
 class Queue:
-    r"""Processes that charge one SQLite file at the same time share one transaction.
+    r"""Processes that charge an SQLite file concurrently share a transaction.
 
     The lock is one of the file ``<name>-queue``, and the requests are lines at its end. A leader
     writes down which lines it takes before its transaction, and the outcomes after it. A process

@@ -33,7 +33,7 @@ _TILT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    r"""Which bound: from ``above`` or below, of the pair (P, Q) or, if not ``present``, of (Q, P).
+    r"""The bound: from ``above`` or below, of the pair (P, Q), or of (Q, P) if not ``present``.
 
     (R - x)+ rises in R, (1 - xR)+ falls: ratios are rounded up for an upper bound of the first,
     and down for one of the second. Masses are rounded up for an upper bound of either.
@@ -49,7 +49,7 @@ class Side:
 
     @property
     def mass(self) -> float:
-        r"""The same of masses."""
+        r"""The same rounding direction for masses."""
         return 1.0 if self.above else -1.0
 
 

@@ -1,4 +1,4 @@
-r"""Random allocation: moments of the mean of t lognormal numbers, of powers above 1 and below 0.
+r"""Renyi bounds of random allocation: moments of the mean of t lognormal variables.
 
 A unit is in one uniformly random of t rounds of Gaussian noise, v = sigma^2/D^2. Its density over
 that of nobody is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i independent, u_i ~ Normal(-1/2v, 1/v):
@@ -37,7 +37,7 @@ _STRIDE: Final = 4
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound of D_a, a = ``order`` from 2, over both directions.
+    r"""An upper bound of D_a, a = ``order`` >= 2, over both directions.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

@@ -1,4 +1,4 @@
-r"""Densities of noise as the accountant needs them: masses of cells, shifts, tails.
+r"""Densities of noise: masses of cells, shifts, tails.
 
 A law is added by a class here: its exponent, its masses between edges, and how it grows under a
 shift. Proofs: docs/proofs/cells.md.
@@ -57,12 +57,12 @@ class Density(ABC):
     @property
     @abstractmethod
     def deviation(self) -> float:
-        r"""About the length on which it changes."""
+        r"""The approximate length scale of the density."""
 
     @property
     @abstractmethod
     def reach(self) -> float:
-        r"""Where t is 699, from below; infinite where cells beyond a kink are exact."""
+        r"""A lower bound of the x where t is 699; infinite if cells beyond a kink are exact."""
 
     def spacing(self, size: float) -> tuple[float, float]:
         r"""Edges up to this size are the first of these numbers plus multiples of the second."""
@@ -77,7 +77,7 @@ class Density(ABC):
     @property
     @abstractmethod
     def kinks(self) -> bool:
-        r"""Whether t has a kink at 0: an edge must lie there."""
+        r"""Whether t has a kink at 0, which must be an edge."""
 
     @abstractmethod
     def height(self) -> arb:
@@ -111,14 +111,14 @@ class Density(ABC):
 
     @abstractmethod
     def longest(self, x: Floats) -> Floats:
-        r"""The half-length of a cell at distance x from 0 that is summed by few nodes."""
+        r"""The half-length of a cell at distance x from 0 that needs few quadrature nodes."""
 
     @abstractmethod
     def tail(self, x: arb) -> arb:
         r"""The mass above x."""
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
-        r"""Bounds of the mass below ``first``, from below and above, and of that above ``last``."""
+        r"""Lower and upper bounds of the mass below ``first``, and of that above ``last``."""
         left, right = self.tail(ball(-first)), self.tail(ball(last))
         return left, left, right, right
 
@@ -295,7 +295,7 @@ class IntegerNormalDensity(NormalDensity):
 def _grid(size: float) -> float:
     # Edges up to this size are multiples of this number: 35 bits, so that sums are exact.
     if size > _FARTHEST:
-        raise PrecisionExhausted("noise so wide for its shift is not cut into cells")
+        raise PrecisionExhausted("noise this wide relative to its shift is not supported")
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 

@@ -1,4 +1,4 @@
-r"""A round of a release as a table of cells, and the two finite laws that enclose its loss.
+r"""A round as a table of cells, and the two finite laws that bound its loss.
 
 A round is a dominating pair (P, Q). Cut its outcomes into cells on which dP/dQ rises. Of a cell,
 keep P- and Q-mass and the ratio at its two ends. Then
@@ -42,7 +42,7 @@ _FAR: Final = -0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Approximate:
-    r"""Numbers that ``value`` is within ``error`` of."""
+    r"""Numbers within ``error`` of ``value``."""
 
     value: Floats
     error: Floats
@@ -62,7 +62,7 @@ class Approximate:
         return Approximate(self.value[::-1], self.error[::-1])
 
     def joined(self, *others: Approximate) -> Approximate:
-        r"""These, and then the others."""
+        r"""Concatenate with the others."""
         parts = (self, *others)
         return Approximate(
             np.concatenate([each.value for each in parts]),
@@ -70,7 +70,7 @@ class Approximate:
         )
 
     def at(self, places: Integers) -> Approximate:
-        r"""Those at these places."""
+        r"""The entries at these places."""
         return Approximate(self.value[places], self.error[places])
 
 
@@ -82,12 +82,12 @@ class Ratios:
     ratio: Approximate
 
     def put(self, place: int, one: Ratios) -> None:
-        r"""Write the only element of ``one`` at this place."""
+        r"""Assign the only element of ``one`` to this place."""
         for mine, theirs in ((self.excess, one.excess), (self.ratio, one.ratio)):
             mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
 
     def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
-        r"""These where ``kept``, and the others elsewhere."""
+        r"""These values where ``kept``, and the others elsewhere."""
         return Ratios(
             *(
                 Approximate(
@@ -99,11 +99,11 @@ class Ratios:
         )
 
     def at(self, places: Integers) -> Ratios:
-        r"""Those at these places."""
+        r"""The entries at these places."""
         return Ratios(self.excess.at(places), self.ratio.at(places))
 
     def joined(self, *others: Ratios) -> Ratios:
-        r"""These, and then the others."""
+        r"""Concatenate with the others."""
         return Ratios(
             self.excess.joined(*(each.excess for each in others)),
             self.ratio.joined(*(each.ratio for each in others)),
@@ -114,7 +114,7 @@ class Ratios:
         return Ratios(self.excess.reversed(), self.ratio.reversed())
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
-        r"""Those of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
+        r"""Ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
         w, ratio = self.excess, self.ratio
         if present:
             excess, whole = rate * w.value, rest + rate * ratio.value
@@ -156,7 +156,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cells:
-    r"""Cells in rising order of dP/dQ, which lies between ``low`` and ``high`` on each of them.
+    r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
 
     ``p`` and ``q`` are the masses of the cells, ``moved`` is P - Q of each of them, which may be
     known more precisely than their difference.
@@ -172,7 +172,7 @@ class Cells:
     def rising(
         cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
     ) -> Cells:
-        r"""The same cells in either order, reversed where the ratio falls."""
+        r"""The cells in increasing order, reversed if the ratio falls."""
         if low.excess.value[0] <= high.excess.value[-1]:
             return cls(p=p, q=q, moved=moved, low=low, high=high)
         return cls(
@@ -184,7 +184,7 @@ class Cells:
         )
 
     def joined(self, *others: Cells) -> Cells:
-        r"""These, and then the others."""
+        r"""Concatenate with the others."""
         rows = {
             f.name: getattr(self, f.name).joined(*(getattr(each, f.name) for each in others))
             for f in fields(self)
@@ -220,7 +220,8 @@ class Cells:
         return losses[kept], masses[kept], hidden
 
     def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
-        r"""Lower bounds of losses and masses, upper bounds of masses; mass at infinity from below.
+        r"""Lower bounds of losses, upper bounds of masses, and a lower bound of the mass at
+        infinity.
 
         The outputs that Q never shows have no finite loss.
         """
@@ -244,7 +245,9 @@ class Cells:
         r"""Cells of (1 - rate) Q + rate P against Q, or of P against (1 - rate) P + rate Q."""
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
-            raise PrecisionExhausted("a sampling rate is too small for floats: use a larger one")
+            raise PrecisionExhausted(
+                "the sampling rate is too small for floating-point arithmetic: use a larger rate"
+            )
         here, there = (self.q, self.p) if present else (self.p, self.q)
         value = rest * here.value + r * there.value
         error = (rest * here.error + r * there.error + 4 * _UNIT * value) * _UP
@@ -273,7 +276,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The listing whose total loss is a lower bound; each chance is rounded down."""
+    r"""The discretisation whose total loss is a lower bound; each probability is rounded down."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -284,7 +287,7 @@ def listed_below(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def log_bound(x: Floats, sign: int) -> Floats:
-    r"""A bound of log x, from above for ``sign`` 1 or below for -1, x >= 0 of any size."""
+    r"""A bound of log x, upper for ``sign`` 1 or lower for -1, for x >= 0 of any size."""
     mantissa, exponent = np.frexp(x)
     positive = np.isfinite(x) & (x > 0)
     found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO

@@ -58,7 +58,7 @@ _MOST_LOSS: Final = 680
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerPair(LossTable):
-    r"""The outputs of ``pair`` as cells, single integers until masses fell by ``outside`` nats.
+    r"""The outputs of ``pair`` as cells: single integers until masses fell by ``outside`` nats.
 
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
@@ -74,7 +74,7 @@ class IntegerPair(LossTable):
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""With a window for masses down to this one."""
+        r"""The same pair with a window for masses down to this one."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
@@ -90,23 +90,23 @@ class IntegerPair(LossTable):
         return _window(self.pair, self.outside)
 
     def largest_loss(self) -> Enclosure:
-        r"""That of the pair; unknown where the pair does not say."""
+        r"""The largest loss of the pair; unknown if the pair does not provide it."""
         return _largest_loss(self.pair)
 
     @property
     def infinite_ends(self) -> int:
-        r"""The tail, where the losses of the pair are unbounded."""
+        r"""The tail, if the losses of the pair are unbounded."""
         window = self._window
         with precision(_BITS):
             ends = (window.losses_beyond(right=right)[1] for right in (False, True))
             return sum(end == arb("inf") for end in ends)
 
     def sketch(self) -> Sketch:
-        r"""Every cell, or points where the loss is known, with masses between them."""
+        r"""Every cell, or points with known losses and the masses between them."""
         return _sketch(self._window)
 
     def edges(self, focus: Focus, count: int) -> Floats:
-        r"""As every table; the same ones for each tilt where a mass takes long."""
+        r"""Edges as in every table; shared by all tilts if masses are slow to compute."""
         if self._window.listed:
             return LossTable.edges(self, focus, count)
         return LossTable.edges(self, Focus(0.0), _RANGES)
@@ -270,7 +270,7 @@ def _masses(pair: Pair, first: int, last: int) -> tuple[Floats, Floats]:
         return at.noise.pmf(places[0]), at.noise.pmf(places[1])
     found = np.array([nearest(mass) for mass in balls])
     if not all(mass.rel_accuracy_bits() > _SURE or mass == 0 for mass in balls):
-        raise PrecisionExhausted("masses of this noise are not known well enough")
+        raise PrecisionExhausted("masses of this noise are not known precisely enough")
     return found[places[0] - least], found[places[1] - least]
 
 

@@ -1,4 +1,4 @@
-r"""A finite law of the privacy loss with exact floats: atoms, and the mass at infinity."""
+r"""A discretised privacy loss distribution with exact floats: atoms and the mass at infinity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UP: Final = 1 + 2.0**-50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    r"""The law with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
+    r"""The distribution with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
 
     The floats are the law: they have no error. ``losses`` rise. The masses and ``hidden`` add to 1,
     from above within 2^-50 for a law that bounds others from above, and to at most 1 otherwise.
@@ -90,7 +90,7 @@ class Listing:
         )
 
     def coarser(self, most: int) -> Listing:
-        r"""A law above this one with about ``most`` losses, a part of them.
+        r"""A dominating distribution with about ``most`` of the losses.
 
         Each atom is split between the two losses that are kept beside it, with the same P- and
         Q-mass: a mean-preserving spread. Roundings move mass up.
@@ -111,7 +111,7 @@ class Listing:
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
-        r"""The least law that lies stochastically above upper bounds of the masses at each loss.
+        r"""The least distribution stochastically above upper bounds of the masses at each loss.
 
         The excess of the sum over 1 is taken from the smallest losses; what is missing to 1 is
         added to the smallest one. ``losses`` are upper bounds, in any order.
@@ -122,7 +122,7 @@ class Listing:
         sums *= 1 + times * 2.0**-51
         losses, masses = np.asarray(distinct, np.float64), sums
         if not (hidden < 1 and np.all(np.isfinite(losses))):
-            raise PrecisionExhausted("the upper listing has no finite loss: take more noise")
+            raise PrecisionExhausted("the upper discretisation has no finite loss: use more noise")
         # The margin exceeds the rounding of the sums, so the mass above the cut stays below 1.
         kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
         tail = np.cumsum(masses[::-1])[::-1]
@@ -136,7 +136,8 @@ class Listing:
 
     @classmethod
     def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
-        r"""A law stochastically below one whose masses lie between ``masses`` and ``most``.
+        r"""A distribution stochastically below one whose masses lie between ``masses`` and
+        ``most``.
 
         ``losses`` are lower bounds, and ``hidden`` one of the mass at infinity. An outcome whose
         lower bound is 0 is dropped: it may have any loss. Everything else that is missing to 1 is
@@ -148,7 +149,7 @@ class Listing:
         dropped = sum(compensated_sum(most[~kept])) * _UP
         losses, masses = losses[kept], masses[kept].copy()
         if not len(losses) and not hidden:
-            raise PrecisionExhausted("the lower listing is empty: take more noise")
+            raise PrecisionExhausted("the lower discretisation is empty: use more noise")
         rest = 1 - sum(compensated_sum(masses)) - dropped - hidden - 2.0**-50
         if rest > 0 and len(losses):
             masses[0] = (masses[0] + rest) * (1 - 2.0**-52)
@@ -156,7 +157,7 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""About ``most`` places among rising losses, both ends and dense where the masses are.
+    r"""About ``most`` indices into increasing losses: both ends, and dense where the masses are.
 
     A density of (mass per loss)^(1/3) adds the least variance; a quarter of the places is spread
     evenly over the losses, and one over the atoms.

@@ -1,4 +1,4 @@
-r"""Rounds of a release as mixtures of shifts of one density, cut into cells.
+r"""A round as mixtures of shifts of one density, cut into cells.
 
 P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
 scheme of one unit is of this form: everybody, Poisson samples with a unit added, removed or
@@ -54,33 +54,35 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""One unit is in a Poisson sample, or is not in the dataset."""
+        r"""The unit is in a Poisson sample of P, and absent in Q."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
     @classmethod
     def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
-        r"""The query moves by j with chance ``weights[j]``, or does not move."""
+        r"""The query moves by j with probability ``weights[j]`` under P, and by 0 under Q."""
         kept = tuple((weight, j) for j, weight in enumerate(weights) if weight)
         return cls(density=density, p=kept, q=((Fraction(1), 0),))
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""One unit is in a Poisson sample, or one that moves the query the other way."""
+        r"""A unit is in a Poisson sample under P, and its replacement under Q moves the query
+        oppositely.
+        """
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
 
     def swapped(self) -> RealPair:
-        r"""(Q, P)."""
+        r"""The pair (Q, P)."""
         return RealPair(density=self.density, p=self.q, q=self.p)
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        r"""All of them, rising."""
+        r"""All shifts, in increasing order."""
         return tuple(sorted({shift for _, shift in (*self.p, *self.q)}))
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, enclosed: log dP/dQ at an end of the line."""
+        r"""The largest loss: log dP/dQ at an end of the real line, as an enclosure."""
         found = [self._loss_at_end(right=right) for right in (False, True)]
         return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
 
@@ -92,15 +94,15 @@ class RealPair(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""At how many ends of the line the loss is infinite."""
+        r"""The number of ends of the real line at which the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
     def cut(self, spare: float) -> RealPair:
-        r"""With such a tail."""
+        r"""The same pair with this tail."""
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        r"""At least the P-mass beyond the last edge at an end where the loss is infinite, or 0.
+        r"""A lower bound of the P-mass beyond the last edge where the loss is infinite, or 0.
 
         About ``spare`` at most, but for the mass of losses beyond floats.
         """
@@ -116,7 +118,7 @@ class RealPair(LossTable):
         return float(found.upper()) * (1 + 2.0**-40) + 5e-324
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""At least E_Q[(dP/dQ)^order] beyond all edges, at an end where the loss is infinite.
+        r"""A lower bound of E_Q[(dP/dQ)^order] beyond all edges, where the loss is infinite.
 
         There dP/dQ rises at most by the factor e^(k s), k the largest difference of shifts, over s.
         """
@@ -144,7 +146,7 @@ class RealPair(LossTable):
         return found
 
     def curve(self, epsilon: arb) -> arb:
-        r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs of a larger loss.
+        r"""delta of one round at ``epsilon``: P - e^epsilon Q on outputs of a larger loss.
 
         At the output whose loss is epsilon the difference has its maximum: an interval around it
         that is certified to hold it moves the result by its square only.
@@ -228,7 +230,7 @@ class RealPair(LossTable):
     # -- floats, on which only speed and width depend ----------------------------------------------
 
     def loss(self, x: Floats) -> Floats:
-        r"""About log dP/dQ."""
+        r"""Approximate log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:
@@ -247,7 +249,7 @@ class RealPair(LossTable):
         far = np.minimum(far, self.density.reach).max(axis=1)
         pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30)
         if not pieces.sum() < _MOST_CELLS:
-            raise PrecisionExhausted("noise so narrow for its shift is not cut into cells")
+            raise PrecisionExhausted("noise this narrow relative to its shift is not supported")
         if (pieces > 1).any():
             pieces = pieces.astype(np.int64)
             starts = np.repeat(edges[:-1], pieces)
@@ -317,7 +319,7 @@ class RealPair(LossTable):
             slip_excess = (moved.error / there.value + np.abs(excess) * (bend + 3 * _UNIT)) * _UP
         lost = ~np.isfinite(ratio) | ~np.isfinite(slip_ratio)
         if lost[1:-1].any():
-            raise PrecisionExhausted("a ratio of densities is beyond floats: take more noise")
+            raise PrecisionExhausted("a ratio of densities exceeds float64: use more noise")
         ratio, excess = np.where(lost, np.inf, ratio), np.where(lost, np.inf, excess)
         slip_ratio, slip_excess = np.where(lost, 0.0, slip_ratio), np.where(lost, 0.0, slip_excess)
         return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))

@@ -1,4 +1,4 @@
-r"""Renyi divergences of one round, from its cells: both ends, at every real order > 1.
+r"""Two-sided bounds of Renyi divergences of one round, at every real order > 1.
 
 (alpha - 1) D_alpha = log(1 + E_Q[g(R)]), R = dP/dQ, g(r) = r^alpha - 1 - alpha (r - 1) >= 0 convex:
 no terms cancel. On a cell E_Q[g] lies between g at the mean and the two-point law at the ends.
@@ -104,6 +104,6 @@ def _growth(w: arb, order: Fraction) -> arb:
 
 
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
-    r"""The largest one over these directions, to 2^-``bits`` or 1e-6, whichever is wider."""
+    r"""The largest Renyi divergence over these directions, to 2^-``bits`` or 1e-6."""
     found = [renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions]
     return Enclosure(max(each.lower for each in found), max(each.upper for each in found))

@@ -1,4 +1,4 @@
-r"""What a round must supply to be cut into cells; the sampling of one unit as an operation.
+r"""The interface of a round that is cut into cells, and Poisson sampling of a round.
 
 Proofs: docs/proofs/cells.md.
 """
@@ -47,25 +47,25 @@ class LossTable(ABC):
 
     @property
     def fixed(self) -> bool:
-        r"""Whether there is one list of cells, whatever edges are asked for."""
+        r"""Whether the cells do not depend on the requested edges."""
         return False
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, enclosed."""
+        r"""The largest loss, as an enclosure."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""This round, where a tail of unbounded losses of the P-mass ``spare`` may be one cell."""
+        r"""This round, where an unbounded tail of P-mass ``spare`` may be one cell."""
         del spare
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""A bound of the P-mass of infinite losses, as the cells have it: from above or below."""
+        r"""A bound of the P-mass of infinite losses in the cells, from above or below."""
         return _infinite(self, above)
 
     @abstractmethod
     def sketch(self) -> Sketch:
-        r"""About the law of the loss, for a choice of tilts and edges; no bound depends on it."""
+        r"""Approximate law of the loss, used to choose tilts and edges; no bound depends on it."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
@@ -73,20 +73,20 @@ class LossTable(ABC):
 
     @abstractmethod
     def allowed(self, edges: Floats) -> Floats:
-        r"""Edges near these at which cells can be cut."""
+        r"""Valid edges near these."""
 
     @abstractmethod
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""At least E_Q[(dP/dQ)^order] of the cells whose loss is unbounded."""
+        r"""A lower bound of E_Q[(dP/dQ)^order] over the cells of unbounded loss."""
 
     def least_moment(self, order: Fraction) -> arb:
-        r"""At most E_Q[(dP/dQ)^order]; 0 where nothing is known."""
+        r"""An upper bound of E_Q[(dP/dQ)^order]; 0 if it is unknown."""
         del order
         return arb(0)
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of cells whose losses are unbounded, while each of them is finite."""
+        r"""The number of cells whose losses are finite but unbounded."""
         return 0
 
     def edges(self, focus: Focus, count: int) -> Floats:
@@ -121,7 +121,7 @@ class Sampled(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""As the base."""
+        r"""The same as for the base."""
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
@@ -130,7 +130,7 @@ class Sampled(LossTable):
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
     def cut(self, spare: float) -> Sampled:
-        r"""With the base cut so."""
+        r"""The sampled round with the base cut."""
         return replace(self, base=self.base.cut(spare))
 
     def _loss(self, end: End) -> Enclosure:
@@ -142,7 +142,7 @@ class Sampled(LossTable):
         return narrow(partial(_sampled_loss, self.rate, sign, end), _BITS)
 
     def sketch(self) -> Sketch:
-        r"""Of the base, or of the cells where they are fixed."""
+        r"""The sketch of the base, or of the cells if they are fixed."""
         x, losses, logs = self.base.sketch()
         if self.fixed:
             return sketch_of(self.cells(x[:1]))
@@ -155,11 +155,11 @@ class Sampled(LossTable):
             return x, -np.log1p(rate * np.expm1(-losses)), logs
 
     def cells(self, edges: Floats) -> Cells:
-        r"""Those of the base, with masses and ratios of the mixtures."""
+        r"""The cells of the base, with masses and ratios of the mixtures."""
         return self.base.cells(edges).sampled(self.rate, present=self.present)
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Those of the base."""
+        r"""The valid edges of the base."""
         return self.base.allowed(edges)
 
     @property
@@ -180,7 +180,7 @@ r"""(chance, table) of what a round may be, chances of the sum 1; its outcome sh
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""One point for each cell, at log(p/q); ``x`` are its places, if they matter."""
+    r"""One point for each cell, at log(p/q); ``x`` are its positions, if they matter."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(p / q)

@@ -1,1 +1,1 @@
-r"""Correlated noise: strategy matrices, who takes part how often, and how far that moves them."""
+r"""Correlated noise: strategy matrices, participation patterns, and sensitivities."""

@@ -35,7 +35,8 @@ _SWEEPS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` apart.
+    r"""A unit takes part in at most ``most`` rounds, at least ``apart`` rounds apart from each
+    other.
 
     By default in one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
     whose order may change from epoch to epoch as long as a unit waits for 342 rounds.
@@ -53,7 +54,7 @@ class Participation:
         make_integers(self, "most", "apart")
 
     def patterns(self, rounds: int) -> int:
-        r"""The most rounds of ``rounds`` that one unit can be in."""
+        r"""The largest number of rounds out of ``rounds`` in which one unit can participate."""
         return min(self.most, -(-rounds // self.apart))
 
 
@@ -191,14 +192,14 @@ _ROOM: Final = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquaredSensitivity:
-    r"""``squared``: both ends of the squared sensitivity; ``how`` says how they were found."""
+    r"""``squared``: both ends of the squared sensitivity; ``how`` names the method."""
 
     squared: Enclosure
     how: str
 
     @property
     def exact(self) -> bool:
-        r"""Whether the two ends are one number, but for what is rounded."""
+        r"""Whether both ends are equal up to rounding."""
         return self.how != _SEARCHED
 
 
@@ -210,7 +211,7 @@ _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound o
 
 @lru_cache(maxsize=64)
 def squared_sensitivity(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
-    r"""max over patterns and vectors u_i of norm <= 1 of ||C u||^2, enclosed.
+    r"""An enclosure of the max of ||C u||^2 over patterns and vectors u_i of norm <= 1.
 
     >>> from accounting.matrix.strategy import Banded, Tree
     >>> squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared

@@ -49,7 +49,7 @@ _MOST_GRID: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    r"""A lower triangular matrix C of ``rounds`` columns: what noise is added to is C x.
+    r"""A lower triangular matrix C of ``rounds`` columns: noise is added to C x.
 
     Raises :class:`InvalidParameter` for rounds that are not an integer from 1 to 2^16.
     """
@@ -64,11 +64,11 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def integral(self) -> bool:
-        r"""Whether all entries are integers: what integer noise can be added to."""
+        r"""Whether all entries are integers, as integer noise requires."""
 
     @property
     def written(self) -> str:
-        r"""As :func:`read_strategy` reads it."""
+        r"""The strategy in the syntax of :func:`read_strategy`."""
         return self.name
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""c_0 >= c_1 >= ... >= 0 where C_ij = c_(i-j), in balls; None for any other matrix."""
+        r"""c_0 >= c_1 >= ... >= 0 where C_ij = c_(i-j), in balls; None for other matrices."""
         return None
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""The noisy nodes of ``dpcore.continual.TreeSum``: blocks in the binary form of some t.
+    r"""The noisy nodes of ``dpcore.continual.TreeSum``: dyadic blocks of rounds.
 
     >>> Tree(rounds=4).gram()[0].tolist()
     [[3, 2, 1, 1], [2, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 1]]
@@ -110,15 +110,15 @@ class Tree(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""Zeros and ones."""
+        r"""True: zeros and ones."""
         return True
 
     def longest(self) -> arb:
-        r"""The first round is in a block of each size."""
+        r"""The first column, whose round is in a block of each size."""
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
-        r"""In how many blocks two rounds are together."""
+        r"""The number of blocks that contain both rounds."""
         self._few()
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1
@@ -132,7 +132,7 @@ class Tree(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toeplitz(Strategy):
-    r"""C_ij = ``coefficients[i - j]``, zero beyond them: constant along diagonals.
+    r"""C_ij = ``coefficients[i - j]``, zero beyond the last one: constant along diagonals.
 
     >>> products, unit = Toeplitz(rounds=3, coefficients=("1", "1/2")).gram()
     >>> products.tolist(), unit
@@ -150,23 +150,23 @@ class Toeplitz(Strategy):
         Strategy.__post_init__(self)
         given = self.coefficients
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-            raise InvalidParameter("coefficients", given, "must be a list of one or more numbers")
+            raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
             least = f"must be at most as many as there are rounds, {self.rounds}"
             raise InvalidParameter("coefficients", len(given), least)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
-            raise InvalidParameter("coefficients", given, "must begin with one > 0")
+            raise InvalidParameter("coefficients", given, "the first coefficient must be > 0")
         object.__setattr__(self, "coefficients", found)
 
     @property
     def integral(self) -> bool:
-        r"""Whether all coefficients are."""
+        r"""Whether all coefficients are integers."""
         return all(each.denominator == 1 for each in self._exact)
 
     @property
     def written(self) -> str:
-        r"""With the coefficients."""
+        r"""The strategy with its coefficients."""
         return f"{self.name}:c={' '.join(map(write_rational, self._exact))}"
 
     @property
@@ -174,14 +174,14 @@ class Toeplitz(Strategy):
         return [Fraction(each) for each in self.coefficients]
 
     def first_column(self) -> list[arb] | None:
-        r"""Of coefficients that never rise and are not negative."""
+        r"""The first column, if the coefficients are nonnegative and nonincreasing."""
         given = [*self._exact, Fraction(0)]
         if any(a < b for a, b in pairwise(given)):
             return None
         return [*map(ball, self._exact), *([arb(0)] * (self.rounds - len(given) + 1))]
 
     def longest(self) -> arb:
-        r"""The first column holds all coefficients."""
+        r"""The first column, which holds all coefficients."""
         return sum((ball(each * each) for each in self._exact), arb(0))
 
     def gram(self) -> Products:
@@ -234,12 +234,12 @@ class Banded(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""With a grid."""
+        r"""Whether a grid is given."""
         return bool(self.grid)
 
     @property
     def written(self) -> str:
-        r"""``square-root`` where no diagonal is cut off."""
+        r"""``square-root`` if no diagonal is cut off."""
         whole = self.bands == self.rounds
         keys = [] if whole else [f"bands={self.bands}"]
         keys += [f"grid={self.grid}"] if self.grid else []
@@ -258,17 +258,17 @@ class Banded(Strategy):
         return found + [arb(0)] * (self.rounds - self.bands)
 
     def longest(self) -> arb:
-        r"""The first one."""
+        r"""The first column."""
         return sum((each * each for each in self.first_column()), arb(0))
 
     def gram(self) -> Products:
-        r"""Not needed: the first column falls. Raises :class:`NotDerived`."""
-        raise NotDerived(f"the products of columns of {self.written}", "ask for first_column()")
+        r"""Not needed: the first column decreases. Raises :class:`NotDerived`."""
+        raise NotDerived(f"the products of columns of {self.written}", "use first_column()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense(Strategy):
-    r"""A lower triangular matrix by its ``rows``, of exact numbers.
+    r"""A lower triangular matrix given by its ``rows`` of exact numbers.
 
     >>> products, unit = Dense(rounds=2, rows=[[1, 0], ["1/2", 1]]).gram()
     >>> products.tolist(), unit
@@ -296,25 +296,27 @@ class Dense(Strategy):
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
                 raise InvalidParameter(
-                    "rows", row, "must be lower triangular: else rotate it, C = Q L, and give L"
+                    "rows",
+                    row,
+                    "must be lower triangular; for another C = Q L with Q orthogonal, give L",
                 )
             found.append(exact)
         if not any(any(row) for row in found):
-            raise InvalidParameter("rows", given, "must hold a number that is not 0")
+            raise InvalidParameter("rows", given, "must contain a nonzero number")
         object.__setattr__(self, "rows", tuple(found))
 
     @property
     def integral(self) -> bool:
-        r"""Whether all entries are."""
+        r"""Whether all entries are integers."""
         return all(Fraction(each).denominator == 1 for row in self.rows for each in row)
 
     def to_json(self) -> dict[str, Any]:
-        r"""With the rows."""
+        r"""The strategy with its rows."""
         rows = [[write_rational(Fraction(each)) for each in row] for row in self.rows]
         return {"strategy": self.name, "rounds": self.rounds, "rows": rows}
 
     def longest(self) -> arb:
-        r"""Of all columns."""
+        r"""The longest of all columns."""
         products, unit = self.gram()
         return ball(unit * int(products.diagonal().max()))
 
@@ -340,7 +342,7 @@ r"""The names that :func:`read_strategy` knows, with their keys."""
 
 
 def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
-    r"""A strategy by its name: ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
+    r"""Parse a strategy: ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
 
     ``square-root:grid=64`` and ``banded:bands=32,grid=64`` have integer entries.
 

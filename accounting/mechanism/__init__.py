@@ -1,1 +1,1 @@
-r"""Descriptions: what is asked of the accountant as frozen data, its text and its JSON."""
+r"""Descriptions of releases: immutable data with text and JSON forms."""

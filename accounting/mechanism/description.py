@@ -95,34 +95,34 @@ class Description:
 
     @property
     def real(self) -> bool:
-        r"""Whether the noise is on the reals."""
+        r"""Whether the noise is real-valued."""
         return isinstance(self.noise, RealNoise)
 
     @property
     def scope(self) -> Scope:
-        r"""Between which datasets it is a promise."""
+        r"""The scope of the guarantee."""
         return Scope(unit=self.unit, relation=cast("Relation", self.relation))
 
     @property
     def added(self) -> Relation:
-        r"""The relation that the sensitivity is of: of samples, a unit is added."""
+        r"""The relation of the sensitivity; for samples, a unit is added."""
         whole = isinstance(self.scheme, (Everyone, FixedSize))
         return self.scope.relation if whole else _ADDED
 
     @property
     def replaced(self) -> bool:
-        r"""Whether a unit may be replaced by one that moves the query the other way, as far."""
+        r"""Whether a unit may be replaced by one that moves the query equally far the other way."""
         return self.scope.relation is not self.added
 
     @property
     def unsampled(self) -> Description:
-        r"""The same release with everybody in it: a replaced unit then moves the query twice."""
+        r"""The release without sampling: replacing a unit then moves the query twice as far."""
         moves = Sensitivity.of(self.sensitivity).times(self.group * (2 if self.replaced else 1))
         return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
 
     @property
     def text(self) -> str:
-        r"""As a command spells it."""
+        r"""The description in the syntax of the commands."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
         words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
         if isinstance(self.scheme, Poisson):
@@ -136,7 +136,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, numbers as exact text, under the word of scheme and relation.
+        r"""All fields as JSON, numbers as exact text, named by scheme and relation.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'
@@ -168,7 +168,7 @@ _CURVES: Final = ("curve", REAL_CURVE)
 
 
 def description_from_json(data: object) -> Description:
-    r"""The inverse of ``Description.to_json``; also of any version before.
+    r"""The inverse of ``Description.to_json``, also for earlier versions.
 
     >>> from accounting.mechanism.real_noise import Gaussian
     >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)

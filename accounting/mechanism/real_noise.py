@@ -1,4 +1,4 @@
-r"""Gaussian and Laplace noise on the reals: laws that others add, for accounting only.
+r"""Gaussian and Laplace noise on the reals, added by other code, for accounting only.
 
 They are no :class:`dpcore.noise.Noise`: nothing here draws from them or releases with them, for no
 float is drawn from such a law. What is computed of them is true of the law, and says that it was
@@ -19,7 +19,7 @@ from dpcore.numbers.parameter import Exact, make_positive, write_rational
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealNoise(ABC):
-    r"""A law of noise on the reals: its name and parameters, and what is assumed with it."""
+    r"""A real-valued noise law: its name and parameters, and its assumption."""
 
     name: ClassVar[str]
     released_by: ClassVar[str]
@@ -31,7 +31,7 @@ class RealNoise(ABC):
 
     @property
     def assumption(self) -> str:
-        r"""What is believed of code that adds this noise in floats."""
+        r"""The assumption about code that adds this noise in floating point."""
         law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
             f"noise added in floats is taken to follow {self.name}:{law} exactly; "

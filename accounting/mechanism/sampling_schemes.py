@@ -30,7 +30,7 @@ _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""Who takes part in a round. ``name`` is that of text, ``words`` those of JSON by relation.
+    r"""Participation in a round. ``name`` is used in text, ``words`` in JSON, by relation.
 
     The relations are those that a bound is proven for, the first one by default; ``why`` explains
     the missing one. ``gaussian``: only for Gaussian noise on the reals.
@@ -43,14 +43,14 @@ class Scheme:
 
     @property
     def everybody(self) -> bool:
-        r"""Whether all units are in every round."""
+        r"""Whether all units participate in every round."""
         if isinstance(self, FixedSize):
             return self.sample == self.population
         return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
 
     @property
     def text(self) -> str:
-        r"""As :func:`accounting.mechanism.description.read_scheme` reads it.
+        r"""The scheme in the syntax of :func:`accounting.mechanism.sampling_schemes.read_scheme`.
 
         >>> FixedSize(sample=10, population=1000).text
         'fixed-size:sample=10,population=1000'
@@ -60,13 +60,13 @@ class Scheme:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        r"""The parameters as JSON has them."""
+        r"""The parameters for JSON."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Everyone(Scheme):
-    r"""Everybody takes part in every round."""
+    r"""Every unit participates."""
 
     name: ClassVar[str] = "everyone"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
@@ -74,7 +74,7 @@ class Everyone(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson(Scheme):
-    r"""Each unit by itself, with probability ``rate`` in (0, 1]."""
+    r"""Each unit participates independently, with probability ``rate`` in (0, 1]."""
 
     name: ClassVar[str] = "poisson"
     words: ClassVar[dict[Relation, str]] = {
@@ -90,7 +90,7 @@ class Poisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedSize(Scheme):
-    r"""``sample`` of ``population`` units, every subset of that size equally likely."""
+    r"""A uniformly random subset of ``sample`` out of ``population`` units."""
 
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
@@ -106,7 +106,9 @@ class FixedSize(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
-    r"""Each unit in ``picks`` uniformly random rounds of the ``rounds`` of an epoch, by itself."""
+    r"""Each unit is in ``picks`` uniformly random rounds of the ``rounds`` of an epoch,
+    independently.
+    """
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
@@ -123,7 +125,7 @@ class Allocation(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):
-    r"""Poisson samples of ``examples`` units, cut at random where they hold more than ``most``."""
+    r"""Poisson samples of ``examples`` units, truncated at random to at most ``most``."""
 
     name: ClassVar[str] = "truncated"
     words: ClassVar[dict[Relation, str]] = {
@@ -143,7 +145,7 @@ class TruncatedPoisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts(Scheme):
-    r"""The query moves by j times the sensitivity with chance ``weights[j]``."""
+    r"""The query moves by j times the sensitivity with probability ``weights[j]``."""
 
     name: ClassVar[str] = "shifts"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
@@ -190,7 +192,7 @@ _NAMES: Final = {kind.name: kind for kind in SCHEMES}
 
 
 def read_scheme(argument: str, text: str) -> Scheme:
-    r"""A sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
+    r"""Parse a sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
 
     >>> read_scheme("--scheme", "allocated:rounds=100")
     Allocation(rounds=100, picks=1)

@@ -1,1 +1,1 @@
-r"""Pairs: the two output laws of neighbours, their worst case, and their privacy losses."""
+r"""Pairs of output laws on neighbouring datasets, their worst case, and their privacy losses."""

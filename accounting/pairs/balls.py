@@ -1,4 +1,4 @@
-r"""Balls as searches over losses handle them."""
+r"""Ball arithmetic helpers for searches over losses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hull(values: Iterable[arb]) -> arb:
 
 
 def middle(value: arb) -> Fraction:
-    r"""The midpoint of a finite ball: a number to search from, never one to report.
+    r"""The midpoint of a finite ball; for searches only, never for reported values.
 
     It is exact, but 0 where it is too small to be written out.
     Raises :class:`PrecisionExhausted` for one that is too large for that.

@@ -1,4 +1,4 @@
-r"""From a pair to an enclosure: precision rises until a curve's point is tight enough."""
+r"""Enclosures of a pair's curve: the precision rises until the enclosure is tight enough."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def narrowed(
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
-    r"""The part of ``found`` in a range where the truth is known to lie."""
+    r"""The part of ``found`` in a range that is known to contain the true value."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
-    r"""epsilon at 0 < ``delta`` < 1 of a ``curve`` that falls, to a relative width of 2^-bits.
+    r"""epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
 
     By halving: only certain comparisons move an end. Raises :class:`PrecisionExhausted` where none
     is certain.
@@ -81,7 +81,7 @@ def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosur
             found = _bracketed(curve, ball(delta), bits)
         if found is not None:
             return found
-    raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified: take more noise")
+    raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified: use more noise")
 
 
 def _bracketed(curve: Callable[[arb], arb], goal: arb, bits: int) -> Enclosure | None:

@@ -1,4 +1,4 @@
-r"""The pair of any symmetric log-concave law: correct from its mass function alone, and slower.
+r"""The pair of any symmetric log-concave law, from its mass function alone; general but slow.
 
 P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
 log-concave. A law with closed forms has a file of its own; see ``laws``.
@@ -46,16 +46,16 @@ class ShiftedPair(RayPair):
         return (here / there).log()
 
     def lowest(self) -> int:
-        r"""No ray below this one is ever the best: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        r"""A lower bound of all optimal rays: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""Where to look for the first loss above epsilon: sound anywhere, fast when near."""
+        r"""Where to start the search for the first loss above epsilon: any value is sound."""
         del epsilon
         return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; the cell is wider than one where balls cannot tell L from epsilon."""
+        r"""By bisection; the cell is wider if balls cannot separate L from epsilon."""
         level = ball(epsilon)
         start = self.lowest()
         try:
@@ -65,7 +65,7 @@ class ShiftedPair(RayPair):
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",
-                "its largest loss is needed: add the law's own pair to accounting",
+                "its largest loss is unknown: add the law's own pair to accounting",
             ) from None
         first = last
         while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:
@@ -84,10 +84,8 @@ class ShiftedPair(RayPair):
         return self.noise.cdf_ball(m - 1)
 
     def largest_loss(self) -> Enclosure:
-        r"""Not known from the mass function alone."""
-        raise NotDerived(
-            f"the largest loss of {self.noise!r}", "ask for epsilon(delta) with delta > 0"
-        )
+        r"""Not derivable from the mass function alone."""
+        raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def coordinates(self) -> Coordinates:
         r"""p(m) and p(m+d)."""

@@ -1,4 +1,4 @@
-r"""Pairs whose loss L(m) rises in m: every optimal test is a ray {m, m+1, ...}.
+r"""Pairs with increasing loss L(m), for which every optimal test is a ray {m, m+1, ...}.
 
 With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
 
@@ -36,24 +36,24 @@ _NEARBY: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayPair(ClosedPair):
-    r"""(P, Q) on integers m, the loss rising in m. Balls are at the ambient precision."""
+    r"""(P, Q) on integers m, the loss increasing in m. Balls are at the ambient precision."""
 
     # -- what a law provides ------------------------------------------------------------------
 
     @abstractmethod
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Where L exceeds epsilon >= 0 for the first time; None when it never does."""
+        r"""The first m where L exceeds epsilon >= 0; None if there is none."""
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""(A(m) - B(m), B(m)), each as tight as its own size allows."""
+        r"""(A(m) - B(m), B(m)), each tight relative to its own size."""
 
     @abstractmethod
     def below(self, m: int) -> arb:
-        r"""P((-oo, m)) = 1 - A(m), as tight as its own size allows."""
+        r"""P((-oo, m)) = 1 - A(m), tight relative to its own size."""
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""Where the search for epsilon(delta) starts: sound anywhere, fast when near."""
+        r"""Where to start the search for epsilon(delta): any value is sound, a near one is fast."""
         del delta
         return Fraction(0)
 
@@ -77,7 +77,7 @@ class RayPair(ClosedPair):
     # -- epsilon(delta) -----------------------------------------------------------------------
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""A ray near the one that decides epsilon(delta), or None at too low a precision.
+        r"""A ray near the optimum for epsilon(delta), or None if the precision is too low.
 
         Newton's method on log delta(epsilon), with the bracket it has found; nothing rests on the
         result but speed.
@@ -120,7 +120,7 @@ class RayPair(ClosedPair):
         return before
 
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low.
+        r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low.
 
         Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is
         the m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons
@@ -174,11 +174,11 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, unless a tie leaves it open."""
+        r"""The loss of the lowest ray, unless a tie leaves it undecided."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
-        r"""The least ray with a positive loss: the best one at epsilon = 0."""
+        r"""The least ray with a positive loss, the optimum at epsilon = 0."""
         # Two different laws have a positive loss somewhere, so the cell is there.
         return (self.ray(Fraction(0)) or (0, 0))[0]
 
@@ -218,5 +218,5 @@ class RayPair(ClosedPair):
 
 
 def unknown_probability() -> arb:
-    r"""The ball [0, 1]: at a higher precision there may be a better answer."""
+    r"""The ball [0, 1]: a higher precision may give a better answer."""
     return arb(0.5, 0.5)

@@ -1,4 +1,4 @@
-r"""A law and its shifted copy: the two worlds that neighbouring data make of one release.
+r"""A noise law and its shifted copy: the output laws of a release on neighbouring datasets.
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
 the loss L(m) = log P(m)/Q(m). This file says what a curve asks of such a pair; ``monotone`` answers
@@ -48,27 +48,27 @@ class Pair(ABC):
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""sup_m L(m) = epsilon(0), possibly infinite; or raises :class:`NotDerived`."""
+        r"""sup_m L(m) = epsilon(0), possibly infinite; raises :class:`NotDerived` if unknown."""
 
     def mirror(self) -> Pair:
         r"""The pair (Q, P), or this one itself where a reflection swaps P and Q."""
         return self
 
     def hidden(self) -> Loss:
-        r"""P(L = oo): the mass that the other world never shows; 0 where the supports agree."""
+        r"""P(L = oo): the mass of outcomes that Q cannot produce; 0 if the supports agree."""
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def coordinates(self) -> Coordinates:
-        r"""The noise whose masses P and Q are; raises :class:`NotDerived` where there is no one."""
+        r"""The noise whose masses P and Q are; raises :class:`NotDerived` if there is none."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""p of the noise from ``first`` to ``last``, where its float masses are slow."""
+        r"""Masses of the noise from ``first`` to ``last``, if its float masses are slow."""
         del first, last
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Bounds of L at ``m`` and everywhere to the right of it, or to the left.
+        r"""Bounds of L at ``m`` and everywhere to its right, or to its left.
 
         Here L rises, which is what most laws have.
         """
@@ -82,7 +82,7 @@ class Pair(ABC):
         return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
 
     def bends(self) -> tuple[int, ...]:
-        r"""The m at which L turns, or after which it is infinite: it is monotone between them."""
+        r"""The m at which L changes direction or becomes infinite; it is monotone between them."""
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
@@ -94,7 +94,7 @@ class Pair(ABC):
         raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""sup over alpha > 1 of D_alpha/alpha: searched, where no theorem of the law gives it."""
+        r"""sup over alpha > 1 of D_alpha/alpha, by a search unless the law has a theorem."""
         largest = self.largest_loss().upper
         if not isinstance(largest, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
@@ -102,7 +102,7 @@ class Pair(ABC):
 
 
 class ClosedPair(Pair):
-    r"""A pair whose curve and tests are computed in balls, as narrow as is asked for."""
+    r"""A pair whose curve and tests are computed in balls, to any requested width."""
 
     __slots__ = ()
 
@@ -112,18 +112,18 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def guess(self, delta: Fraction) -> int | None:
-        r"""A place near the one that decides epsilon(delta), or None at too low a precision.
+        r"""A position near the optimum for epsilon(delta), or None if the precision is too low.
 
         Nothing rests on the result but speed.
         """
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low."""
+        r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""About the smallest positive loss: what is far below it is 0 for a width."""
+        r"""Approximately the smallest positive loss; widths treat far smaller values as 0."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:

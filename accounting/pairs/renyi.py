@@ -43,7 +43,7 @@ def supremum_over_orders(
     tolerance: Fraction = Fraction(1, 10**6),
     evaluations: int = 20_000,
 ) -> Enclosure:
-    r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if it is reached.
+    r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if possible.
 
     ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all
     alpha >= a; where D_oo is finite, ``largest_loss`` = D_oo stands for D_oo/a. ``known`` is a

@@ -1,4 +1,4 @@
-r"""How far neighbouring data can move a query: integer vectors, up to order and sign.
+r"""Shifts of a query between neighbouring datasets: integer vectors, up to order and sign.
 
 A shift is written as its steps with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1): the noise
 of every coordinate is the same symmetric law, so nothing else matters. The number of coordinates
@@ -32,7 +32,7 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The shift that is worst for the largest loss and for zCDP, of both laws, at once.
+    r"""The single shift that is worst for the largest loss and for zCDP, for every law.
 
     l1: all in one coordinate. l2: a step of 1 in each of Delta_2^2 coordinates. A box: its corner.
 
@@ -46,7 +46,7 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 
 
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The shifts of which one is worst, at every epsilon: those that no coordinate can enlarge.
+    r"""The maximal shifts, which no coordinate can enlarge; one of them is worst at every epsilon.
 
     A coordinate that moves further costs more, and one that did not move can move by 1: so the
     partitions of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
@@ -67,8 +67,8 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
         if len(found) > _MOST_SHIFTS:
             raise NotDerived(
                 f"the exact curve under {sensitivity!r}",
-                f"it is a maximum over more than {_MOST_SHIFTS} shifts; zcdp() and pure() hold "
-                "for all of them, and Sensitivity.box has one worst shift",
+                f"the curve needs more than {_MOST_SHIFTS} shifts; "
+                "use zcdp(), pure() or Sensitivity.box",
             )
     return tuple(found)
 

@@ -1,4 +1,4 @@
-r"""Renyi divergences of a symmetric law as sums over the integers, with proven rests.
+r"""Renyi divergences of a symmetric law as sums over the integers, with proven remainder bounds.
 
 With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses come as
 a table of logarithms log p(0), ..., log p(R); what lies outside of it is enclosed by the law.
@@ -28,11 +28,11 @@ _TOLERANCE: Final = Fraction(1, 10**4)
 
 
 class Summed(Protocol):
-    r"""A pair whose masses fall on both sides of 0 and are known by their logarithms."""
+    r"""A pair whose masses decrease on both sides of 0 and are known by their logarithms."""
 
     @property
     def noise(self) -> Noise:
-        r"""A symmetric law, falling in |x|."""
+        r"""A symmetric law, decreasing in |x|."""
         ...
 
     @property
@@ -49,7 +49,7 @@ class Summed(Protocol):
         ...
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""How far to sum for ``bits`` of D_alpha: a guess; too little is noticed and doubled."""
+        r"""An estimated summation range for ``bits`` of D_alpha; doubled if too small."""
         ...
 
 
@@ -109,7 +109,7 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
 
 
 def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
-    r"""Where a Gaussian of this variance, tilted by the order, has lost ``bits``."""
+    r"""The reach at which a Gaussian of this variance, tilted by the order, lost ``bits``."""
     center = shift * math.ceil(order)
     return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
 

@@ -1,1 +1,1 @@
-r"""Protocols: what shuffled bits and distributed sums guarantee, and the noise to choose."""
+r"""Protocols: guarantees of shuffled bits and distributed sums, and calibration of their noise."""

@@ -1,4 +1,4 @@
-r"""The privacy of shuffled bits: binomial noise on coordinates that may all move at once.
+r"""The privacy of shuffled bits: binomial noise on coordinates that may all change together.
 
 X is a binomial noise, the same for every coordinate and independent; neighbouring data move
 coordinate i by at most d_i, either way. As p(x)/p(x-d) falls in x, every test is a ray, and its
@@ -93,18 +93,18 @@ class BinomialBox(Guarantee):
         return self._worst(lambda total: total.epsilon(most, width))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite at every order: each world shows values that the other never does."""
+        r"""Infinite: each dataset has outcomes that are impossible under the other."""
         del relative
         order_above_one(order)
         return _infinite()
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite, as every Renyi divergence is."""
+        r"""Infinite, as every Renyi divergence."""
         del relative
         return _infinite()
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
-        r"""Whether the release is (epsilon, delta)-DP, decided by certified bounds, both ways."""
+        r"""Whether the release is (epsilon, delta)-DP, decided by two-sided bounds."""
         at, most = at_least_zero("epsilon", epsilon), at_least_zero("delta", delta)
         if self._surely(at, most):
             return True
@@ -114,18 +114,18 @@ class BinomialBox(Guarantee):
                 return True
             if found.lower is not None and found.lower > most:
                 return False
-        raise PrecisionExhausted(f"delta({at}) cannot be told from {most}")
+        raise PrecisionExhausted(f"delta({at}) could not be compared with {most}")
 
     def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""Both ends of :meth:`delta`."""
+        r"""Both bounds of :meth:`delta`."""
         return _ends(self.delta(epsilon, relative))
 
     def enclose_epsilon(self, delta: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""Both ends of :meth:`epsilon`."""
+        r"""Both bounds of :meth:`epsilon`."""
         return _ends(self.epsilon(delta, relative))
 
     def to_json(self) -> dict[str, Any]:
-        r"""Bits, their probability, the bounds and the scope, as text."""
+        r"""Bits, their probability, the bounds and the scope, as JSON."""
         return {
             "claim": "binomial-box",
             "trials": self.trials,
@@ -162,7 +162,7 @@ class BinomialBox(Guarantee):
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
             raise NotDerived(
                 f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise",
-                "use probability 1/2, which needs one sign",
+                "use probability 1/2, for which all signs are equivalent",
             )
         found = []
         for downs in itertools.product(*(range(count + 1) for _, count in groups)):
@@ -180,7 +180,7 @@ class BinomialBox(Guarantee):
 
 
 def box_of(mechanism: Mechanism) -> BinomialBox:
-    r"""The guarantee of a release with binomial noise whose coordinates may all move at once.
+    r"""The guarantee of a release with binomial noise whose coordinates may all change together.
 
     >>> from dpcore.laws.binomial import Binomial
     >>> noise = Binomial(trials=268, probability="1/2")
@@ -192,7 +192,8 @@ def box_of(mechanism: Mechanism) -> BinomialBox:
         raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
     if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
         raise NotDerived(
-            f"the worst move of {noise!r} under {moves!r}", "bound each coordinate: Sensitivity.box"
+            f"the worst move of {noise!r} under {moves!r}",
+            "use a bound per coordinate: Sensitivity.box",
         )
     amount = moves.amount
     return BinomialBox(

@@ -1,4 +1,4 @@
-r"""Distributed protocols: what the honest users present guarantee, and parameters for a target.
+r"""Distributed protocols: guarantees by number of honest users, and parameters for a target.
 
 A protocol is planned for n users, of whom at least h are honest and stay. Their noise alone hides
 each of them, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` enlarges every
@@ -70,7 +70,7 @@ _MOST_EPSILON: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    r"""A protocol chosen for a target, and its guarantee if ``honest`` users stay.
+    r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
 
     ``guarantee`` is derived, whatever the target; ``meets`` says whether it is certified to reach
     it. ``size`` is None for bits, which never wrap around. ``assumes`` names what a protocol needs
@@ -92,7 +92,7 @@ class Plan:
 
 
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
-    r"""The guarantee of a protocol for one contribution, when ``honest`` users stay.
+    r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
     :class:`ShuffledPure` has the curve of its sum alone, which is less than its server sees.
 
@@ -112,7 +112,7 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
 
 
 def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
-    r"""The guarantee of a protocol's mechanism: that of a box of bits for binomial noise."""
+    r"""The guarantee of a protocol's mechanism; for binomial noise, that of shuffled bits."""
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
@@ -129,7 +129,8 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     scaling: RationalLike = 1,
     coordinates: int = 1,
 ) -> Plan:
-    r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and stay.
+    r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not drop
+    out.
 
     ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
     ``parameters="exact"``: noise with which the honest alone meet (epsilon, delta) and with a grid
@@ -158,11 +159,15 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     rational_in("failure", failure, "(0, 1)")  # refused before anything is searched
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
     if scale != 1 and instance not in ("renyi", "concentrated"):
-        raise InvalidParameter("scaling", scaling, "only renyi and concentrated have it")
+        raise InvalidParameter(
+            "scaling", scaling, "only the instances renyi and concentrated take it"
+        )
     if instance in ("binary-shuffle", "vector-shuffle"):
         return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
     if coordinates != 1:
-        raise InvalidParameter("coordinates", coordinates, "only vector-shuffle takes vectors")
+        raise InvalidParameter(
+            "coordinates", coordinates, "only the instance vector-shuffle takes vectors"
+        )
     if instance == "pure-shuffle":
         return _pure_shuffle(target, steps or 1, failure)
     return _sum(target, steps, scale, failure)
@@ -285,7 +290,7 @@ def _family(
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance that sums mod m; ``noise`` is the analyzer's, or one user's.
+    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's.
 
     >>> sum_protocol("central", 8, 4, 9, DiscreteLaplace(scale=4)).modulus
     51
@@ -326,7 +331,7 @@ def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Pla
 
 def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Plan:
     if target.parameters == "paper":
-        raise InvalidParameter("parameters", "paper", "no paper has those of pure-shuffle")
+        raise InvalidParameter("parameters", "paper", "pure-shuffle has no published parameters")
     protocol = plan_pure_shuffle(
         users=target.users,
         honest=target.honest,

@@ -1,4 +1,4 @@
-r"""Parameters of protocols as three papers state them: what ``parameters="paper"`` takes.
+r"""Parameters of protocols as published in three papers, for ``parameters="paper"``.
 
 CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021, Algorithm 3) and LZJ
 (Li, Zhou and Ji 2022, Algorithm 2). Nothing here promises anything: guarantees are derived from the
@@ -35,7 +35,7 @@ Form: TypeAlias = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumParameters:
-    r"""What a theorem of CZ chooses for n users: g, tau, and the law of the whole noise, in steps.
+    r"""Parameters of CZ's theorems for n users: g, tau, and the law of the total noise, in steps.
 
     ``share`` is the law of one user's part, for local noise the whole noise of one message.
     """
@@ -54,7 +54,7 @@ class SumParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitNoise:
-    r"""What a shuffle protocol of bits chooses: g encoding bits and b noise bits of a user.
+    r"""Parameters of a shuffle protocol of bits: g encoding bits and b noise bits per user.
 
     ``probability`` is that of each noise bit, enclosed: it is irrational in general.
     """
@@ -66,18 +66,18 @@ class BitNoise:
 
     @property
     def trials(self) -> int:
-        r"""All the noise bits of a coordinate."""
+        r"""Total noise bits per coordinate."""
         return self.users * self.bits
 
     @property
     def rounded_up(self) -> Fraction:
-        r"""The probability rounded up to a multiple of 2^-64, towards 1/2 and never beyond."""
+        r"""The probability rounded up to a multiple of 2^-64, at most 1/2."""
         up = Fraction(math.ceil(Fraction(self.probability.upper) * _ROUNDED), _ROUNDED)
         return min(up, Fraction(1, 2))
 
     @property
     def variance(self) -> Enclosure:
-        r"""Of the noise of a coordinate, in steps: n b p (1-p)."""
+        r"""Variance of the noise per coordinate, in steps: n b p (1-p)."""
         low, high = Fraction(self.probability.lower), Fraction(self.probability.upper)
         # p (1-p) rises up to 1/2.
         if high <= Fraction(1, 2):
@@ -95,7 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""What CZ chooses for an instance of ``accounting.protocols.choose``, in its corrected form.
+    r"""CZ's parameters for an instance of ``accounting.protocols.choose``, in corrected form.
 
     Raises :class:`InvalidParameter` for ``local``: Theorem 6 leaves a constant open.
     """
@@ -257,7 +257,7 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""b = ceil(180 g^2 f/n) noise bits of a user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
+    r"""b = ceil(180 g^2 f/n) noise bits per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
     bits = ceiling(lambda: 180 * g * g * factor() / n)
     chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
     # At most 1/2, as bits was rounded up.
@@ -274,7 +274,7 @@ def epsilon_of(value: object) -> Fraction:
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:
-    r"""ln(value), at the precision of the moment."""
+    r"""ln(value), at the ambient precision."""
     return lambda: ball(value).log()
 
 

@@ -1,4 +1,4 @@
-r"""Certify pure DP by shuffling: a bound of the loss of :class:`PureShuffle` at every output.
+r"""Certify pure DP by shuffling: a loss bound of :class:`PureShuffle` at every output.
 
 A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V the noise within
 the reach, tau the chance of a cover, U its uniform law. The server sees the sum of n of them. For
@@ -46,7 +46,7 @@ _LEAST_REACH: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purity:
-    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, and what proves it.
+    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, and its proof.
 
     ``covers`` is t, ``counted`` the users whose noise is counted, h - t + 1, ``jumps`` is b. The
     three losses are upper bounds of log e^eps from U^t f, G^b f and V^(h-t) f; ``guarantee`` is
@@ -65,14 +65,14 @@ class Purity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedShuffle(Pure):
-    r"""The pure epsilon of ``protocol`` with ``honest`` users, which :func:`purity` proved."""
+    r"""The pure epsilon of ``protocol`` with ``honest`` users, as proven by :func:`purity`."""
 
     protocol: PureShuffle
     honest: int
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The epsilon g/scale of the shares, where that is certified for all outputs.
+    r"""The epsilon g/scale of the shares, if it is certified for all outputs.
 
     >>> found = certified_shuffle(plan_pure_shuffle(users=20, epsilon=2), 20)
     >>> found, found.honest
@@ -88,7 +88,7 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 
 @lru_cache(maxsize=1 << 8)
 def purity(protocol: PureShuffle, honest: int) -> Purity:
-    r"""The pure DP of ``protocol`` while ``honest`` users follow it, certified at every output.
+    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
 
     >>> protocol = plan_pure_shuffle(users=100, epsilon=1)
     >>> found = purity(protocol, 100)
@@ -136,7 +136,7 @@ def plan_pure_shuffle(
     precision: int = 1,
     failure: RationalLike = "1e-6",
 ) -> PureShuffle:
-    r"""Parameters with which ``honest`` users (all of them by default) have epsilon pure DP.
+    r"""Parameters for epsilon-DP with ``honest`` users (all of them by default).
 
     The chance that any message is a cover is about ``failure``; the reach is about
     2 (g/epsilon) ln(1/cover). Not yet certified: :func:`purity` does that.
@@ -156,8 +156,8 @@ def plan_pure_shuffle(
     if 2 * reach + g > MOST_WIDTH:
         needed = f"needs messages of {2 * reach + g} bits, more than {MOST_WIDTH}"
         if g > 1:
-            raise InvalidParameter("precision", precision, f"{needed}: take a smaller one")
-        raise InvalidParameter("epsilon", epsilon, f"{needed}: take a larger one")
+            raise InvalidParameter("precision", precision, f"{needed}: use a smaller value")
+        raise InvalidParameter("epsilon", epsilon, f"{needed}: use a larger value")
 
     def of(shares: int) -> PureShuffle:
         return PureShuffle(

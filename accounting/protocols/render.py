@@ -1,4 +1,4 @@
-r"""Plans and simulations as a person reads them, and as JSON: every bound says its side."""
+r"""Format plans and simulations as text and as JSON; each bound names its direction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARGIN = 14
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    r"""One line a fact, the promise first.
+    r"""The plan as text, one fact per line, the guarantee first.
 
     >>> from accounting.protocols.choose import choose
     >>> print("\n".join(plan_lines(choose(instance="pure", users=1024, epsilon=1))[:3]))
@@ -44,7 +44,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def simulation_lines(result: Simulation) -> list[str]:
-    r"""The plan in short, then what the runs gave and what promise was left."""
+    r"""The plan in short, the simulated errors, and the remaining guarantee."""
     plan = result.plan
     gone = f"{result.dropouts} of {plan.protocol.users} users vanished in each run"
     runs = f"{result.runs} runs, {result.aggregation}"
@@ -67,7 +67,7 @@ def simulation_lines(result: Simulation) -> list[str]:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    r"""The plan with exact parameters as text and bounds as two ends.
+    r"""The plan as JSON: exact parameters as text and bounds as two ends.
 
     >>> from accounting.protocols.choose import choose
     >>> plan_json(choose(instance="pure", users=64, epsilon=1))["bits_per_user"]
@@ -92,7 +92,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def simulation_json(result: Simulation) -> dict[str, Any]:
-    r"""The simulation, with the plan inside."""
+    r"""The simulation as JSON, including the plan."""
     plan = result.plan
     return {
         "schema": "dpcore-protocol-simulation/1",

@@ -1,4 +1,4 @@
-r"""How little noise is enough when bits are shuffled: exact calibration of binomial noise.
+r"""Exact calibration of binomial noise for shuffled bits: the least noise that meets a target.
 
 Fewest bits: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
 are post-processing and delta never rises with b: one bisection finds the least b, and both b and
@@ -28,7 +28,7 @@ from dpcore.numbers.parameter import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Least:
-    r"""``enough`` meets the target; ``short`` does not, or is None where nothing would be left.
+    r"""``enough`` meets the target; ``short`` does not, or is None where no noise would be left.
 
     ``short`` has a bit less of each of ``users``, or a probability one grid step lower.
     """
@@ -39,17 +39,17 @@ class Least:
 
     @property
     def trials(self) -> int:
-        r"""All the noise bits of a coordinate."""
+        r"""Total noise bits per coordinate."""
         return self.enough.trials
 
     @property
     def bits(self) -> int:
-        r"""The noise bits of one user and coordinate."""
+        r"""Noise bits per user and coordinate."""
         return self.trials // self.users
 
     @property
     def probability(self) -> Fraction:
-        r"""Of a noise bit."""
+        r"""The probability of a noise bit."""
         return self.enough.probability
 
 
@@ -61,7 +61,7 @@ def fewest_bits(
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
 ) -> Least:
-    r"""The fewest noise bits of each of ``users`` honest users that make a release private.
+    r"""The least number of noise bits per honest user that meets the target.
 
     ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
     bits of TKMS, (g,) * s a vector of s coordinates in g steps.
@@ -108,14 +108,16 @@ def least_probability(
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)
     if steps % 2:
-        raise InvalidParameter("grid", grid, "must be even, so that 1/2 is on it")
+        raise InvalidParameter("grid", grid, "must be even, so that the grid contains 1/2")
 
     def box(step: int) -> BinomialBox:
         return BinomialBox(trials=trials, bounds=bounds, probability=Fraction(step, steps))
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        raise InvalidParameter("trials", trials, f"fair bits are too few for ({e}, {d})")
+        raise InvalidParameter(
+            "trials", trials, f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
+        )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)

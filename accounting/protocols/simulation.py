@@ -1,4 +1,4 @@
-r"""A planned protocol played many times: the error of its estimates, and the promise it kept.
+r"""Simulate a planned protocol: the error of its estimates, and the remaining guarantee.
 
 Values and dropouts are a simulated world; the noise is that of the real protocol. Everything said
 about privacy is derived from how many honest users stayed, never from the runs.
@@ -39,7 +39,7 @@ _MOST_BITS: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    r"""What ``runs`` runs of a plan gave, ``dropouts`` users vanishing in each.
+    r"""Results of ``runs`` runs of a plan, with ``dropouts`` dropped users in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates: measured, from
     these runs. ``kept`` is the exact curve of the noise that was there, ``planned`` of the plan.
@@ -59,7 +59,7 @@ class Simulation:
 
     @property
     def present(self) -> int:
-        r"""How many users stayed."""
+        r"""The number of users who did not drop out."""
         return self.plan.protocol.users - self.dropouts
 
 
@@ -73,7 +73,7 @@ def simulate(
     rng: Rng = SYSTEM,
     progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    r"""Play ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
+    r"""Simulate ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
 
     ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` every
     user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
@@ -95,7 +95,7 @@ def simulate(
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
     if gone >= users:
         raise InvalidParameter(
-            "dropouts", dropouts, f"must be below {users}: one user at least must stay"
+            "dropouts", dropouts, f"must be below {users}: at least one user must remain"
         )
     _check_size(plan.protocol)
     words, play = _stage(plan, gone, aggregation)
@@ -141,7 +141,9 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
         raise InvalidParameter("aggregation", aggregation, reason)
     shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
     if shuffled and aggregation != "ideal":
-        raise InvalidParameter("aggregation", aggregation, "this protocol shuffles: leave it out")
+        raise InvalidParameter(
+            "aggregation", aggregation, "shuffle protocols do not take it: leave it out"
+        )
     if isinstance(protocol, ShuffledPure):
         # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
         relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)

@@ -1,4 +1,4 @@
-r"""Questions to a table of rows that belong to users, and their paid, released answers.
+r"""Queries on tables whose rows belong to users, and their private answers.
 
 ``query`` asks (counts, sums, means, histograms, quantiles, top k), ``table`` reads, ``released``
 joins both with a target and a ledger, ``session`` keeps one budget over several questions.

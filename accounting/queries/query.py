@@ -1,4 +1,4 @@
-r"""What is asked of a table: frozen data whose sensitivity follows from the scope.
+r"""Queries on a table: immutable data whose sensitivity follows from the scope.
 
 A query encodes a table as integers, in which a user moves by no more than its ``moves`` say, and
 knows the mechanism of a target, and what a released value says. No argument states a sensitivity.
@@ -56,7 +56,7 @@ Interval: TypeAlias = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    r"""What a release may cost: ``epsilon``, ``rho``, or ``epsilon`` and ``delta``.
+    r"""The target guarantee of a release: ``epsilon``, ``rho``, or ``epsilon`` and ``delta``.
 
     >>> Target(epsilon="1/2").text
     'epsilon=1/2'
@@ -79,25 +79,25 @@ class Target:
 
     @property
     def text(self) -> str:
-        r"""The target as options spell it."""
+        r"""The target as command options."""
         given = {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta or None}
         return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def without_delta(self, query: str) -> None:
-        r"""Refuse a delta that ``query`` has no use for."""
+        r"""Refuse a delta that ``query`` does not use."""
         if self.delta:
-            raise InvalidParameter("delta", self.delta, f"leave it out: {query} spends none")
+            raise InvalidParameter("delta", self.delta, f"leave it out: {query} does not use delta")
 
 
 class Moves(NamedTuple):
-    r"""How far one user moves a query: for Laplace noise, and for Gaussian noise."""
+    r"""The sensitivity to one user: l1 for Laplace noise, and l2 for Gaussian noise."""
 
     laplace: Sensitivity
     gaussian: Sensitivity
 
 
 class Answer(NamedTuple):
-    r"""What a released number says: its value, standard error and confidence interval.
+    r"""An answer: its value, standard error and confidence interval.
 
     ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
     would depend on data that was not released is None. ``note`` says what the interval leaves out.
@@ -111,14 +111,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(ABC):
-    r"""A question to a table; see the module."""
+    r"""A query on a table; see the module."""
 
     name: ClassVar[str]
     needs: ClassVar[str] = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        r"""The columns that it reads, beside that of users."""
+        r"""The columns that the query reads, besides that of users."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
 
@@ -128,11 +128,13 @@ class Query(ABC):
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
-        r"""What releases those integers within ``target``."""
+        r"""The mechanism that releases those integers within ``target``."""
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""What the released integers ``drawn`` say; nothing else of the data enters."""
+        r"""Compute the answer from the released integers ``drawn``, without other access to the
+        data.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ class Additive(Query):
 
     @abstractmethod
     def moves(self, scope: TableScope) -> Moves:
-        r"""How far one user moves the integers."""
+        r"""The sensitivity of the integers to one user."""
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         return noisy(self.moves(scope), scope, target)
@@ -158,7 +160,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for a pure target, discrete Gaussian noise for zCDP, else the less.
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller.
 
     >>> moves = Moves(Sensitivity(3), Sensitivity(3))
     >>> noisy(moves, TableScope(user="user"), Target(epsilon="1/2")).noise
@@ -199,7 +201,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
-    r"""The standard error of a noise, and t with P(|X| <= t) >= confidence, from its exact law.
+    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, from its exact law.
 
     >>> spread(DiscreteLaplace(scale=6), Fraction(95, 100))
     (8.475..., 18)
@@ -212,7 +214,7 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Additive):
-    r"""How many rows there are, of each user at most ``rows_per_user``."""
+    r"""The number of rows, at most ``rows_per_user`` per user."""
 
     name: ClassVar[str] = "count"
     needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
@@ -261,7 +263,7 @@ class Clipped(Query):
         return self.step
 
     def steps(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""The numbers that count, in steps."""
+        r"""The values that count, in steps."""
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
@@ -270,7 +272,7 @@ _CLIPPED: Final = "of the numbers as they are clipped and rounded to steps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum(Clipped, Additive):
-    r"""The sum of a column, each number clipped and rounded to a step.
+    r"""The sum of a column, each value clipped and rounded to a multiple of ``step``.
 
     >>> amounts = Sum(column="amount", low=0, high=200, step="0.01")
     >>> amounts.moves(TableScope(user="user", rows_per_user=3)).laplace
@@ -348,7 +350,7 @@ class Mean(Clipped, Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Additive):
-    r"""How many rows have each key: for given ``keys``, or with None those of a noisy threshold.
+    r"""The number of rows per key: of given ``keys``, or of keys found by a noisy threshold.
 
     Rows of other keys, and without a key, count for nothing. With given keys each has a number, in
     their order, also those that nobody has. Without them a key that is released had a noisy count
@@ -365,7 +367,7 @@ class Histogram(Additive):
         if self.keys is None:
             return
         if isinstance(self.keys, str) or not self.keys:
-            raise InvalidParameter("keys", self.keys, "must be keys, at least one")
+            raise InvalidParameter("keys", self.keys, "must be a non-empty sequence of strings")
         keys = tuple(str(key) for key in self.keys)
         seen = set[str]()
         for key in keys:
@@ -433,7 +435,7 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Clipped):
-    r"""A multiple of ``step`` in [low, high] that is near the quantile ``q`` of the numbers.
+    r"""A multiple of ``step`` in [low, high] near the quantile ``q`` of the values.
 
     By rank: the score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}) for q = p/s.
     """
@@ -446,7 +448,9 @@ class Quantile(Clipped):
         Clipped.__post_init__(self)
         low, high = self.ends
         if high - low >= _MOST_GRID:
-            raise InvalidParameter("step", self.step, "is too fine: at most 2^22 steps are chosen")
+            raise InvalidParameter(
+                "step", self.step, "is too small: at most 2^22 steps are supported"
+            )
         if self.q.denominator > 1 << 16:
             raise InvalidParameter("q", self.q, "must have a denominator of at most 65536")
 
@@ -476,7 +480,7 @@ class Quantile(Clipped):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopK(Query):
-    r"""The ``count`` keys of the most rows, in order, of given ``keys``, without their counts."""
+    r"""The ``count`` most frequent of the given ``keys``, in order, without their counts."""
 
     name: ClassVar[str] = "top"
 

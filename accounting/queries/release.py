@@ -1,4 +1,4 @@
-r"""Release the answer to a query: paid by a ledger where there is one, and stored with the charge.
+r"""Release the answer of a query: charged to a ledger if given, and stored with the charge.
 
 Everything that a person is told follows from the released integers, the query and the mechanism.
 Before anything of a column is read, the target, the mechanism and the users' budgets are known to
@@ -37,7 +37,7 @@ _LONGEST: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    r"""A released answer, and what it rests on; ``value`` is None in a plan.
+    r"""A released answer with its guarantee; ``value`` is None in a plan.
 
     ``interval`` holds the query's answer with probability at least ``confidence``, by the exact law
     of the noise: of the data as they are clipped, rounded and bounded, which ``note`` names.
@@ -60,22 +60,22 @@ class Released:
 
     @property
     def standard_error(self) -> float | None:
-        r"""That of the noise, rounded up."""
+        r"""The standard error of the noise, rounded up."""
         return self.answer.standard_error
 
     @property
     def interval(self) -> Any:
-        r"""Two ends, or for each key two ends, or None."""
+        r"""The confidence interval, or one per key, or None."""
         return self.answer.interval
 
     @property
     def repeated(self) -> bool:
-        r"""Whether the value was released before, and is given again."""
+        r"""Whether the value is a stored one, returned again without a charge."""
         return self.receipt is not None and self.receipt.repeated
 
     @property
     def noise(self) -> str:
-        r"""The law of the noise, or of the choice, in words."""
+        r"""The law of the noise or of the selection, as text."""
         match self.mechanism:
             case Mechanism():
                 return write_noise(self.mechanism.noise)
@@ -87,11 +87,11 @@ class Released:
 
     @property
     def guarantee(self) -> Guarantee:
-        r"""What the release guarantees each user, derived from the mechanism."""
+        r"""The guarantee to each user, derived from the mechanism."""
         return guarantee_of(self.mechanism)
 
     def promise(self) -> dict[str, Fraction]:
-        r"""The guarantee in the words of the target, rounded up.
+        r"""The guarantee in the terms of the target, rounded up.
 
         A threshold's rho is that of the noisy counts, its delta that of keys that appear.
         """
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
 
 
 def guarantee_of(mechanism: Releasable) -> Guarantee:
-    r"""What a mechanism of a query guarantees."""
+    r"""The guarantee of a query's mechanism."""
     if isinstance(mechanism, NoisyThreshold):
         from accounting.composition.threshold import threshold_guarantee
 
@@ -130,7 +130,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""epsilon at ``delta``: of the exact curve, or where it has too many shifts by zCDP."""
+    r"""epsilon at ``delta``, from the exact curve, or from zCDP if there are too many shifts."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:
@@ -138,7 +138,7 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
 
 
 def plan(query: Query, scope: TableScope, target: Target) -> Released:
-    r"""The release without its value: nothing is read, drawn or charged.
+    r"""The release without its value: no data is read, no noise drawn, no user charged.
 
     >>> from accounting.queries import Count
     >>> plan(Count(), TableScope(user="user_id"), Target(epsilon="1/2")).noise
@@ -189,7 +189,7 @@ def release(  # noqa: PLR0913 - one release, by keyword
     rows.require(scope.user, *query.columns)
     if ledger is None:
         if batch is not None:
-            raise InvalidParameter("batch", batch, "goes with a ledger")
+            raise InvalidParameter("batch", batch, "is valid only with a ledger")
         receipt, drawn = None, mechanism.release(query.encode(rows, scope, rng), rng=rng)
     else:
         receipt = _paid(planned, rows, ledger, batch, users, rng)
@@ -215,7 +215,9 @@ def _paid(
     rng: Rng,
 ) -> Receipt:
     if isinstance(rng, SeededRng):
-        raise InvalidParameter("seed", rng.seed, "is not private: nobody pays for such a release")
+        raise InvalidParameter(
+            "seed", rng.seed, "is not private: a ledger cannot charge for this release"
+        )
     if batch is None:
         raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
     mechanism, scope = planned.mechanism, planned.scope
@@ -228,7 +230,7 @@ def _paid(
     present = table.users(scope)
     charged = present if users is None else list(users)
     if not charged:
-        raise InvalidParameter("table", table.name, "has no row: nobody could be charged")
+        raise InvalidParameter("table", table.name, "has no rows: there is no user to charge")
     others = set(present).difference(charged)
     if others:
         reason = "has rows, and is not among the users that are charged"

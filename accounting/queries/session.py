@@ -1,4 +1,4 @@
-r"""A session: one budget over several questions to one table, chosen as one goes.
+r"""A session: one budget over several adaptively chosen queries on one table.
 
 Each question is priced before anything is read, and refused once the budget does not hold it: the
 filter of the budget's kind decides (``accounting.theorems.filter``), so questions may depend on the
@@ -29,7 +29,7 @@ _EVERYBODY: Final = "everybody"
 
 
 class Session:
-    r"""Ask ``table`` until ``budget`` is spent: ``budget`` is text such as ``"epsilon=1"``.
+    r"""Query ``table`` until ``budget`` is spent: ``budget`` is text such as ``"epsilon=1"``.
 
     >>> import polars
     >>> from accounting.queries import Count
@@ -73,7 +73,7 @@ class Session:
         batch: str | None = None,
         confidence: RationalLike = CONFIDENCE,
     ) -> Released:
-        r"""The answer to ``query`` for this much of the budget.
+        r"""Answer ``query`` with this part of the budget.
 
         ``batch`` names the release in the ledger; without one it is the query and its number in
         this session. An answer that the ledger had already costs the session nothing.
@@ -106,12 +106,12 @@ class Session:
 
     @property
     def spent(self) -> Word:
-        r"""What was released so far promises, by the counters of the budget."""
+        r"""The guarantee spent so far, by the counters of the budget."""
         return self._filter.spent(self._total)
 
     @property
     def remaining(self) -> dict[str, Fraction]:
-        r"""What is left, exact, by the name of each counter."""
+        r"""The exact remaining budget, by counter name."""
         return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
 
     def _text(self, amounts: dict[str, Fraction]) -> str:

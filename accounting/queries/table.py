@@ -1,4 +1,4 @@
-r"""Tables whose rows belong to users: read, checked, and bounded to so many rows a user.
+r"""Tables whose rows belong to users: parsed, validated, with bounded rows per user.
 
 CSV and Parquet files are scanned by Polars; frames of other libraries come through narwhals. What a
 row contributes depends on that row alone, and which rows of a user count depends on that user's
@@ -32,7 +32,7 @@ _NUMBER, _USER, _KEY, _COUNT = "number", "user", "key", "count"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScope:
-    r"""Whose data a release protects: everything that one user has in the table.
+    r"""The unit of privacy of a release: all rows of a user in the table.
 
     ``user`` is the column that names the user of a row, ``rows_per_user`` the most rows of one user
     that count. Further rows are dropped by a keyed hash of the user and the number of the row among
@@ -53,7 +53,7 @@ class TableScope:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of its guarantees."""
+        r"""The scope of the table's guarantees."""
         return Scope(unit=Unit.USER, relation=self.relation)
 
 
@@ -66,7 +66,7 @@ def _polars() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""Rows with named columns: :meth:`open` a file, or take a frame by :meth:`of`."""
+    r"""Rows with named columns, from a file (:meth:`open`) or a frame (:meth:`of`)."""
 
     name: str
     columns: tuple[str, ...]
@@ -103,7 +103,7 @@ class Table:
 
     @classmethod
     def of(cls, frame: Any, name: str = "table") -> Self:
-        r"""A frame of pandas, Polars, PyArrow, DuckDB or another library that narwhals reads.
+        r"""A table from a frame of pandas, Polars, PyArrow, DuckDB or another library of narwhals.
 
         >>> import polars
         >>> Table.of(polars.DataFrame({"user": ["ada"], "amount": [2]})).columns
@@ -130,7 +130,7 @@ class Table:
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
 
     def require(self, *columns: str) -> None:
-        r"""Refuse columns that the table does not have."""
+        r"""Refuse columns that are not in the table."""
         for column in columns:
             if column not in self.columns:
                 shown = ", ".join(self.columns[:8])
@@ -140,13 +140,13 @@ class Table:
     # -- what a query reads -------------------------------------------------------------------
 
     def users(self, scope: TableScope) -> list[str]:
-        r"""Everybody who has a row, in order."""
+        r"""All users with a row, in order."""
         found = self._frame().select(self._user(scope)).unique().sort(_USER)
         users: list[str] = self._collected(found)[_USER].to_list()
         return users
 
     def count(self, scope: TableScope) -> int:
-        r"""How many rows count."""
+        r"""The number of rows that count."""
         polars = _polars()
         user = self._named(scope)
         rows = self._frame().group_by(user).agg(polars.len().alias(_COUNT))
@@ -160,7 +160,7 @@ class Table:
     def steps(
         self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
     ) -> Integers:
-        r"""The numbers that count, in steps: clipped to ``ends``, and rounded to the nearest step.
+        r"""The values that count, in steps: clipped to ``ends`` and rounded to the nearest step.
 
         A number in the middle of two steps, up to the precision of a float, goes to either of them,
         always to the same. Raises :class:`InvalidParameter` for what is missing, is no number, or
@@ -181,7 +181,7 @@ class Table:
         return clipped
 
     def keys(self, scope: TableScope, column: str, rng: Rng) -> dict[str, int]:
-        r"""How many of the rows that count have each key; rows without a key have none."""
+        r"""The number of counting rows per key; rows without a key are ignored."""
         polars = _polars()
         self.require(column)
         key = polars.col(column).cast(polars.String, strict=False)

@@ -1,1 +1,1 @@
-r"""One release: the privacy curve and guarantee of a mechanism, sampled or not."""
+r"""Single releases: the privacy curve and guarantee of a mechanism, with or without sampling."""

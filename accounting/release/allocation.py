@@ -1,4 +1,4 @@
-r"""Random allocation: each unit in uniformly random rounds of an epoch, chosen by itself.
+r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
 
 Known as balls and bins: one round of t, or k of t. Not a shuffled data set, in which who is moved
 moves others. Proofs: docs/proofs/sampling.md.
@@ -39,7 +39,7 @@ _MOST_ROUNDS = 10**6
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RandomAllocation(ByOrder):
-    r"""Privacy amplified by random allocation: one epoch of ``rounds`` rounds.
+    r"""Privacy amplified by random allocation, for one epoch of ``rounds`` rounds.
 
     Each unit is in ``picks`` rounds, all such choices equally likely, independently of all other
     units, drawn anew for each epoch and kept secret. ``curve`` is of Gaussian noise on the reals
@@ -73,7 +73,7 @@ class RandomAllocation(ByOrder):
             raise InvalidParameter(
                 "scope",
                 self.curve.scope,
-                "must have the relation 'add-remove': a unit replaced may have another round",
+                "must have the relation 'add-remove': a replaced unit may be in another round",
             )
         if not isinstance(self.curve.density, NormalDensity):
             raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
@@ -83,16 +83,18 @@ class RandomAllocation(ByOrder):
 
     @property
     def scope(self) -> Scope:
-        r"""That of the curve."""
+        r"""The scope of the curve."""
         return self.curve.scope
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the curve."""
+        r"""The assumptions of the curve."""
         return self.curve.assumptions
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""The bound of D_alpha: (alpha - 1) D_alpha is convex, so a chord between whole orders."""
+        r"""An upper bound of D_alpha, by chords between whole orders: (alpha - 1) D_alpha is
+        convex.
+        """
         law = self.curve.density
         assert isinstance(law, NormalDensity)  # noqa: S101  # the class refuses other noise
         always = self.picks * order / (2 * law.variance)
@@ -107,16 +109,16 @@ class RandomAllocation(ByOrder):
 
     @property
     def listed(self) -> bool:
-        r"""Whether an epoch is bounded from both sides: one pick, of not too many rounds."""
+        r"""Whether an epoch has two-sided bounds: one pick, and not too many rounds."""
         fits = _NARROWEST <= self.curve.density.deviation <= _WIDEST
         return fits and self.picks == 1 and self.rounds <= _MOST_LISTED
 
     def listing(self, *, above: bool, present: bool) -> Listing:
-        r"""The loss of one epoch, with the unit against without it or back, from one side."""
+        r"""The loss of one epoch, with the unit against without it or in reverse, from one side."""
         return allocated(self.curve.density, self.rounds, Side(above=above, present=present))
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""Of one pick the listings of an epoch; none of more."""
+        r"""The discretised pairs of an epoch of one pick; otherwise none."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
         density, rounds = self.curve.density, self.rounds
@@ -137,7 +139,7 @@ class RandomAllocation(ByOrder):
         return DominatingPairs(above=above, attained=below, aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Both listings, and the bound of the best order."""
+        r"""Bounds from both discretisations, and from the best order."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
         if not self.listed:
             return found
@@ -145,7 +147,7 @@ class RandomAllocation(ByOrder):
         return Enclosure(Fraction(low), min(found.upper, Fraction(high)))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""By halving on both listings, and the bound of the best order."""
+        r"""By bisection on both discretisations, and the bound from the best order."""
         found, most = ByOrder.enclose_epsilon(self, delta, bits), probability("delta", delta)
         if not self.listed or not 0 < most < 1:
             return found

@@ -1,4 +1,4 @@
-r"""What a fixed list of pairs loses in total, by the method that fits.
+r"""The total privacy loss of a fixed list of pairs, by the best applicable method.
 
 L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
 law, discrete or not, moved alike in every round: the sum of the noise is one law. Anything else:
@@ -55,7 +55,7 @@ Law: TypeAlias = Pair | NormalLoss | LossPart
 
 
 def loss_of(law: Law, *, above: bool) -> LossPart:
-    r"""The loss of a law as a part of a contour integral, exact or a bound from one side."""
+    r"""The loss of a law as a part of a contour integral, exact or bounded from one side."""
     table: LossTable
     match law:
         case GaussianPair(noise=noise) if float(noise.sigma_squared) >= LEAST_VARIANCE:
@@ -73,7 +73,7 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedLoss:
-    r"""``parts``: laws with their counts >= 1. ``lost``: (delta_i, count) of claims.
+    r"""``parts``: laws with counts >= 1. ``lost``: (delta_i, count) of claims.
 
     Where pairs are listed, the total bounds theirs from above, or from below if not ``above``.
 
@@ -95,12 +95,12 @@ class ComposedLoss:
         *,
         above: bool = True,
     ) -> ComposedLoss:
-        r"""Equal laws are counted together."""
+        r"""Merge equal laws and add their counts."""
         return cls(parts=_merged(parts), lost=_merged(lost), above=above)
 
     @property
     def exact(self) -> bool:
-        r"""Whether no listing is used, so that both ends are those of the total itself."""
+        r"""Whether the bounds avoid discretising the privacy loss."""
         engine = self._engine()
         if not isinstance(engine, ContourIntegral):
             return True
@@ -192,7 +192,7 @@ class ComposedLoss:
         return found if named is None else named
 
     def tradeoff(self, alpha: Fraction) -> Enclosure:
-        r"""Between 0 and 1, the bound of the least type II error from the side of the listings.
+        r"""A bound of the least type II error in [0, 1], in the direction of the discretisation.
 
         Raises :class:`NotDerived` where the outcomes are too many to be named.
         """
@@ -206,7 +206,7 @@ class ComposedLoss:
         return Enclosure(Fraction(low), 1) if self.above else Enclosure(0, Fraction(high))
 
     def largest(self) -> Enclosure:
-        r"""The largest total loss: the sum of the largest, infinite where one is."""
+        r"""The largest total loss: the sum of the largest losses, possibly infinite."""
         low: End = Fraction(0)
         high: End = Fraction(0)
         for law, count in self.parts:
@@ -262,7 +262,7 @@ class ComposedLoss:
 
 
 def listed_loss(law: Law, *, above: bool) -> LossPart:
-    r"""The same by listings, also where there is a closed form."""
+    r"""The discretised loss, even if a closed form exists."""
     if isinstance(law, GaussianPair):
         return TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=above)
     return loss_of(law, above=above)

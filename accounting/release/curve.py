@@ -1,4 +1,4 @@
-r"""Everything one release loses: delta at every epsilon, epsilon at every delta, Renyi, tests.
+r"""The privacy curve of a single release: delta, epsilon, Renyi divergences, and tests.
 
 Both ends of every number are proven, of the exact worst case over all neighbouring data: all shifts
 that the sensitivity allows, both directions. Proofs: docs/proofs/curve.md.
@@ -53,7 +53,7 @@ _WIDTH: Final = Fraction(1, 1 << _BITS)
 
 
 class OneRelease(Guarantee):
-    r"""What one release loses: both ends of each number, through the enclosures of the law.
+    r"""The privacy loss of one release, as enclosures computed from the law.
 
     By default to a relative width of 2^-64. The ``enclose_`` methods give the same numbers as
     :class:`Enclosure`, to a relative width of 2^-``bits``, for engines that go on from there.
@@ -66,7 +66,7 @@ class OneRelease(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""What nobody proved: nothing, for noise that is drawn exactly."""
+        r"""Unproven assumptions; empty for exact samplers."""
         return ()
 
     @abstractmethod
@@ -105,7 +105,7 @@ class OneRelease(Guarantee):
 
     @property
     def description(self) -> Description | None:
-        r"""What was asked, as data; None of correlated noise."""
+        r"""The description of the release; None for correlated noise."""
         curve: Any = getattr(self, "curve", self)
         given = {each.name: getattr(self, each.name) for each in fields(self.scheme)}
         return Description(
@@ -140,7 +140,7 @@ def _exact(value: object) -> str:
 
 
 class ByOrder(OneRelease):
-    r"""A release of which D_alpha is at most ``most_renyi(alpha)``, and no pair is known.
+    r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
     epsilon and delta follow at the best order: upper ends only. Proofs: docs/proofs/composition.md.
 
@@ -156,7 +156,7 @@ class ByOrder(OneRelease):
 
     @abstractmethod
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound of D_alpha, alpha = ``order`` > 1; infinite where there is none."""
+        r"""An upper bound of D_alpha, alpha = ``order`` > 1; possibly infinite."""
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between 0 and the bound."""
@@ -184,7 +184,7 @@ class ByOrder(OneRelease):
 
 
 def described(source: Guarantee) -> Description | None:
-    r"""What was asked of a release, as data; None for claims, and for correlated noise."""
+    r"""The description of a release; None for claims and correlated noise."""
     return source.description if isinstance(source, OneRelease) else None
 
 
@@ -281,7 +281,7 @@ class PrivacyCurve(OneRelease):
         return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
 
     def enclose_tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The same, to a relative width of 2^-bits.
+        r"""The least type II error, to a relative width of 2^-bits.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -326,7 +326,7 @@ class PrivacyCurve(OneRelease):
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The same, to a relative width of 2^-bits."""
+        r"""The least rho, to a relative width of 2^-bits."""
         return _added(worst(self.noise, self._moves), _zcdp, _checked(bits))
 
     @property
@@ -334,7 +334,7 @@ class PrivacyCurve(OneRelease):
         return Sensitivity.of(self.sensitivity)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""Those of the noise."""
+        r"""The pairs of the noise."""
         return of_noise(self.noise, self._moves)
 
     def _products(self) -> tuple[Coordinates, ...]:

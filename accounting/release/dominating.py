@@ -1,4 +1,4 @@
-r"""Connect the dots: one discrete pair above a whole curve, or above several.
+r"""Connect the dots: a discrete pair that dominates one or several curves.
 
 For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, falls from
 h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with the larger
@@ -90,7 +90,7 @@ class ConnectTheDotsPair(LossTable):
 
     @classmethod
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
-        r"""The pair of the lower convex hull of the dots: above every curve that is below them.
+        r"""The pair of the lower convex hull of the dots, dominating every curve below them.
 
         Raises :class:`InvalidParameter` where a dot lies below 1 - x or 0: no curve does.
         """
@@ -124,11 +124,11 @@ class ConnectTheDotsPair(LossTable):
         return sketch_of(_corner_cells(self))
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Nothing to choose."""
+        r"""No edges can be chosen."""
         return edges
 
     def cells(self, edges: Floats) -> Cells:
-        r"""The Q-mass that P never shows, each corner, and the P-mass that Q never shows."""
+        r"""The Q-mass without P-mass, each corner, and the P-mass without Q-mass."""
         del edges
         return _corner_cells(self)
 
@@ -151,7 +151,7 @@ class ConnectTheDotsPair(LossTable):
 
 
 def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
-    r"""A pair above all of ``parts``: the maximum of their curves, but for rounding.
+    r"""A pair that dominates all ``parts``: the maximum of their curves, up to rounding.
 
     >>> one = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -178,7 +178,7 @@ def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
 
 @lru_cache(maxsize=64)
 def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
-    r"""A pair above all of ``products`` at every epsilon, real: any round may be any one of them.
+    r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
 
     The dots of a product are at the losses that it has, where its curve bends: little is lost. They
     are about ``most`` together, up to where a P-mass of 2^-160 is left, which counts as hidden.
@@ -211,14 +211,14 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
 
 
 def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
-    r"""A pair above a table, from its upper listing."""
+    r"""A pair that dominates a table, from its upper discretisation."""
     cut = table.cut(float(UNSEEN))
     listing = listed_above((1.0, cut.cells(cut.edges(Focus(1.0), most))))
     return ConnectTheDotsPair.through(_dots(listing, most))
 
 
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
-    r"""A bound of the pair, and of its mirror, in which the output shows everything or nothing.
+    r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
     Above, the total variation distance h decides: all is shown with probability h, else nothing.
     Below, the outputs that Q has are one outcome: post-processing.

@@ -1,4 +1,4 @@
-r"""What one round may look like on two datasets: the pairs that a guarantee stands for.
+r"""The dominating pairs of one round of a guarantee.
 
 A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
 pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
@@ -41,7 +41,7 @@ Laws: TypeAlias = tuple[tuple[Law, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DominatingPairs:
-    r"""``above``: lists of which, direction by direction, one dominates every round that may be.
+    r"""``above``: lists of pairs of which, per direction, one dominates every possible round.
 
     ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
     bound is exact, empty where none is known. ``lost`` is the delta of a claim. If ``aligned``,
@@ -60,7 +60,7 @@ class DominatingPairs:
 
     @classmethod
     def tabled(cls, *directions: Tables) -> DominatingPairs:
-        r"""The two listings of the cells of a round, direction by direction."""
+        r"""The two discretisations of the cells of a round, per direction."""
         above, below = (
             tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
             for side in (True, False)
@@ -69,13 +69,13 @@ class DominatingPairs:
 
 
 def of_table(table: LossTable) -> DominatingPairs:
-    r"""One pair above every round, which no neighbours need to have."""
+    r"""A pair that dominates every round and need not be attained."""
     return DominatingPairs(above=(((_tabled(table), 1),),), attained=())
 
 
 @lru_cache(maxsize=256)
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
-    r"""Of one release of integer noise.
+    r"""The pairs of one release of integer noise.
 
     Raises :class:`NotDerived` as :func:`accounting.laws.registry.candidates`.
     """
@@ -136,7 +136,7 @@ def _tabled(table: LossTable) -> LossPart:
 def over_totals(
     found: list[tuple[DominatingPairs, int]], ask: Callable[[ComposedLoss], Enclosure]
 ) -> Bound:
-    r"""What ``ask`` finds of the worst total of so many rounds of each of these pairs."""
+    r"""Evaluate ``ask`` on the worst composition of so many rounds of these pairs."""
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(total) for total in above]
     highest = max(e.upper for e in upper)

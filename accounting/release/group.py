@@ -1,4 +1,4 @@
-r"""A group of k units at once: how far they move a query, and what a Poisson sample of them loses.
+r"""Group privacy for k units: their joint shift, and their loss under Poisson sampling.
 
 Without sampling k units move a query by k times as much as one. In a Poisson sample each of them is
 there by itself: a mixture of shifts by 0, 1, ..., k. Proofs: docs/proofs/sampling.md.
@@ -25,7 +25,7 @@ r"""The largest group whose sample is written out."""
 
 
 class MixedSample(RealSample):
-    r"""One release of Gaussian noise that a random number of shifts, 0 to ``members``, moves."""
+    r"""A release of Gaussian noise with a random shift, from 0 to ``members`` sensitivities."""
 
     __slots__ = ()
 
@@ -34,27 +34,27 @@ class MixedSample(RealSample):
     @property
     @abstractmethod
     def chances(self) -> tuple[Fraction, ...]:
-        r"""How likely each number of shifts is."""
+        r"""The probability of each shift."""
 
     @property
     def scope(self) -> Scope:
-        r"""That of the curve, its unit a group."""
+        r"""The scope of the curve, for a group."""
         return self.curve.scope
 
     @property
     def unsampled(self) -> RealCurve:
-        r"""What the largest shift costs for sure: a random one costs no more."""
+        r"""The cost of the largest shift without sampling, an upper bound."""
         moves = Sensitivity.of(self.curve.sensitivity).times(self.members)
         return RealCurve(noise=self.curve.noise, sensitivity=moves, scope=self.scope)
 
     def kinds(self) -> Kinds:
-        r"""The noise, shifted at random or not."""
+        r"""The noise with a random shift, or without."""
         return ((Fraction(1), RealPair.moved(self.curve.density, self.chances)),)
 
     def _check_noise(self) -> None:
         if self.curve.loss() is None:
             raise InvalidParameter(
-                "noise", self.curve.noise, "must be Gaussian: for others it is not known"
+                "noise", self.curve.noise, "must be Gaussian: other noise is not supported"
             )
         self.curve.check_size()
 
@@ -94,14 +94,14 @@ class GroupSampled(MixedSample):
 
     @property
     def chances(self) -> tuple[Fraction, ...]:
-        r"""Binomial: each member is sampled by itself."""
+        r"""Binomial probabilities: each member is sampled independently."""
         k, rate = self.members, Fraction(self.rate)
         return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ShiftSampled(MixedSample):
-    r"""Gaussian noise whose query moves at random: by j times the sensitivity with chance w_j.
+    r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
     ``weights`` are w_0, ..., w_k >= 0, of the sum 1: the law of the output on one dataset is the
     mixture of the shifts, on the other one it is the noise alone. ``curve`` is as for
@@ -132,22 +132,22 @@ class ShiftSampled(MixedSample):
             must = f"must be 2 to {MOST_MEMBERS + 1} numbers >= 0, the last one > 0"
             raise InvalidParameter("weights", self.weights, must)
         if sum(found) != 1:
-            raise InvalidParameter("weights", self.weights, "must have the sum 1")
+            raise InvalidParameter("weights", self.weights, "must sum to 1")
         object.__setattr__(self, "weights", found)
         self._check_curve("one dataset has the noise alone")
         self._check_noise()
 
     @property
     def rate(self) -> Fraction:  # type: ignore[override]  # it follows from the weights
-        r"""The chance of a shift that is not 0."""
+        r"""The probability of a nonzero shift."""
         return 1 - Fraction(self.weights[0])
 
     @property
     def members(self) -> int:  # type: ignore[override]  # the same
-        r"""k."""
+        r"""The number of members k."""
         return len(self.weights) - 1
 
     @property
     def chances(self) -> tuple[Fraction, ...]:
-        r"""As they are given."""
+        r"""The given weights."""
         return tuple(rational("weights", each) for each in self.weights)

@@ -1,4 +1,4 @@
-r"""What a mechanism or a description guarantees, derived from its noise, sensitivity and scheme.
+r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
 The one place that chooses an engine by the kind of a release; a law with an engine of its own
 higher up registers it by :func:`serve`. Nothing here takes an epsilon from its caller.
@@ -53,7 +53,7 @@ _SERVED: Final[dict[type[Noise], Derive]] = {}
 def guarantee(
     mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
 ) -> Guarantee:
-    r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
+    r"""The guarantee of one release of ``mechanism``, or of a stream's sums, under its scope.
 
     A :class:`Description` adds noise on the reals, a sampling scheme and a group. Of a local report
     it is the log of its largest likelihood ratio, rounded up.
@@ -112,7 +112,7 @@ def _described(asked: Description) -> Guarantee:
     elif isinstance(scheme, TruncatedPoisson):
         given["relation"] = asked.relation
     if engine is None:
-        raise InvalidParameter("scheme", scheme, "is none that a bound is known for")
+        raise InvalidParameter("scheme", scheme, "has no known privacy bound")
     return engine(curve=curve, **given)
 
 
@@ -132,5 +132,5 @@ def _of_all(asked: Description) -> Guarantee:
 
 
 def serve(noise: type[Noise], derive: Derive) -> None:
-    r"""Let ``derive`` say what mechanisms with this law guarantee; None leaves one to the curve."""
+    r"""Register ``derive`` for mechanisms with this law; if it returns None, the curve is used."""
     _SERVED[noise] = derive

@@ -1,4 +1,4 @@
-r"""The matrix mechanism: training or streams whose noise is correlated from round to round.
+r"""The matrix mechanism: training or streams with noise correlated between rounds.
 
 B(C x + z) is released, round by round: x_t is what round t adds up, z fresh noise, B C the workload
 (prefix sums, for training with momentum or weight decay those). It costs what one release of
@@ -35,7 +35,7 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixMechanism:
-    r"""Account for correlated noise: C x + z with a ``strategy`` C, whatever is made of it.
+    r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
     ``sensitivity`` is how far one participation moves x_t in l2, in any number of coordinates;
     ``participation`` says in which rounds a unit may be. Under ``replace`` the other unit takes
@@ -87,12 +87,14 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""How far a participation of norm 1 each time moves C x."""
+        r"""The sensitivity of C x to participations of norm 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
     def variances(self) -> tuple[Fraction, Fraction]:
-        r"""Both ends of D^2/sigma^2, D the sensitivity of C x: what a Gaussian costs by."""
+        r"""Both ends of D^2/sigma^2, D the sensitivity of C x, which determine the Gaussian's
+        privacy.
+        """
         moves = Sensitivity.of(self.sensitivity)
         amount = moves.amount
         assert isinstance(amount, int)  # noqa: S101  # it is no box
@@ -128,7 +130,7 @@ class _OneMatrix(OneRelease):
 
     @property
     def scope(self) -> Scope:
-        r"""That of the mechanism."""
+        r"""The scope of the mechanism."""
         return self.mechanism.scope
 
     def to_json(self) -> dict[str, Any]:
@@ -148,21 +150,21 @@ class MatrixCurve(_OneMatrix):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""That the law stands for the float noise."""
+        r"""The assumption that floating-point noise follows the law."""
         noise = self.mechanism.noise
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
     def loss(self) -> NormalLoss:
-        r"""The loss above all."""
+        r"""The dominating loss."""
         return self.losses()[1]
 
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
-        r"""One that some neighbours have, and one above all; the same where that is known."""
+        r"""An attained loss and a dominating loss; equal if the sensitivity is exact."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""That of each end."""
+        r"""The pairs of both losses."""
         low, high = self.losses()
         return DominatingPairs(above=(((high, 1),),), attained=(((low, 1),),))
 
@@ -196,7 +198,7 @@ class MatrixCurve(_OneMatrix):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixOrders(ByOrder, _OneMatrix):
-    r"""What a :class:`MatrixMechanism` with integer noise loses: rho = D^2/2 sigma^2 in zCDP.
+    r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
 
     One vector of integers after another moves the noised numbers, each chosen from what was
     released: no one pair of laws stands for all choices, but orders add up whatever is chosen.
@@ -212,7 +214,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho, which whole orders attain."""
+        r"""The exact rho, attained at whole orders."""
         del relative
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

@@ -1,4 +1,4 @@
-r"""Poisson samples whose neighbours replace a unit: noise on the reals, one pair for every round.
+r"""Poisson sampling of real noise under replace-one neighbours, with one pair per round.
 
 The worst two units move the sum in opposite directions, and that pair dominates all others, so
 rounds compose exactly. Proofs: docs/proofs/sampling.md.
@@ -23,7 +23,7 @@ _BITS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PoissonReplaced(RealSample):
-    r"""Privacy amplified by Poisson sampling where neighbours differ by a unit replaced.
+    r"""Poisson amplification under replace-one neighbours.
 
     ``curve`` is of noise on the reals under add-remove: its sensitivity D is how far one unit moves
     the query when it is added. Replaced, a unit moves it by up to D the other way.
@@ -52,20 +52,20 @@ class PoissonReplaced(RealSample):
 
     @property
     def scope(self) -> Scope:
-        r"""That of the curve, with a unit replaced."""
+        r"""The scope of the curve, with the replace relation."""
         return Scope(unit=self.curve.scope.unit, relation=Relation.REPLACE)
 
     def kinds(self) -> Kinds:
-        r"""The unit in the sample, or one that moves the query the other way."""
+        r"""The unit, or its replacement with the opposite shift, in the sample."""
         return ((Fraction(1), RealPair.replaced(self.curve.density, self.rate)),)
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""One: swapping both datasets is the same pair, mirrored."""
+        r"""One direction: swapping the datasets mirrors the pair."""
         return (self.kinds(),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""One; that of everybody at rate 1."""
+        r"""The pair; at rate 1 that of the unsampled release."""
         whole = self.rate == 1
         return self.unsampled.dominating_pairs() if whole else RealSample.dominating_pairs(self)
 
@@ -82,7 +82,7 @@ class PoissonReplaced(RealSample):
         return RealSample.enclose_epsilon(self, delta, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Of everybody only; raises :class:`NotDerived` for a sample."""
+        r"""The divergence without sampling; raises :class:`NotDerived` for a sample."""
         if self.rate == 1:
             return self.unsampled.enclose_renyi(order, bits)
         return RealSample.enclose_renyi(self, order, bits)
@@ -92,6 +92,6 @@ class PoissonReplaced(RealSample):
 
     @property
     def unsampled(self) -> RealCurve:
-        r"""What everybody costs: a unit replaced moves the query by 2D. Sampling costs no more."""
+        r"""The loss without sampling, an upper bound: a replaced unit moves the query by 2D."""
         twice = Sensitivity.of(self.curve.sensitivity).times(2)
         return RealCurve(noise=self.curve.noise, sensitivity=twice, scope=self.scope)

@@ -1,4 +1,4 @@
-r"""The privacy curve of Gaussian or Laplace noise on the reals, assumed to be what code adds.
+r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
 
 Nobody draws such noise exactly: every bound of it, and of what it is composed with, carries that as
 an assumption. Proofs: docs/proofs/cells.md.
@@ -41,7 +41,7 @@ _THEOREMS: Final[dict[type[RealNoise], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RealCurve(OneRelease):
-    r"""The exact curve of a query with noise on the reals, assumed to be drawn so.
+    r"""The exact curve of a query with real noise, assuming ideal sampling.
 
     Gaussian noise under an l2 sensitivity costs the same in any number of coordinates; Laplace
     noise takes a sensitivity of one number or in l1.
@@ -74,7 +74,7 @@ class RealCurve(OneRelease):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""That the law stands for the float noise."""
+        r"""The assumption that floating-point noise follows the law."""
         return (self.noise.assumption,)
 
     @property
@@ -94,12 +94,14 @@ class RealCurve(OneRelease):
         )
 
     def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
-        r"""One release on a Poisson sample, or of everybody: with the unit against without it."""
+        r"""The pair of one release, with Poisson sampling or without: with the unit against without
+        it.
+        """
         return RealPair.sampled(self.density, rate)
 
     @property
     def in_floats(self) -> bool:
-        r"""Whether floats hold the losses of many rounds: D/sigma from 1e-15 to 1e10.
+        r"""Whether float64 can represent the losses of many rounds: D/sigma from 1e-15 to 1e10.
 
         One round of one unit is a closed form, whatever its size.
         """
@@ -108,7 +110,7 @@ class RealCurve(OneRelease):
         return _LEAST_SQUARE <= size <= _MOST_SQUARE
 
     def check_size(self) -> None:
-        r"""Refuses noise of a size that floats do not hold."""
+        r"""Refuse noise outside the range of float64."""
         if not self.in_floats:
             must = "must be between 1e-10 and 1e15 times the sensitivity"
             name = "sigma" if isinstance(self.noise, Gaussian) else "scale"
@@ -141,7 +143,7 @@ class RealCurve(OneRelease):
         return within(found, Fraction(0), math.inf)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""One, in closed form for Gaussian noise."""
+        r"""The pair, in closed form for Gaussian noise."""
         loss = self.loss()
         if loss:
             return DominatingPairs.exactly(((loss, 1),))
@@ -180,7 +182,7 @@ class RealCurve(OneRelease):
         if isinstance(moves.amount, tuple) or moves.norm is Norm.L2_SQUARED:
             raise NotDerived(
                 f"the curve of real Laplace noise under {moves!r}",
-                "its sensitivity is one number, or in l1",
+                "its sensitivity must be one number, or in l1",
             )
         assert isinstance(self.noise, Laplace)  # noqa: S101  # the other law has no spread
         return moves.amount / Fraction(self.noise.scale)
@@ -194,7 +196,7 @@ class RealCurve(OneRelease):
 
 
 class RealSample(OneRelease):
-    r"""One release on a Poisson sample, of noise on the reals: its curve is computed in balls."""
+    r"""A release of real noise on a Poisson sample, whose curve is computed in balls."""
 
     __slots__ = ()
 
@@ -203,20 +205,20 @@ class RealSample(OneRelease):
 
     @abstractmethod
     def kinds(self) -> Kinds:
-        r"""What a round may be, with its chance; which kind it is shows in its outcome."""
+        r"""The possible rounds and their probabilities; the output reveals which one occurred."""
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""The kinds, and both datasets swapped: in all rounds it is the same direction."""
+        r"""The kinds in both directions; all rounds have the same direction."""
         here = self.kinds()
         return here, tuple((chance, pair.swapped()) for chance, pair in here)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The kinds, direction by direction."""
+        r"""The kinds, per direction."""
         return DominatingPairs.tabled(*self.directions)
 
     def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0, over both directions: each kind is worst in the same one."""
+        r"""delta at ``epsilon`` >= 0, over both directions."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in self.directions
@@ -226,11 +228,11 @@ class RealSample(OneRelease):
     @property
     @abstractmethod
     def unsampled(self) -> RealCurve:
-        r"""What everybody costs: a sample costs no more."""
+        r"""The loss without sampling, an upper bound."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the curve."""
+        r"""The assumptions of the curve."""
         return self.curve.assumptions
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:

@@ -85,7 +85,7 @@ class PoissonSampled(OneRelease):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the curve."""
+        r"""The assumptions of the curve."""
         return self.curve.assumptions
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -111,12 +111,12 @@ class PoissonSampled(OneRelease):
 
     @property
     def unsampled(self) -> PrivacyCurve | RealCurve:
-        r"""What everybody costs: a sample costs no more."""
+        r"""The loss without sampling, an upper bound."""
         return self.curve
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""One round if the unit is present in the first dataset, and if it is in the second.
+        r"""The two directions: the unit is in the first dataset, or in the second.
 
         In all rounds it is the same direction: the datasets decide. So many rounds cost at most the
         larger of what each direction costs.
@@ -139,7 +139,7 @@ class PoissonSampled(OneRelease):
 
     @property
     def attained(self) -> bool:
-        r"""Whether some neighbours have these pairs in every round.
+        r"""Whether some neighbours attain these pairs in every round.
 
         Of several candidates, and of several coordinates, one pair above all of them is sampled.
         """
@@ -151,7 +151,7 @@ class PoissonSampled(OneRelease):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The directions; those of everybody at rate 1."""
+        r"""The directions; at rate 1 those of the unsampled release."""
         if self.rate == 1:
             return self.curve.dominating_pairs()
         found = DominatingPairs.tabled(*self.directions)
@@ -193,12 +193,12 @@ class FixedSizeSampled(OneRelease):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the curve."""
+        r"""The assumptions of the curve."""
         return self.curve.assumptions
 
     @property
     def rate(self) -> Fraction:
-        r"""The chance of a unit to be sampled."""
+        r"""The probability that a unit is sampled."""
         return Fraction(self.sample, self.population)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -210,7 +210,7 @@ class FixedSizeSampled(OneRelease):
         return _epsilon(self.curve, self.rate, delta, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Not derived: one pair with this curve exists, but neighbours need not have it.
+        r"""Not derived: a pair with this curve exists, but neighbours need not attain it.
 
         Raises :class:`NotDerived`.
         """
@@ -219,11 +219,11 @@ class FixedSizeSampled(OneRelease):
         raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair above all of one round."""
+        r"""The dominating pair of one round."""
         return of_table(self.pair())
 
     def pair(self) -> ConnectTheDotsPair:
-        r"""A pair above every pair of one round: many rounds cost at most its composition."""
+        r"""A pair that dominates every pair of one round and can be composed."""
         base, rate = _above(self.curve), self.rate
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]

@@ -1,4 +1,4 @@
-r"""Poisson samples that are cut to a largest size at random: what one round loses.
+r"""Poisson samples truncated at random to a largest size: the loss of one round.
 
 Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
 a Poisson sample. If they do, the unit takes the place of a random other one, with a known chance:
@@ -31,7 +31,7 @@ _CHANCE_BITS: Final = 192
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PoissonTruncated(RealSample):
-    r"""Privacy amplified by Poisson sampling with batches cut to ``most`` units, at random.
+    r"""Privacy amplified by Poisson sampling with batches truncated to ``most`` units, at random.
 
     ``examples`` is the size of the dataset: of the larger one where a unit is added or removed, of
     both where one is replaced, by ``relation``. All subsets of a sample that is too large are
@@ -69,24 +69,26 @@ class PoissonTruncated(RealSample):
 
     @property
     def scope(self) -> Scope:
-        r"""That of the curve, under ``relation``."""
+        r"""The scope of the curve, under ``relation``."""
         return Scope(unit=self.curve.scope.unit, relation=self.relation)
 
     @property
     def unsampled(self) -> RealCurve:
-        r"""What everybody costs, if a unit moves the query twice as far."""
+        r"""The loss without sampling, if a unit moves the query twice as far."""
         found = self._sampled(Fraction(1), 2).unsampled
         assert isinstance(found, RealCurve)  # noqa: S101  # noise on the reals, as it was given
         return found
 
     @property
     def filled(self) -> Enclosure:
-        r"""The chance that the other units alone fill a batch."""
+        r"""The probability that the other units alone fill a batch."""
         return self._more_than(self.most - 1, self.examples - 1)
 
     @property
     def kept(self) -> Enclosure:
-        r"""The chance of a unit to be in a batch: that of min(1, most/sampled) if it is sampled."""
+        r"""The probability that a unit is in a batch: that of min(1, most/sampled) if it is
+        sampled.
+        """
         filled, cut = self.filled, self._more_than(self.most, self.examples)
         low, high = (
             self.rate * (1 - whole) + self.most * taken / self.examples
@@ -96,11 +98,12 @@ class PoissonTruncated(RealSample):
 
     @property
     def least(self) -> PoissonSampled | PoissonReplaced:
-        r"""What neighbours lose whose other units add nothing to the query."""
+        r"""The loss of neighbours whose other units contribute 0 to the query, a lower bound."""
         return self._sampled(Fraction(self.kept.lower), 1)
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
-        r"""(chance, rate, moves) of what a round may be: not filled by the others, filled, either.
+        r"""(probability, rate, moves) of the possible rounds: not filled by the others, filled,
+        either.
 
         The third kind, worse than both, has what lies between the two ends of ``filled``.
         """
@@ -124,14 +127,14 @@ class PoissonTruncated(RealSample):
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""One where a unit is replaced, two else."""
+        r"""One direction for replace-one, otherwise two."""
         here = self.kinds()
         if self.relation is Relation.REPLACE:
             return (here,)
         return here, tuple((chance, pair.swapped()) for chance, pair in here)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The kinds from above, and those of :attr:`least` from below."""
+        r"""The kinds as upper bounds, and those of :attr:`least` as lower bounds."""
         least = self.least.dominating_pairs()
         if self.directions == self.least.directions:
             return least

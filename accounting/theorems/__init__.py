@@ -1,1 +1,1 @@
-r"""Theorems: conversions between claims, composition of claims, filters and odometers."""
+r"""Theorems: conversions and compositions of guarantees, filters and odometers."""

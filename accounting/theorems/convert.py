@@ -1,4 +1,4 @@
-r"""Conversions between the words of privacy: what one claim says in another word.
+r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
 
     Pure(e)      -> ZCdp(min(e^2/2, e)) -> Rdp: rho alpha at each order
     Pure(e)      -> Rdp exactly, through randomised response
@@ -64,7 +64,7 @@ def as_pure(claim: Guarantee) -> Pure:
     Raises :class:`NotDerived` where the loss is unbounded, or not known to be bounded.
     """
     if isinstance(claim, (ZCdp, Rdp, Approx)):
-        raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds the loss by it")
+        raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds its largest loss")
     largest = _of_guarantee(claim).pure().upper
     wanted = f"a pure claim from {claim!r}"
     return Pure(_finite(largest, wanted, "its privacy loss is unbounded"), scope=claim.scope)
@@ -136,7 +136,7 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
 
 @_keeping_assumptions
 def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
-    r"""The least delta that the claim gives at ``epsilon`` >= 0, rounded up: the reverse question.
+    r"""The least delta that the claim implies at ``epsilon`` >= 0, rounded up.
 
     >>> as_approx_at(Approx(1, "1e-6"), 2), float(as_approx_at(ZCdp("1/800"), 1).stated_delta)
     (Approx(2, '1/1000000'), 2.09...e-90)

@@ -1,4 +1,4 @@
-r"""Filters: how much may be charged, when each charge may depend on what came out before.
+r"""Privacy filters: budgets for adaptively chosen charges.
 
 A filter holds a budget and one integer counter for each quantity that adds. A charge is admitted
 iff every counter stays within its limit; then, whenever the releases stop and however the charges
@@ -48,7 +48,7 @@ _NOTHING: Final = "nothing could be charged to it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    r"""What one charge costs: an integer for each counter, rounded up.
+    r"""The cost of one charge: an integer per counter, rounded up.
 
     An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
     costs more than the whole budget. ``assumptions`` are the reasons of an :class:`Assumed` claim.
@@ -60,7 +60,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter(ABC):
-    r"""A budget that holds at any stopping time, for charges chosen from earlier outputs.
+    r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
     ``counters`` are the names of what adds; ``limits`` the integer each may reach, ``budgets`` the
     exact value that a limit stands for.
@@ -76,15 +76,15 @@ class Filter(ABC):
 
     @abstractmethod
     def _allowed(self) -> dict[str, Fraction]:
-        r"""The name of each counter and the most that it may hold."""
+        r"""The name and limit of each counter."""
 
     @abstractmethod
     def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
-        r"""What the guarantee adds to each counter: exact, or rounded up."""
+        r"""The increment of each counter by the guarantee: exact, or rounded up."""
 
     @abstractmethod
     def _claim(self, held: tuple[Fraction, ...]) -> Word:
-        r"""What counters that hold these values promise."""
+        r"""The guarantee implied by these counter values."""
 
     def __post_init__(self) -> None:
         allowed = self._allowed()
@@ -126,17 +126,17 @@ class Filter(ABC):
         return all(h + a <= most for h, a, most in zip(held, amounts, self.limits, strict=True))
 
     def held(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""What the counters at ``total`` stand for, exact."""
+        r"""The exact values of the counters at ``total``."""
         amounts = self._checked(total)
         return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
 
     def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""What each counter may still take, exact, never below 0."""
+        r"""The exact remaining amount of each counter, at least 0."""
         held = self.held(total)
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""What counters at ``total`` say, as a claim. The filter's counter, not an odometer.
+        r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
 
         It is a guarantee of what was released for a list that was fixed beforehand; for one that
         was chosen on the way the budget is the guarantee, or see ``accounting.theorems.odometer``.
@@ -173,7 +173,7 @@ def _short(rho: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""Keep a pure budget: the sum of epsilon <= budget, whatever the outputs were.
+    r"""A pure-DP budget: the sum of epsilon <= budget for adaptively chosen charges.
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
@@ -202,7 +202,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""Keep a zCDP budget: the sum of rho <= budget.
+    r"""A zCDP budget: the sum of rho <= budget.
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -226,7 +226,7 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""Keep a Renyi budget at fixed orders: at each, sum of epsilon(order) <= budget(order).
+    r"""A Renyi budget at fixed orders: at each order, sum of epsilon(order) <= budget(order).
 
     >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
     ('order 2', 'order 8')
@@ -254,7 +254,7 @@ class RdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxFilter(Filter):
-    r"""Keep an (epsilon, delta) budget: charges are added up as rho and delta, and both limited.
+    r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
     The sum of rho stays within what gives (epsilon, slack), the sum of delta within delta - slack.
     An (epsilon, delta) charge costs rho = epsilon^2/2 and delta; a zCDP charge its rho and no
@@ -333,7 +333,7 @@ class ApproxFilter(Filter):
 
 
 def filter_for(budget: StatedGuarantee) -> Filter:
-    r"""Choose the filter that keeps ``budget``: pure, zCDP, Renyi or (epsilon, delta).
+    r"""Choose the filter for ``budget``: pure, zCDP, Renyi or (epsilon, delta).
 
     >>> filter_for(ZCdp("1/2")).counters
     ('rho',)

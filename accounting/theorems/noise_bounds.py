@@ -1,4 +1,4 @@
-r"""Published bounds of the loss of integer noise, as the papers state them.
+r"""Published bounds of the loss of integer noise, as stated in the papers.
 
 Guarantees never use them: they come from the exact law. They are routes of composition that a
 reader may want to compare, and what the noise of other libraries is calibrated with.

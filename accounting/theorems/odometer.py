@@ -1,4 +1,4 @@
-r"""Odometers: a bound of the privacy loss so far that holds at every time.
+r"""Privacy odometers: bounds of the privacy loss so far that hold at all times.
 
 A filter promises its budget whenever the releases stop. An odometer says more: it names a loss
 that grows with the counters, and may be read at every time, the time chosen from what was read.
@@ -33,7 +33,7 @@ _ROOT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtAllTimes:
-    r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of what was released up to any time.
+    r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of the outputs up to any time.
 
     P and Q are two neighbouring worlds, ``epsilon`` is what the odometer read at that time, which
     may be chosen from all that was released before. Where epsilon never exceeds e, this is
@@ -47,7 +47,8 @@ class AtAllTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odometer:
-    r"""Read the privacy spent so far, at any time: valid at all times, but for a chance ``slack``.
+    r"""The privacy spent so far, valid simultaneously at all times, except with probability
+    ``slack``.
 
     >>> from accounting.claims.claim import Pure, ZCdp
     >>> from accounting.theorems.filter import SHARES
@@ -69,12 +70,14 @@ class Odometer:
             raise InvalidParameter("filter", self.filter, "must be one of the four filters")
         if isinstance(self.filter, PureFilter):
             if self.slack is not None:
-                raise InvalidParameter("slack", self.slack, "must be None: a pure sum needs none")
+                raise InvalidParameter(
+                    "slack", self.slack, "must be None: a pure-DP sum needs no slack"
+                )
             return
         object.__setattr__(self, "slack", rational_in("slack", self.slack, "(0, 1)"))
 
     def read(self, total: Sequence[int]) -> AtAllTimes:
-        r"""What counters at ``total`` mean, rounded up.
+        r"""The guarantee of the counters at ``total``, rounded up.
 
         Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
         """

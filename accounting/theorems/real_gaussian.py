@@ -1,4 +1,4 @@
-r"""Gaussian noise on the reals: the yardstick that the papers calibrate against.
+r"""Real Gaussian noise, the reference against which the papers calibrate.
 
 sigma/Delta = r: delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle
 and Wang 2018, Theorem 8). Falls in r, for more noise is the same plus independent noise. This

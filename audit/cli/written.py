@@ -51,7 +51,7 @@ def check_files(**files: Path | None) -> None:
             check_writable(option, path)
         if path.exists() and not path.is_file():
             if name == "resume":
-                raise InvalidParameter(option, str(path), "is not a plain file")
+                raise InvalidParameter(option, str(path), "is not a regular file")
             continue
         other = places.setdefault(path.resolve(), option)
         if other != option:

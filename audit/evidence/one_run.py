@@ -38,7 +38,7 @@ r"""More than what three operations on floats can be off by, as a share."""
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""The tail of the right guesses as Steinke, Nasr and Jagielski bound it for (epsilon, delta).
+    r"""Upper bound of Steinke et al. on the probability of this many correct guesses.
 
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         W ~ Bin(r, e^epsilon/(1 + e^epsilon)),

@@ -212,7 +212,7 @@ class EProcess:
 
 
 def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
-    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP."""
+    r"""Start a sequential test of an (epsilon, delta)-DP claim."""
     return watch_curve([(epsilon, delta)], isotonic=isotonic)
 
 
@@ -241,7 +241,7 @@ def watch_curve(
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""ln(1/alpha), rounded up; by numerator and denominator, for a level below all floats too."""
+    r"""ln(1/alpha), rounded up; alpha may underflow float64."""
     level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)

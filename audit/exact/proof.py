@@ -32,7 +32,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 
     Raises :class:`InvalidParameter` for datasets that do not give integers,
     :class:`accounting.NotDerived` for a noise without a theorem, and
-    :class:`PrecisionExhausted` where delta(epsilon) cannot be told from the claimed delta.
+    :class:`PrecisionExhausted` where delta(epsilon) could not be compared with the claimed delta.
     """
     decided = [
         _decided(target, pair, place, point)
@@ -109,7 +109,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
-            f"delta({epsilon}) cannot be told from the claimed delta = {delta}"
+            f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
         )
     if found.epsilon is None:
         raise PrecisionExhausted(f"epsilon({delta}) jumps, and no precision tells to which side")

@@ -281,7 +281,9 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     }
     shown = {label: list(_visible(way)) for label, way in ways.items()}
     if not any(shown.values()):
-        raise InvalidParameter("--plot", str(path), "every delta is below 1e-15: nothing to draw")
+        raise InvalidParameter(
+            "--plot", str(path), "every delta is below 1e-15: there is nothing to plot"
+        )
     styles: tuple[dict[str, Any], ...] = (
         {"color": "black", "marker": "o", "markersize": 4.0, "linewidth": 1.6},
         {"color": "tab:red", "marker": "o", "markersize": 2.0, "linewidth": 0.8},

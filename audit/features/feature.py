@@ -80,7 +80,7 @@ class Feature:
 
     @property
     def of_bits(self) -> bool:
-        r"""Whether it reads how a number is written and not how large it is."""
+        r"""Whether the feature reads a number's representation, not its magnitude."""
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def shown(self, outputs: Outputs) -> Outputs:

@@ -122,7 +122,7 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 
 
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    r"""The weights that all runs teach, and of each run what the other half's weights say of it."""
+    r"""Fit on all runs; return weights and cross-fitted scores."""
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []
     for ridge in _RIDGES:

@@ -184,7 +184,7 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
 
 
 def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    r"""Pieces that lie behind each other in one array as a part of it, without a copy.
+    r"""Return adjacent slices as one view, or None.
 
     >>> whole = np.arange(6)
     >>> adjoining([whole[1:3], whole[3:]]), adjoining([whole[:2], whole[3:]])

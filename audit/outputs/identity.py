@@ -182,7 +182,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""The number an output is: finite, and no bool. An array of one number is that number.
+    r"""Return a finite non-boolean scalar as Number, else None.
 
     >>> number_in(2**60 + 1), number_in(Decimal("1.00")), number_in(True), number_in(math.inf)
     (Number(value=1152921504606846977, form='int'), Number(value=Decimal('1.00'), ...), None, None)

@@ -147,7 +147,7 @@ def _from_npy(data: bytes) -> Outputs:
         with warnings.catch_warnings(action="error"):
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     except Exception as error:  # noqa: BLE001 - the header is parsed as Python, and fails in any way
-        raise ValueError(f"no npy header: {error}") from None
+        raise ValueError(f"invalid .npy header: {error}") from None
     if not shape or dtype.kind not in _PLAIN:
         raise ValueError(f"outputs of shape {shape} and type {dtype.str}")
     _require_sizes(dtype, list(shape), len(data) - file.tell())
@@ -213,7 +213,7 @@ def _fraction(held: Fraction) -> Any:
 
 def _string(held: Any) -> str:
     if not isinstance(held, str):
-        raise ValueError(f"no text but {type(held).__name__}")
+        raise ValueError(f"expected str, got {type(held).__name__}")
     return held
 
 

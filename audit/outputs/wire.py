@@ -193,7 +193,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) != (__name__, _made.__name__):
-            raise pickle.UnpicklingError(f"it names {module}.{name}")
+            raise pickle.UnpicklingError(f"forbidden global {module}.{name}")
         return self._make
 
     def _make(self, kind: str, *held: Any) -> Any:

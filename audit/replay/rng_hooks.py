@@ -108,7 +108,7 @@ class TapedStream:
 
 
 class Session:
-    r"""The doors while they are open: :meth:`play` runs a call on a tape.
+    r"""The active RNG hooks: :meth:`play` runs a call on a tape.
 
     ``constants`` are the seeds known to be constants of the program. While ``learning``, every
     seeded generator deals what it deals, so that it can be seen which seeds come back.

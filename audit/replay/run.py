@@ -105,7 +105,7 @@ class Runner:
         return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
-        r"""The run of a dataset (0 is A) on a tape that was not played yet.
+        r"""Run dataset A (0) or B (1) on a new tape.
 
         Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that did not end.
         """

@@ -1,4 +1,4 @@
-r"""What an audit found, as frozen data whose fields say what they mean.
+r"""The audit report, an immutable record.
 
 ``docs/schemas/dpcore-audit-2.json`` is the schema that follows from it.
 """

@@ -58,8 +58,8 @@ _WORDS: Final = {
 def refused(path: str | Path, reason: str) -> InvalidParameter:
     r"""The error that refuses a file; it names the option.
 
-    >>> print(refused("a.state", "is not a plain file"))
-    --resume = a.state: is not a plain file
+    >>> print(refused("a.state", "is not a regular file"))
+    --resume = a.state: is not a regular file
     """
     return InvalidParameter("--resume", str(path), reason)
 
@@ -173,7 +173,7 @@ def parsed(path: Path, payload: bytes) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is no number of JSON")
+        raise ValueError(f"{text} is not a JSON number")
     return number
 
 

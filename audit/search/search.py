@@ -78,11 +78,11 @@ class Candidate(Facts):
 
     @classmethod
     def of_json(cls, held: Any) -> Candidate:
-        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
+        r"""Parse the JSON from :meth:`to_json`. Raises ValueError if it is invalid."""
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
                 return cls(pair=(a, b), runs=runs, score=score)
-        raise ValueError("not a candidate of a search")
+        raise ValueError("expected keys pair, runs and a finite score")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class SearchResult(Facts):
 
     @classmethod
     def of_json(cls, held: Any) -> SearchResult:
-        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
+        r"""Parse the JSON from :meth:`to_json`. Raises ValueError if it is invalid."""
         match held:
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
                 every = tuple(map(Candidate.of_json, tried))

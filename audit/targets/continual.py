@@ -92,7 +92,7 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""The sums after 1, 2, 4, ... items added up: in a tree each has a draw of its own.
+    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise.
 
     >>> doubled([5, 1, 7, 2, 9])
     8

@@ -121,7 +121,7 @@ def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
 def target_of(
     query: Query, scope: TableScope, price: Target, *, spelling: str, seeded: bool = True
 ) -> Releases:
-    r"""Releases of ``query``; what they claim is what the release says that it guarantees."""
+    r"""Build a target whose claim is the guarantee of the release of ``query``."""
     planned = plan(query, scope, price)
     mechanism, promise = planned.mechanism, planned.promise()
     delta = Fraction(promise.get("delta", 0))

@@ -123,7 +123,7 @@ class KnownLaw(Protocol):
 
     @property
     def about(self) -> str:
-        r"""What a proof is about beside the law itself, with a comma before it, or nothing."""
+        r"""Qualifier for the proof's subject, starting with a comma, or ''."""
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
         r"""Where each dataset of the pair moves the noise."""

@@ -70,7 +70,7 @@ class CombinatorialView(ServerView):
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
-    r"""The short run of ``policy``, whose problem is made :data:`PAIR`, and its horizon 4."""
+    r"""View of ``policy`` on problem :data:`PAIR` with horizon 4."""
     sent = 1 if policy.least else PAIR.most
     short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
     return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))

@@ -175,7 +175,7 @@ class _Fixed(Environment):
         )
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        raise InvalidParameter("ask", (arm, pulls, precision, world), "must be of averages")
+        raise InvalidParameter("ask", (arm, pulls, precision, world), "only averages are supported")
 
 
 def _steps(privatizer: AveragePrivatizer, size: Averages, released: Fraction | None) -> int:

@@ -75,7 +75,7 @@ class RunCertificate:
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
-        r"""The document as a file would hold it."""
+        r"""The document as file content."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
 
@@ -134,10 +134,10 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
     r"""As :func:`certificate_of`, from what a run promised and how often each mechanism ran."""
     most = integer("most_steps", most_steps, at_least=0)
     if promised is None:
-        raise NotDerived(f"a certificate of {policy}", "it protects nobody: nothing is claimed")
+        raise NotDerived(f"a certificate of {policy}", "a non-private policy has no guarantee")
     promised = _played(released, promised)
     if not promised.parts:
-        raise NotDerived(f"a certificate of {policy}", "nothing is released before T")
+        raise NotDerived(f"a certificate of {policy}", "the policy releases nothing before round T")
     at = _deltas(deltas)
     listed = _released(released, promised)
     if len(promised.parts) > _MOST_CHECKED and any(map(_is_vector, promised.parts)):

@@ -138,7 +138,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateForm:
-    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
+    r"""A well-formed certificate; ``complaints`` are errors detectable from the form alone."""
 
     claims: Mapping[str, Fraction]
     parts: tuple[WorstPart, ...]
@@ -330,7 +330,7 @@ def _assumed(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     scope = scope_of(f"{where}.guarantee.scope", claim["scope"])
     reason = _line(f"{where}.reason", item["reason"])
     if not reason.strip():
-        raise Malformed(f"{where}.reason", "must say why the claim is believed")
+        raise Malformed(f"{where}.reason", "must be a non-empty reason for the claim")
     believed = Scope(unit=scope["unit"], relation=scope["relation"])
     total = compose(Assumed(Pure(claim["epsilon"], scope=believed), reason=reason))
     sentence = ascii_text(total.assumptions[0])

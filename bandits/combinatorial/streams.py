@@ -156,7 +156,7 @@ class StreamPrivatizer:
         """
         noise = self.noise
         if noise is None:
-            raise NotDerived("noise", "nothing is protected: there is none to draw")
+            raise NotDerived("noise", "a non-private stream has no noise")
         return noise.sample(shape, rng=rng)
 
 

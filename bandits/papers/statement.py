@@ -135,7 +135,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""Decorates a function that computes a row's numbers: it then gives the row, not yet computed.
+    r"""Decorator: the call returns a lazily computed row.
 
     The words are formats of the function's arguments and of what it finds.
 

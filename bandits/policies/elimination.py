@@ -284,7 +284,7 @@ class DpSe(SuccessiveElimination):
         return SumPrivatizer(trust="central", epsilon=e, failure=self.failure, scaling=1 / e)
 
     def length(self, batch: int, active: int) -> int:
-        r"""R_e of epoch e = ``batch``."""
+        r"""Pulls per active arm in epoch ``batch``."""
         return epoch_pulls(batch, active, self.epsilon, self.confidence)
 
 

@@ -185,7 +185,11 @@ class AveragePrivatizer(Releasing[Averages]):
         unit, n = self.encoding(size), size.users
         exact = [integer("encoded", total, at_least=0) for total in encoded]
         if len(exact) != size.coordinates or max(exact) > n * unit.precision:
-            raise InvalidParameter("encoded", encoded, f"must be what {size} can send")
+            raise InvalidParameter(
+                "encoded",
+                encoded,
+                f"must have {size.coordinates} sums, each in [0, {n * unit.precision}]",
+            )
         noise = self.noise(size)
         if noise is not None:
             drawn = self._drawn(noise, size, rng)

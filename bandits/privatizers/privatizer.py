@@ -183,7 +183,7 @@ class Users(ABC):
 
     @abstractmethod
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        r"""Finds the users of every ask of ``pulls``, and charges them.
+        r"""Select and charge the users of each requested batch.
 
         It is asked before any reward is drawn. False where too few can take part: then nothing is
         released any more.
@@ -430,7 +430,9 @@ class Privatizer(Releasing[int]):
         r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > self.reporting(pulls) * self.precision(pulls):
-            raise InvalidParameter("encoded_sum", encoded_sum, "must be <= pulls * precision")
+            raise InvalidParameter(
+                "encoded_sum", encoded_sum, "must be <= reporting users * precision"
+            )
         return total
 
     @final

@@ -538,7 +538,7 @@ class LedgerBook(Book):
 
 def _is_curve(curve: object) -> None:
     if not isinstance(curve, PrivacyCurve):
-        raise InvalidParameter("curve", curve, "must be a PrivacyCurve: what one release costs")
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve")
 
 
 def _called(users: Names) -> list[str]:
@@ -551,5 +551,5 @@ def _numbers(users: Names, count: int) -> Names:
     if len(users) and not 0 <= users.min() <= users.max() < count:
         raise InvalidParameter("users", users, f"must be numbers in [0, {count})")
     if len(np.unique(users)) < len(users):
-        raise InvalidParameter("users", users, "must not repeat a user: once in a release is all")
+        raise InvalidParameter("users", users, "must not contain duplicate users")
     return users

@@ -117,7 +117,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)
         if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
-            reason = "only renyi and concentrated have it in the paper"
+            reason = "only the instances renyi and concentrated take it"
             raise InvalidParameter("scaling", self.scaling, reason)
         if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")

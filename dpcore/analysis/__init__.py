@@ -1,1 +1,1 @@
-r"""Analysis: the sums and integrals from which laws get proven masses and tails."""
+r"""Series and contour integrals that give proven bounds of masses and tails."""

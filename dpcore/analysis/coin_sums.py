@@ -1,4 +1,4 @@
-r"""Masses and tails of sums of coins, by a contour sum with a proven rest.
+r"""Masses and tails of sums of coins, by a contour sum with a proven remainder bound.
 
 For laws that are limits of sums of independent coins of either sign (discrete Gaussian, Poisson,
 binomial, Skellam, and their sums), K(z) = log E[e^(zX)] gives every mass and tail at a cost that
@@ -37,7 +37,7 @@ _FLAT: Final = Fraction(1, 10**9)
 
 
 class CoinSum(Protocol):
-    r"""What a law must state to be summed here; the law must be a limit of sums of coins."""
+    r"""The interface of a law that is summed here; it must be a limit of sums of coins."""
 
     @property
     def mean(self) -> Fraction:
@@ -57,7 +57,7 @@ class CoinSum(Protocol):
         ...
 
     def tilt(self, t: int) -> Fraction:
-        r"""About the real c with K'(c) = t; any value is sound, a near one is fast."""
+        r"""Approximate c with K'(c) = t; any value is sound, a near one is fast."""
         ...
 
 
@@ -75,7 +75,7 @@ def mass(law: CoinSum, k: int) -> arb:
 
 
 def upper_tail(law: CoinSum, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` > E[X], with small relative width however far out t lies.
+    r"""P(X >= t) for t = ``least`` > E[X], with small relative width even far in the tail.
 
     >>> from dpcore.laws.poisson import Poisson
     >>> upper_tail(Poisson(mean=3), 30).str(10, radius=False)

@@ -1,4 +1,4 @@
-r"""Certified integrals of a Python function, which an interrupt ends as an interrupt.
+r"""Certified integrals of a Python function, which can be interrupted.
 
 FLINT calls the integrand from C, where an exception that is no ``Exception`` (Ctrl-C, an alarm's)
 is not noticed: it stays set, every later call fails with a SystemError on top of it, and the last

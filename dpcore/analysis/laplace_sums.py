@@ -1,4 +1,4 @@
-r"""Tails of sums of many discrete Laplace draws, at a cost that their number does not raise.
+r"""Tails of sums of many discrete Laplace draws, at a cost independent of their number.
 
 The noise of a locally private batch is the sum of n draws of scale s, PolyaDifference(n, s). With
 beta = e^(-1/s) its moment function exists for |c| < 1/s:
@@ -56,7 +56,7 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
     """
     count = positive_rational("draws", draws, "no draws are no noise")
     if count < FEWEST_DRAWS:
-        raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: take PolyaDifference")
+        raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
     width = positive_rational("scale", scale, "scale 0 adds no noise")
     if not _NARROWEST <= width <= _WIDEST:
         raise InvalidParameter("scale", scale, "must lie in [2^-32, 2^128]")
@@ -92,7 +92,7 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    r"""P(X >= t) by the quickest way for so many draws; None where PolyaDifference is quicker.
+    r"""P(X >= t) by the fastest method for this number of draws; None if PolyaDifference is faster.
 
     Arguments and errors as :func:`sum_tail`.
     """

@@ -1,4 +1,4 @@
-r"""Floats of laws that have no float formula with a proven error, and starts for quantiles.
+r"""Floating-point functions of laws without a proven float formula, and starts for quantiles.
 
 An isolated integer is rounded once from its own ball (:func:`pointwise`); where many neighbours are
 asked for, a whole run of them is (:func:`by_runs`): one ball at the end of the run and the ratios
@@ -33,7 +33,7 @@ Column = Literal["pmf", "cdf", "sf"]
 
 
 class RunLaw(Hashable, Protocol):
-    r"""A law that states its ratios, besides its balls."""
+    r"""A law that provides ratios of successive masses, besides its balls."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -52,7 +52,7 @@ class FloatRun(NamedTuple):
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    r"""``value(k)`` for every entry, relative error below 2^-51; each distinct k is found once.
+    r"""``value(k)`` for every entry, relative error below 2^-51; each distinct k is computed once.
 
     >>> pointwise(np.array([3, 0, 3]), lambda k: arb(k) / 4).tolist()
     [0.75, 0.0, 0.75]
@@ -82,7 +82,7 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
-    r"""About the p-quantile of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
+    r"""Approximate p-quantile of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
 
     The first correction of Cornish and Fisher (1938). Nothing is proven, and nothing needs to be.
 
@@ -103,7 +103,7 @@ def closer(
     tail: Callable[[Integers], Floats],
     mass: Callable[[Integers], Floats],
 ) -> Integers:
-    r"""Newton's steps on log P(X > k) towards ``level``, from guesses k >= 0: better guesses.
+    r"""Newton steps on log P(X > k) towards ``level``, from guesses k >= 0: improved guesses.
 
     ``tail`` falls in k and ``mass`` is its step. Nothing is proven, and nothing needs to be.
     """

@@ -1,4 +1,4 @@
-r"""Masses and tails of Polya laws and their differences, by an integral that any scale can afford.
+r"""Masses and tails of Polya laws and their differences, by an integral valid for any scale.
 
 With beta = e^(-1/s), the difference of independent Polya(a, s) and Polya(b, s) has
 

@@ -1,4 +1,4 @@
-r"""Rigorous theta sums: everything a discrete Gaussian needs to be enclosed, at any variance.
+r"""Rigorous theta sums: enclosures for a discrete Gaussian of any variance.
 
 With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so none
 of them costs more for v = 2^80 than for v = 1. :class:`ThetaSum` states the sum of some draws as
@@ -35,7 +35,7 @@ def partition(variance: Fraction) -> arb:
 
 
 def moment(variance: Fraction, z: acb) -> acb:
-    r"""M(z) e^(-v z^2/2), where M(z) = E[e^(zX)]: what is left of M beside the Gaussian factor.
+    r"""M(z) e^(-v z^2/2), where M(z) = E[e^(zX)]: M without its Gaussian factor.
 
     By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
     z = 0, close to 1 for large v. Sound for every z, fast for |Im z| <= pi, where no term is above
@@ -115,7 +115,7 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width however far out t lies.
+    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail.
 
     For small v the sum itself with a geometric bound on the rest (its term ratio falls), for large
     v the contour sum.

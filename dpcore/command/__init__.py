@@ -1,1 +1,1 @@
-r"""The command ``dpcore``: its entry point, progress, and the files it writes."""
+r"""The command ``dpcore``: its entry point, progress bars, and output files."""

@@ -1,4 +1,4 @@
-r"""The ``dpcore`` command: exact noise from the shell, and the door to the sibling packages.
+r"""The ``dpcore`` command: exact noise from the shell, and the commands of the sibling packages.
 
 Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
 entry point names a click command (or a typer app) that becomes ``dpcore NAME``. One is loaded

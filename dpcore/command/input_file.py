@@ -1,4 +1,4 @@
-r"""Read a file that a command was given: a plain file, and no more of it than is asked for."""
+r"""Read input files of a command: regular files only, and at most a given size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dpcore.errors import InvalidParameter
 
 
 def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
-    r"""Read the text of a plain file of at most ``most`` bytes, in UTF-8, less a byte order mark.
+    r"""Read the text of a regular file of at most ``most`` bytes, in UTF-8, without a byte order
+    mark.
 
     A device may never end and a pipe never answer: neither is read. With ``stdin`` the path - is
     standard input.
@@ -21,7 +22,7 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
     >>> read_text("--pairs", "/dev/zero", most=1 << 20)
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: --pairs = /dev/zero: is not a plain file
+    dpcore.errors.InvalidParameter: --pairs = /dev/zero: is not a regular file
 
     Raises :class:`InvalidParameter`, naming the argument, for anything else.
     """
@@ -44,24 +45,24 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Refuse a path that is not a regular file: reading a pipe could block for ever.
+    r"""Refuse a path that is not a regular file, because reading a pipe could block forever.
 
     >>> require_plain("--data", "/dev/zero")
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a plain file
+    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a regular file
 
     Raises :class:`InvalidParameter`, naming the argument.
     """
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise InvalidParameter(argument, str(path), "is not a plain file")
+            raise InvalidParameter(argument, str(path), "is not a regular file")
 
 
 def csv_rows(
     argument: str, path: str | Path, *, whole: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Read the rows of a CSV file one by one: each with its line number, blank ones left out.
+    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows.
 
     Raises :class:`InvalidParameter`, naming the argument, for what is no plain file or cannot be
     read, for what is no CSV in UTF-8, and with ``whole`` for a last line that has no end.
@@ -74,13 +75,13 @@ def csv_rows(
     except OSError as error:
         raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
-        raise InvalidParameter(argument, str(path), f"is no CSV text ({error})") from None
+        raise InvalidParameter(argument, str(path), f"is not valid CSV ({error})") from None
 
 
 def rows_of(
     argument: str, path: str | Path, lines: Iterable[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""The same of lines that were read, as ``path`` is named in errors.
+    r"""The rows of lines that were already read; errors name ``path``.
 
     >>> [*rows_of("--data", "means.csv", ["arm,mean", "", "1, 0.5"])]
     [(1, ['arm', 'mean']), (3, ['1', '0.5'])]
@@ -91,12 +92,14 @@ def rows_of(
             if any(cell.strip() for cell in row):
                 yield rows.line_num, row
     except csv.Error as error:
-        reason = f"is no CSV text (line {rows.line_num}: {error})"
+        reason = f"is not valid CSV (line {rows.line_num}: {error})"
         raise InvalidParameter(argument, str(path), reason) from None
 
 
 def _ended(argument: str, path: str | Path, file: Iterable[str]) -> Iterator[str]:
     for line in file:
         if not line.endswith("\n"):
-            raise InvalidParameter(argument, str(path), "was cut: its last line has no end")
+            raise InvalidParameter(
+                argument, str(path), "is truncated: its last line has no newline"
+            )
         yield line

@@ -1,4 +1,4 @@
-r"""What the commands of every package share: groups, options, and how their values are read.
+r"""Shared by the commands of every package: option groups, options, and value parsers.
 
 Each value is refused by the name of the option that was typed, before anything is drawn or
 computed.
@@ -32,7 +32,7 @@ AsJson = Annotated[
 
 
 class Format(StrEnum):
-    r"""What a command prints: lines, one document, or what a CI server reads."""
+    r"""Output formats: lines, one document, or the format of a CI server."""
 
     TEXT = "text"
     JSON = "json"
@@ -47,7 +47,7 @@ r"""``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:
-    r"""A group of commands, or one command, with the conventions of all: -h, no own tracebacks.
+    r"""A command group, or one command, with shared conventions: -h, no tracebacks.
 
     >>> command_group("budget", help="What releases cost together.").info.name
     'budget'
@@ -62,7 +62,7 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 
 
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
-    r"""An option as the default of a parameter; ``default=...`` for one that must be given.
+    r"""An option as the default of a parameter; ``default=...`` if it is required.
 
     Within ``Annotated`` it is ``default=...`` too: the default then stands with each parameter.
     ``given`` is for :func:`typer.Option`, for instance the panel of the help that it is in.
@@ -74,12 +74,12 @@ def option(metavar: str, text: str, *names: str, default: Any = None, **given: A
 
 
 def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
-    r"""A word of the command line without an option's name, as the default of a parameter."""
+    r"""A positional argument, as the default of a parameter."""
     return typer.Argument(default, metavar=metavar, help=text, **given)
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command, with each field of a dataclass that it takes as an option of its own.
+    r"""The command, with the fields of its dataclass parameter as options.
 
     Options that several commands share, or that are handed on together, are written once: as the
     fields of a dataclass, which a command asks for by the type of a parameter.
@@ -106,7 +106,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def named(**options: str) -> Iterator[None]:
-    r"""Errors about an argument name the option instead: ``named(delta="--delta")``.
+    r"""Make errors about an argument name the option: ``named(delta="--delta")``.
 
     >>> with named(delta="--delta"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
@@ -126,7 +126,7 @@ def named(**options: str) -> Iterator[None]:
 
 
 def read_jobs(text: str) -> int:
-    r"""``--jobs``: how many processes, in [1, 1024]; -1: one for each core.
+    r"""Parse ``--jobs``: the number of processes, in [1, 1024]; -1 means one per core.
 
     >>> read_jobs("2"), read_jobs("-1")
     (2, -1)
@@ -142,7 +142,7 @@ def read_law(argument: str, text: str) -> Noise: ...
 @overload
 def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = None) -> Any:
-    r"""A noise such as ``skellam:variance=400``; errors name the option.
+    r"""Parse a noise such as ``skellam:variance=400``; errors name the option.
 
     ``more`` are laws beside those of :class:`Noise`, by their names.
 
@@ -161,7 +161,7 @@ def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = No
 
 
 def share(argument: str, text: str) -> Fraction:
-    r"""A part of the whole: 90% or 0.9.
+    r"""Parse a fraction of the whole: 90% or 0.9.
 
     >>> share("--honest", "90%")
     Fraction(9, 10)
@@ -169,7 +169,7 @@ def share(argument: str, text: str) -> Fraction:
     try:
         exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
     except InvalidParameter:
-        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
+        raise InvalidParameter(argument, text, "must be a fraction such as 90% or 0.9") from None
     if not 0 <= exact <= 1:
         raise InvalidParameter(argument, text, "must lie between 0% and 100%")
     return exact

@@ -1,4 +1,4 @@
-r"""Files that a command writes: refused before the work where they cannot be, and whole or not.
+r"""Output files of a command: checked before the computation, and written atomically.
 
 A file is written beside its place, under a name that begins with a dot and holds the number of the
 process, and moved there. What a killed process left is removed when the file is next written.
@@ -17,7 +17,7 @@ from dpcore.errors import InvalidParameter
 
 
 def check_writable(option: str, path: Path | None) -> None:
-    r"""Refuse, before a run is drawn, a place where no file can be written.
+    r"""Refuse, before any computation, a path that cannot be written.
 
     >>> from tempfile import gettempdir
     >>> check_writable("--output", Path(gettempdir()))
@@ -41,7 +41,7 @@ def check_writable(option: str, path: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    r"""Refuse, before a run is drawn, a folder that files cannot be written to; make a missing one.
+    r"""Refuse, before any computation, a folder that cannot be written; create a missing one.
 
     >>> check_folder("--output", Path(__file__))
     Traceback (most recent call last):
@@ -64,7 +64,8 @@ def check_folder(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""As :func:`check_folder`; a folder that it made, if empty, goes again where the block fails.
+    r"""As :func:`check_folder`; a newly created folder is removed if the block fails and it is
+    empty.
 
     Raises :class:`InvalidParameter`, naming the option.
     """
@@ -81,7 +82,7 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def whole_picture(option: str, path: Path) -> Iterator[Path]:
-    r"""A place beside ``path``, of the same ending, that becomes it when the block ends well.
+    r"""A temporary path beside ``path``, of the same suffix, renamed to it if the block succeeds.
 
     Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
     """
@@ -98,7 +99,7 @@ def whole_picture(option: str, path: Path) -> Iterator[Path]:
 
 
 def write_whole(option: str, path: Path, text: str) -> None:
-    r"""Write a file whole or not at all: beside its place, then renamed into it.
+    r"""Write a file atomically: to a temporary path, then renamed.
 
     What a link leads to is replaced and not the link; a device or a pipe is written to and never
     replaced.

@@ -1,4 +1,4 @@
-r"""The packages that dpcore installs beside itself: found there, and nowhere else.
+r"""The packages installed with dpcore, imported from their own location only.
 
 They have everyday names, and so has other people's code: a folder ``accounting`` of one's own, or
 another distribution's. Python takes what comes first, and what broke then looked like a defect.
@@ -26,7 +26,7 @@ _OWN: Final = __name__.partition(".")[0]
 
 
 class ShadowedPackage(DpcoreError):
-    r"""Another module has the name of a package of dpcore, and stands where it must be."""
+    r"""Another module shadows a package of dpcore."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -38,7 +38,7 @@ class ShadowedPackage(DpcoreError):
 
 @cache
 def package_names() -> frozenset[str]:
-    r"""dpcore, and the packages that came with it.
+    r"""dpcore, and the packages installed with it.
 
     >>> "dpcore" in package_names()
     True
@@ -62,13 +62,13 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""From here on, an import of one of these names finds ours, whatever else is on the path."""
+    r"""Make imports of these names find dpcore's packages first, whatever else is on the path."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
 def require_own_packages() -> None:
-    r"""Refuse to run where another module is found first, here or in a process started from here.
+    r"""Refuse to run if another module would be imported instead, here or in a child process.
 
     Raises :class:`ShadowedPackage`, which names the file and says what to do.
     """
@@ -81,7 +81,7 @@ def require_own_packages() -> None:
         if not where.is_relative_to(_HOME / name):
             raise ShadowedPackage(
                 name,
-                f"{where} stands in front of it; rename that, or run the command dpcore from "
+                f"{where} shadows it; rename that, or run the command dpcore from "
                 "another folder, without a PYTHONPATH that leads there",
             )
 
@@ -102,12 +102,12 @@ def _require_whole(name: str) -> None:
                 name,
                 f"{_HOME / file} is not the file that dpcore installed; "
                 + (f"{', '.join(others)} installs that name too: " if others else "")
-                + "install dpcore anew, in an environment without the other",
+                + "install dpcore again, in an environment without the other package",
             )
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""What in ``folder`` has the name of one of these packages; None where nothing does.
+    r"""The module in ``folder`` with the name of one of these packages; None if there is none.
 
     With the ``source`` of a program, only what that imports counts.
     """

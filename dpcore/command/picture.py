@@ -1,4 +1,4 @@
-r"""Pictures that a command draws: one set-up of matplotlib, and files that are whole or not there.
+r"""Plots of a command: one configuration of matplotlib, and files written atomically.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. No window is opened and no
 global setting changed; the same data give the same bytes.
@@ -52,7 +52,7 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 
 
 def require_matplotlib(argument: str, value: str) -> None:
-    r"""Refuse to start where nothing can be drawn, before hours are spent on what it would show.
+    r"""Raise early if matplotlib cannot be imported.
 
     Raises :class:`InvalidParameter`, naming the argument and the extra.
     """
@@ -63,7 +63,7 @@ def require_matplotlib(argument: str, value: str) -> None:
 
 
 def check_picture(argument: str, path: Path) -> None:
-    r"""Refuse a place where no picture can be written, before time is spent on what it shows.
+    r"""Refuse, before any computation, a path to which no plot can be written.
 
     >>> check_picture("--output", Path("regret.gif"))
     Traceback (most recent call last):
@@ -78,7 +78,7 @@ def check_picture(argument: str, path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidParameter(argument, str(path), f"there is no folder {path.parent}")
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InvalidParameter(argument, str(path), "is no place that a file can be written to")
+        raise InvalidParameter(argument, str(path), "is not a path that can be written")
     require_matplotlib(argument, str(path))
 
 
@@ -91,7 +91,7 @@ def picture(
     style: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Iterator[Figure]:
-    r"""An empty figure of ``size`` inches, drawn on in the block and then written, whole or not.
+    r"""A new figure of ``size`` inches; written atomically when the block ends.
 
     ``style`` are settings of matplotlib within the block, ``options`` those of the figure.
 
@@ -118,7 +118,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Axes for a curve such as delta over epsilon: lines that join proven points.
+    r"""Axes for a curve such as delta over epsilon, with lines joining proven points.
 
     The title and the legend stand outside of the axes, folded to the width of the picture.
 
@@ -144,7 +144,7 @@ def curve_picture(
 def outside_legend(
     figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
 ) -> None:
-    r"""A legend beside the axes, in as many columns, three at most, as the picture is wide for.
+    r"""A legend beside the axes, with at most three columns, as many as fit.
 
     The layout of the figure must be "constrained".
     """
@@ -158,7 +158,7 @@ def outside_legend(
 
 
 def fold(text: Text, width: float, lines: int = _LINES) -> None:
-    r"""Break a text into ``lines`` of at most ``width`` dots; what does not fit is left out."""
+    r"""Wrap a text to ``lines`` of at most ``width`` dots; the rest is cut."""
     words = text.get_text()
     for letters in range(_LINE, 9, -5):
         text.set_text("\n".join(wrap(words, letters, max_lines=lines)))
@@ -167,7 +167,7 @@ def fold(text: Text, width: float, lines: int = _LINES) -> None:
 
 
 def number_log_axes(figure: Figure) -> None:
-    r"""Plain numbers beside logarithmic axes: matplotlib's formatters write formulas there."""
+    r"""Plain numbers on logarithmic axes, instead of matplotlib's formulas."""
     from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
     class Plain(LogFormatter):
@@ -183,7 +183,7 @@ def number_log_axes(figure: Figure) -> None:
 
 
 def tick_number(value: float) -> str:
-    r"""A number beside a logarithmic axis.
+    r"""Format a tick label of a logarithmic axis.
 
     >>> [tick_number(value) for value in (1.0, 0.01, 1e-6, 2e-12, 1e5)]
     ['1', '0.01', '1e-6', '2e-12', '1e5']

@@ -1,4 +1,4 @@
-r"""A bar during long work: on standard error where that is a terminal, or in a notebook."""
+r"""Progress bars: on standard error if it is a terminal, or in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OFTEN: Final = 0.2
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""A function to be told how many of ``total`` are done; it shows nothing where nobody looks.
+    r"""A callback that takes the number of finished items of ``total``; silent without a viewer.
 
     A ``total`` of None is one that nobody knows: then the number done is shown.
 
@@ -42,7 +42,7 @@ def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None
 
 
 def in_notebook() -> bool:
-    r"""Whether this process shows its results in a notebook.
+    r"""Whether this process runs in a notebook.
 
     >>> in_notebook()
     False
@@ -53,7 +53,7 @@ def in_notebook() -> bool:
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""As :func:`progress_bar`, in a cell of a notebook; nothing anywhere else.
+    r"""As :func:`progress_bar`, for a notebook cell; silent elsewhere.
 
     >>> with notebook_bar("runs", 1000) as progress:
     ...     progress(1000)

@@ -1,4 +1,4 @@
-r"""A file of records, each of them length, crc32 of the length, sha256, payload.
+r"""A file of records: length, crc32 of the length, sha256, payload.
 
 Each sha256 covers the one before it, so a record stands where it was written and in no other file.
 Only the last one can be torn: by an end of the process it is too short, and a power cut can leave
@@ -25,12 +25,12 @@ _PIECE: Final = 1 << 20
 
 
 class Damaged(ValueError):
-    r"""Bytes that no end of a process and no power cut leaves; its text says where they begin."""
+    r"""Corruption not explained by an interrupted process or a power cut, with its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    r"""What a record holds, the byte after it, and the digest that the next one covers."""
+    r"""The payload of a record, the offset after it, and the digest for the next one."""
 
     payload: bytes
     end: int
@@ -38,19 +38,19 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""The digest that the first record of a schema covers."""
+    r"""The digest before the first record of a schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""The bytes of the record after the one of digest ``before``, and its digest."""
+    r"""The bytes of the record that follows digest ``before``, and its digest."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
 
 
 def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
-    r"""The records from the beginning of a file to its end, or to the one that is torn.
+    r"""Read the records from the beginning of a file to its end, or to a torn record.
 
     Raises :class:`Damaged`.
     """
@@ -76,7 +76,7 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 
 
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
-    r"""Whether a file ends within its first record: nothing follows, and so nothing is lost.
+    r"""Whether a file ends within its first record, so that no later data can be lost.
 
     That is ``written``, or any other with a payload that begins with ``beginning``; a payload does
     not end in zeros.

@@ -1,4 +1,4 @@
-r"""A file that keeps finished work: locked, read once, and then only ever longer.
+r"""An append-only file of finished work, locked while it is open.
 
 What is appended is on the disk when :meth:`StateFile.append` returns. Nothing is buffered: what the
 system refuses is refused there and then, and never again when the file is closed. A new file is
@@ -23,7 +23,7 @@ Place: TypeAlias = str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFile:
-    r"""An open file and the lock on it; ``reader`` reads it, from its beginning."""
+    r"""An open file and its lock; ``reader`` reads it from the beginning."""
 
     argument: str
     path: Path
@@ -31,7 +31,7 @@ class StateFile:
     reader: BinaryIO
 
     def append(self, data: bytes) -> None:
-        r"""Write at the end; returns when it is on the disk.
+        r"""Append data; returns when it is on disk.
 
         Raises :class:`InvalidParameter` for what the system refuses: the end may then be torn, and
         nothing more is to be appended.
@@ -45,14 +45,14 @@ class StateFile:
             raise self.refused(error) from None
 
     def cut(self, size: int) -> None:
-        r"""Drop what follows the first ``size`` bytes."""
+        r"""Drop the data after the first ``size`` bytes."""
         try:
             os.ftruncate(self.handle, size)
         except OSError as error:
             raise self.refused(error) from None
 
     def restart(self, data: bytes) -> None:
-        r"""Hold ``data`` and nothing else, under a name that is on the disk, too."""
+        r"""Replace the content by ``data``; returns when the file and its name are on disk."""
         self.cut(0)
         self.append(data)
         try:
@@ -61,13 +61,13 @@ class StateFile:
             raise self.refused(error) from None
 
     def refused(self, error: OSError) -> InvalidParameter:
-        r"""The error of the system as one that names the file."""
+        r"""Convert an operating-system error to one that names the file."""
         return InvalidParameter(self.argument, str(self.path), error.strerror or str(error))
 
 
 @contextmanager
 def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
-    r"""Open and lock the file, or create it; ``owner`` names what else may have it open.
+    r"""Open and lock the file, or create it; ``owner`` names other programs that may hold it.
 
     It is never truncated by opening, and removed again where the block fails before it holds a
     byte.
@@ -76,7 +76,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     ...     pass
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: --resume = ...: is not a plain file
+    dpcore.errors.InvalidParameter: --resume = ...: is not a regular file
 
     Raises :class:`InvalidParameter` for a pipe, a device or a folder, a file in use, one that
     cannot be read or written, and a system without locks.
@@ -97,7 +97,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     with os.fdopen(handle, "rb") as reader:
         found = StateFile(argument=argument, path=place, handle=handle, reader=reader)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise InvalidParameter(argument, str(path), "is not a plain file")
+            raise InvalidParameter(argument, str(path), "is not a regular file")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

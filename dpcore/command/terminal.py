@@ -1,4 +1,4 @@
-r"""Lines for a person at a terminal: names, reasons and paths are somebody else's text.
+r"""Terminal output; names, reasons and paths are untrusted text.
 
 What others wrote may hold characters that steer a terminal, turn its letters around, or start a
 line that looks like ours. Every line that a command shows goes through :func:`say`, and nothing
@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 
 def printable(text: str) -> str:
-    r"""``text`` on one line, with what is not printable, or only turns letters around, spelled out.
+    r"""``text`` on one line, with unprintable and bidirectional control characters escaped.
 
     >>> print(printable("ann\x1b[31m\nbob\u202e"))
     ann\x1b[31m\nbob\u202e
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def page(lines: Iterable[str]) -> str:
-    r"""What :func:`say` writes of ``lines``.
+    r"""The text that :func:`say` writes for ``lines``.
 
     >>> page(["a", "b\x07"])
     'a\nb\\x07\n'
@@ -43,7 +43,7 @@ def say(lines: Iterable[str], stream: TextIO | None = None) -> None:
 
 
 def show(found: dict[str, Any] | Iterable[str]) -> None:
-    r"""Print a dictionary as JSON, lines as lines.
+    r"""Print a dictionary as JSON, or lines as lines.
 
     >>> show({"schema": "dpcore-budget/1"})
     {
@@ -60,7 +60,7 @@ _GAP: Final = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    r"""Rows as lines with aligned columns; the columns in ``right`` end together.
+    r"""Format rows with aligned columns; the columns in ``right`` are right-aligned.
 
     >>> aligned([("a", "10"), ("bcd", "2")], right=(1,))
     ['a    10', 'bcd   2']
@@ -77,7 +77,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""A name and what it says, which begins ``margin`` letters from the left.
+    r"""Format a name and a value, which begins in column ``margin``.
 
     >>> fact("rounds", "1000", margin=9)
     'rounds   1000'
@@ -86,7 +86,7 @@ def fact(name: str, value: str, *, margin: int) -> str:
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
-    r"""A table under a title, for a notebook: what ``_repr_html_`` of a result returns.
+    r"""An HTML table with a title, for ``_repr_html_`` of a result.
 
     >>> html_table("Bound", [("upper", "<1")])
     '<table><caption>Bound</caption><tr><th>upper</th><td>&lt;1</td></tr></table>'

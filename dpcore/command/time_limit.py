@@ -1,4 +1,4 @@
-r"""How long a command computes before it says that it has no answer."""
+r"""Time limits of commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OPTION: Final = option("SECONDS", "Give up after this many seconds of computing
 
 
 class OutOfTime(DpcoreError):
-    r"""A computation that was ended: nothing is known but that it takes longer."""
+    r"""The time limit was reached; the computation takes longer."""
 
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    r"""Raise :class:`OutOfTime` where the body computes for longer, whatever it is doing.
+    r"""Raise :class:`OutOfTime` if the body computes for longer, whatever it is doing.
 
     Counted is the processor's time, so that a busy machine changes no answer. There is no limit
     where the system has no such clock (Windows), and in threads other than the main one.
@@ -56,7 +56,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with one more option, ``--within``: 60 seconds unless it says otherwise.
+    r"""The command with an option ``--within``: 60 seconds by default.
 
     For commands that compute one answer; those that work off a list of known length take
     :func:`with_optional_time_limit`.
@@ -65,7 +65,7 @@ def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_optional_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with ``--within`` as an option, and no limit where it is not given."""
+    r"""The command with an option ``--within``, and no limit by default."""
     return _bounded(command, Annotated[str | None, _OPTION], None)
 
 

@@ -1,4 +1,4 @@
-r"""Run calls in worker processes that end with their parent, and leave Ctrl-C to it.
+r"""Run calls in worker processes that end with their parent and leave Ctrl-C to it.
 
 joblib starts them, so ``joblib.parallel_config`` chooses where: processes of this machine by
 default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: ours are born
@@ -35,11 +35,11 @@ _PATIENCE: Final = 10.0
 
 
 class WorkerLost(DpcoreError):
-    r"""A worker process that is no more, or that cannot be reached."""
+    r"""A worker process that died or is unreachable."""
 
 
 def checked_jobs(jobs: int) -> int:
-    r"""``jobs`` where it is a number of processes: -1 (one a core), or in [1, 1024].
+    r"""``jobs`` if it is a valid number of processes: -1 (one per core), or in [1, 1024].
 
     >>> checked_jobs(-1)
     -1
@@ -52,7 +52,7 @@ def checked_jobs(jobs: int) -> int:
 
 
 def width_of(jobs: int) -> int:
-    r"""How many processes ``jobs`` stands for where the calls are run; -1: as many as there are.
+    r"""The number of processes for ``jobs`` where the calls run; -1: as many as there are.
 
     >>> width_of(1)
     1
@@ -126,7 +126,7 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""Calls while at most ``most`` of them wait to be read; joblib takes them under a lock."""
+    r"""Limits the number of unread results to ``most``; joblib takes the calls under a lock."""
 
     calls: Iterator[tuple[Any, ...]]
     most: int
@@ -219,7 +219,7 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""Ends this process when its parent has ended, or a call has not ended at the time ``due()``.
+    r"""Ends this process when its parent died, or a call ran past the time ``due()``.
 
     ``due`` answers on the clock of ``time.monotonic``, None while there is no limit.
     """
@@ -228,7 +228,7 @@ class Watch:
     due: Callable[[], float | None] | None = None
 
     def run(self) -> None:
-        r"""Look now and then, to the end of this process."""
+        r"""Poll until the end of this process."""
         while os.getppid() == self.parent:
             due = None if self.due is None else self.due()
             if due is not None and time.monotonic() > due:
@@ -239,7 +239,7 @@ class Watch:
 
 @cache
 def watch_over(parent: int) -> Watch:
-    r"""The watch of this process over the one of that number, which asked for its work.
+    r"""The watch of this process over the process of that number, its parent.
 
     A worker of a cluster is somebody else's, and is not ended. joblib's own processes watch also
     where their parent, whose number they bring with them, ended while they were starting; what a
@@ -252,7 +252,7 @@ def watch_over(parent: int) -> Watch:
 
 
 def leave_ctrl_c_to(parent: int) -> None:
-    r"""Pass over Ctrl-C in this process where another one, of that number, hears it.
+    r"""Ignore Ctrl-C in this process while the process of that number handles it.
 
     A handler and not SIG_IGN, which programs started from here would inherit.
     """

@@ -1,4 +1,4 @@
-r"""Running sums of a stream, each release with exact noise: tree, doubling blocks, square root.
+r"""Running sums of a stream with exact noise: tree, doubling blocks, square root.
 
 ``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` say what is run; ``start()`` takes the items one
 after another. What they guarantee is derived by ``accounting.guarantee``. Proofs:

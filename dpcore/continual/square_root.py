@@ -130,7 +130,7 @@ def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) ->
             return first
         if bits > 4 * (horizon * grid.bit_length() + _EXTRA):
             raise PrecisionExhausted(
-                "the rounded noise: two multiples of 1/g^k were not told apart"
+                "the rounded noise is undecided between two adjacent multiples of 1/g^k"
             )
         bits *= 2
 
@@ -148,7 +148,7 @@ def _inverse(horizon: int, grid: int, bits: int) -> tuple[tuple[int, int], ...]:
 
 
 def series(horizon: int, grid: int) -> list[arb]:
-    r"""The coefficients h_k of g A C^-1 = g/((1 - q) c(q)), as balls at the precision around."""
+    r"""The coefficients h_k of g A C^-1 = g/((1 - q) c(q)), as balls at the ambient precision."""
     before = ctx.cap
     ctx.cap = horizon
     try:

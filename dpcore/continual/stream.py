@@ -1,4 +1,4 @@
-r"""A stream of bounded items, and the released sums of what has come so far.
+r"""Streams of bounded items, and private running sums.
 
 A :class:`ContinualSum` is a frozen configuration: the horizon, the noise, the range of the items.
 Whatever it releases is a function of integers with fresh noise each: the noised numbers. One item
@@ -40,7 +40,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinualSum(ABC):
-    r"""Release running sums of at most ``horizon`` items: the configuration, without any state.
+    r"""The configuration of running sums of at most ``horizon`` items, without state.
 
     Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under
     the scope's relation ``replace`` one item takes another value of that range; under
@@ -82,7 +82,7 @@ class ContinualSum(ABC):
 
     @property
     def step(self) -> int:
-        r"""The most that neighbouring items differ, in units."""
+        r"""The largest difference between neighbouring items, in units."""
         ends = self.high, -self.low
         apart = max(ends) if self.scope.relation is Relation.ADD_REMOVE else sum(ends)
         return int(apart / self.unit)
@@ -90,27 +90,29 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def moves(self) -> tuple[int, ...]:
-        r"""How far the noised numbers move when the first item moves by one unit, zeros left out.
+        r"""Changes of the noised numbers when the first item changes by one unit, without zeros.
 
         No item moves more numbers, nor the k-th largest of its moves further.
         """
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""Of all noised numbers together: a box, which is exact, as its corner is attained."""
+        r"""The joint sensitivity of all noised numbers: a box, exact because its corner is
+        attained.
+        """
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property
     def mechanism(self) -> Mechanism:
-        r"""The one release that costs what the whole stream costs."""
+        r"""A single release that costs as much as the whole stream."""
         return Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - sum)^2] after ``taken`` items, of the sum of the items the total is of."""
+        r"""E[(value - sum)^2] after ``taken`` items, for the sum that the total estimates."""
 
     def covered(self, taken: int) -> int:
-        r"""How many items the total is of, after ``taken`` items: all, if nothing else is said."""
+        r"""The number of items in the total, after ``taken`` items: all by default."""
         return self.checked_count(taken)
 
     def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
@@ -129,7 +131,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction | None]:
-        r"""The state after item number ``taken``, and the total in units; None: as before."""
+        r"""The state after item number ``taken``, and the total in units; None: unchanged."""
 
     def _units(self, item: object) -> int:
         exact = rational("item", item)
@@ -142,7 +144,7 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""Two ends of the variance of ``noise``.
+    r"""Lower and upper bounds of the variance of ``noise``.
 
     Raises :class:`Unrepresentable` where it is not bounded.
     """
@@ -155,7 +157,7 @@ def variance(noise: Noise) -> tuple[Fraction, Fraction]:
 
 @final
 class RunningSum:
-    r"""Add items one after another; each call returns the released sum of what has come so far.
+    r"""Add items in order; each call returns the released running sum.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> from dpcore.continual import TreeSum
@@ -190,16 +192,16 @@ class RunningSum:
 
     @property
     def taken(self) -> int:
-        r"""How many items have come."""
+        r"""The number of items so far."""
         return self._taken
 
     @property
     def total(self) -> Total:
-        r"""What was released last; before that, the sum 0 of no items, without noise."""
+        r"""The last released total; initially the sum 0 of no items, without noise."""
         return self._total
 
     def add(self, item: object) -> Total:
-        r"""Take one item, and release the sum so far, or again the last one (``DoublingSum``).
+        r"""Add one item, and release the new total, or the previous one (``DoublingSum``).
 
         Raises :class:`InvalidParameter`, with nothing drawn, for an item that is not a number, out
         of range or between two multiples of the unit, and for an item beyond the horizon.
@@ -210,7 +212,7 @@ class RunningSum:
             state, taken, setting = self._state, self._taken + 1, self.configuration
             if state is None:
                 reason = "is refused: an item is being added, adding one broke off, or the process "
-                raise InvalidParameter("item", item, reason + "forked: start a new stream")
+                raise InvalidParameter("item", item, reason + "was forked: start a new stream")
             if taken > setting.horizon:
                 reason = f"is one too many: the guarantee is for {setting.horizon} items"
                 raise InvalidParameter("item", item, reason)
@@ -231,7 +233,7 @@ class RunningSum:
             return self._total
 
     def forget(self) -> None:
-        r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
+        r"""Drop the state; called in the child of a fork, where the stream must not be used."""
         self._state = None
 
     def __repr__(self) -> str:

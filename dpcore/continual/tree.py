@@ -25,10 +25,10 @@ class _BlockSum(ContinualSum):
 
     @abstractmethod
     def _draws(self, covered: int) -> int:
-        r"""The number of blocks in the total of so many items."""
+        r"""The number of blocks in the total of ``taken`` items."""
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""A draw of the noise for each block in the total.
+        r"""The noise variance times the number of blocks in the total.
 
         >>> from dpcore import Skellam
         >>> TreeSum(horizon=8, noise=Skellam(variance=10)).mean_squared_error(7)
@@ -99,7 +99,7 @@ class DoublingSum(_BlockSum):
         return (1,)
 
     def covered(self, taken: int) -> int:
-        r"""The largest power of two in ``taken``."""
+        r"""The largest power of two that is at most ``taken``."""
         count = self.checked_count(taken)
         return 1 << (count.bit_length() - 1) if count else 0
 

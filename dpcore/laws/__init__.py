@@ -1,1 +1,1 @@
-r"""Laws: every noise on the integers, with its masses, tails and sampler."""
+r"""Noise laws on the integers, with their masses, tails and samplers."""

@@ -1,4 +1,4 @@
-r"""What noise on 0, 1, 2, ... shares: rational ratios of successive masses, which fall.
+r"""Base of noise on 0, 1, 2, ... with rational, decreasing ratios of successive masses.
 
 Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
 P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow
@@ -40,7 +40,7 @@ _RIGHT_BITS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CountNoise(Additive):
-    r"""A law on 0, 1, 2, ... with rational ratios of successive masses, falling in k."""
+    r"""A law on 0, 1, 2, ... with rational ratios of successive masses, decreasing in k."""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def _last(self) -> int | None:
-        r"""The largest value of X, or None."""
+        r"""The largest value of X, or None if it is unbounded."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class CountNoise(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""Always: the ratios fall."""
+        r"""True: the ratios are decreasing."""
         return True
 
     def _ratio(self, k: int) -> Fraction:
@@ -163,11 +163,11 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def _skew(self) -> Fraction:
-        r"""E[(X - E[X])^3]/Var[X], for guesses."""
+        r"""E[(X - E[X])^3]/Var[X], used for initial guesses."""
 
 
 def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
-    r"""``first`` (1 + r_0 + r_0 r_1 + ...) for rational ratios 0 <= r_i < 1 that fall.
+    r"""``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
 
     What is left after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
 

@@ -65,7 +65,7 @@ class DiscreteGaussian(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""Always: k^2 is convex."""
+        r"""True: k^2 is convex."""
         return True
 
     @property

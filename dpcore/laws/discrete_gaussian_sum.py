@@ -88,7 +88,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""Always: a sum of log-concave laws."""
+        r"""True: a sum of log-concave laws."""
         return True
 
     @property

@@ -53,7 +53,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""Always: |k| is convex."""
+        r"""True: |k| is convex."""
         return True
 
     @property

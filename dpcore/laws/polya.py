@@ -88,7 +88,7 @@ class Polya(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""Exactly for shape >= 1: the ratio beta (k+r)/(k+1) rises in k below."""
+        r"""Exactly for shape >= 1: the ratio beta (k+r)/(k+1) increases in k otherwise."""
         return self.shape >= 1
 
     @property
@@ -215,7 +215,7 @@ def one_minus_beta(scale: Fraction) -> arb:
 
 
 def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
-    r"""Whether FLINT's hypergeometric functions are fast here; elsewhere contours are."""
+    r"""Whether FLINT's hypergeometric functions are fast here; otherwise contour integrals are."""
     near = shape <= _NEAR_SHAPE and scale <= _NEAR_SCALE
     return near and k <= _NEAR_SCALES * (scale + 1)
 

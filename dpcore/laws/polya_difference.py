@@ -1,4 +1,4 @@
-r"""The difference of two Polya draws: what Polya shares leave of a discrete Laplace.
+r"""The difference of two Polya draws: the sum of some shares of a discrete Laplace law.
 
 With beta = e^(-1/s), P(X = k) = (1-beta)^(2r) beta^|k| Gamma(|k|+r)/(Gamma(r) |k|!)
 2F1(r, |k|+r; |k|+1; beta^2). Shape 1 is the discrete Laplace of scale s, 1/n one of n shares of it,
@@ -102,7 +102,7 @@ class PolyaDifference(Additive, SymmetricNoise):
         return found
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""One draw of Polya(r, s) less another."""
+        r"""The difference of two draws of Polya(r, s)."""
         one = self._one
         return one.sample_reference(rng) - one.sample_reference(rng)
 

@@ -1,4 +1,4 @@
-r"""Polya draws of any scale: a Poisson number of logarithmic jumps, chosen octave by octave.
+r"""Polya draws of any scale: a Poisson number of logarithmic jumps, by octaves.
 
 X of law Polya(r, s) is a compound Poisson sum: jumps of size m arrive with rate r e^(-m/s)/m for
 each m >= 1, independently (Quenouille 1949). Candidates arrive with rate r in each of these cells
@@ -59,7 +59,7 @@ def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
 
 
 def jump(rng: Rng, scale: Fraction, cell: int) -> int:
-    r"""The size of one candidate of a cell, or 0 when it is not kept.
+    r"""The size of one candidate of a cell, or 0 if it is rejected.
 
     >>> from dpcore.sampling.rng import SeededRng
     >>> jump(SeededRng(1), Fraction(10**9), 0)
@@ -101,7 +101,9 @@ class LogJumps:
     def __init__(self, shape: Fraction, scale: Fraction) -> None:
         self._cells = octaves(scale) + 1
         if self._cells > _MOST_OCTAVES + 1:
-            raise Unrepresentable(f"jumps of scale {scale} could leave int64; draw single values")
+            raise Unrepresentable(
+                f"jumps of scale {scale} could overflow int64; draw single values"
+            )
         self._scale = scale
         self._rate = float(1 / scale)
         mean = shape * self._cells
@@ -124,7 +126,7 @@ class LogJumps:
             np.subtract(sums[ends], sums[ends - arrived], out=piece)
 
     def jumps(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` candidates: sizes where they are kept, and 0 where not."""
+        r"""``count`` candidates: sizes if accepted, otherwise 0."""
         cell = below(rng, self._cells, count)
         unit = np.int64(1) << cell
         low = (rng.words(count) >> np.uint64(1)) >> (np.uint64(63) - cell.astype(np.uint64))

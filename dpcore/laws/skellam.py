@@ -59,7 +59,7 @@ class Skellam(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""Always: a limit of sums of independent coins (docs/proofs/contour.md)."""
+        r"""True: a limit of sums of independent coins (docs/proofs/contour.md)."""
         return True
 
     def pmf_ball(self, k: int) -> arb:

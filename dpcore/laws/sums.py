@@ -1,4 +1,4 @@
-r"""Sums of independent draws: the law of a sum, where it is again a law of dpcore.
+r"""Sums of independent draws, if their law is a law of dpcore.
 
 The inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. What is left of
 planned noise when some users drop out is a shorter sum. Proofs: docs/proofs/protocol.md.

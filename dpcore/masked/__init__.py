@@ -1,4 +1,4 @@
-r"""A working secure aggregation, after Bonawitz et al. 2017: the server learns a sum, nothing else.
+r"""Secure aggregation after Bonawitz et al. 2017: the server learns only a sum.
 
 ``aggregation`` runs it; ``user`` and ``server`` are its roles, functions from state to state, and
 ``device`` holds their states so that each is used once; ``messages`` is what they send,

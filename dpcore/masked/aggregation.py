@@ -1,4 +1,4 @@
-r"""Secure aggregation with masks: the sum of vectors mod m, of whoever does not vanish.
+r"""Secure aggregation with masks: the sum mod m of the vectors of all users who do not drop out.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
 would carry. On a network the roles run apart: a :class:`~dpcore.masked.device.Device` at each user,
@@ -32,7 +32,9 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Step(IntEnum):
-    r"""The four messages of a user, in order; who vanishes at one sends neither it nor a later."""
+    r"""The four messages of a user, in order; a user who vanishes at a step sends nothing from it
+    on.
+    """
 
     KEYS = 1
     SHARES = 2
@@ -90,11 +92,12 @@ class MaskedAggregation:
 
     @property
     def threshold(self) -> int:
-        r"""The shares that reconstruct: n - t, which every step needs, or the neighbourhood's."""
+        r"""The number of shares that reconstruct: n - t, or that of the neighbourhood."""
         return self._terms(bytes(32)).threshold
 
     def exposure(self, colluding: int) -> Fraction:
-        r"""At most how often ``colluding`` users and the server learn more than the others' sum.
+        r"""Upper bound of the probability that ``colluding`` users and the server learn more than
+        the sum.
 
         0 or 1 where everyone shares with everyone; with a neighbourhood the chance, over the graph,
         of :class:`dpcore.masked.sizing.NeighbourhoodRisk`, when up to ``dropouts`` vanish.
@@ -114,7 +117,7 @@ class MaskedAggregation:
         ).exposure
 
     def round(self, name: str | None = None, *, rng: Rng = SYSTEM) -> Round:
-        r"""One round of this aggregation, under 32 random bytes or the hash of a name.
+        r"""One round of this aggregation, identified by 32 random bytes or the hash of a name.
 
         A name must not be used twice under the same enrolled keys: messages of the first round
         would be accepted in the second.
@@ -126,7 +129,7 @@ class MaskedAggregation:
         if name is None:
             return self._terms(rng.bits(256).to_bytes(32, "big"))
         if not isinstance(name, str) or not name:
-            raise InvalidParameter("name", name, "must be a text that is not empty")
+            raise InvalidParameter("name", name, "must be a non-empty string")
         return self._terms(hashlib.sha256(b"dpcore round name" + name.encode()).digest())
 
     def total(
@@ -136,7 +139,7 @@ class MaskedAggregation:
         *,
         rng: Rng = SYSTEM,
     ) -> Total:
-        r"""Enrol everyone, run all roles in this process through their bytes, return the sum.
+        r"""Enrol all users, run all roles in this process, and return the sum.
 
         ``messages`` gives each of the n identities its vector; ``vanish`` the step from which a
         user is no longer heard. Raises :class:`InvalidParameter` for inputs that do not fit, and

@@ -1,4 +1,4 @@
-r"""Run a round over a network: a device for each user, a desk for the server.
+r"""Run a round over a network: one device per user, and the server.
 
 The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
 state that is kept may answer twice, which uncovers an input, or give users two stories. Here the
@@ -46,11 +46,11 @@ class _SingleUse:
 
     @property
     def due(self) -> str:
-        r"""The step that comes next; empty after the last, and when the state is gone."""
+        r"""The next step; empty after the last one, or when the state was dropped."""
         return _NOTHING if self._gone() else self._DUE.get(type(self._state), _NOTHING)
 
     def forget(self) -> None:
-        r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
+        r"""Drop the state; called in the child of a fork."""
         self._forgotten = True
         self._state = None
 
@@ -99,7 +99,7 @@ class _SingleUse:
 
 @final
 class Device(_SingleUse):
-    r"""A user's end of one round: four steps, each taken once, each giving the bytes to send.
+    r"""A user's end of one round: four steps, each run once, each giving the bytes to send.
 
     It starts at a seat, from :func:`dpcore.masked.user.sit`. A second device at one seat draws
     other keys, and refuses a list that does not hold them.
@@ -161,7 +161,7 @@ class Device(_SingleUse):
 
 @final
 class AggregationServer(_SingleUse):
-    r"""The server's end of one round: messages come in one by one, each step is closed once.
+    r"""The server's end of one round: messages arrive individually, each step is closed once.
 
     It starts from :func:`dpcore.masked.server.open_round`, and tells everyone one story: two
     requests about one user, of two states that were both kept, would uncover an input.

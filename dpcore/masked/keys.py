@@ -1,4 +1,4 @@
-r"""The keys of masked aggregation: who can compute which, and what each is bound to.
+r"""The keys of masked aggregation: who can derive them, and the context that each is bound to.
 
     channel   X25519(enrolled user key, enrolled server key)   tags every message, one key a way
     sharing   X25519(c_u, c_v)                                 seals the shares u sends to v
@@ -47,7 +47,7 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    r"""An X25519 key pair as bytes; the private half is kept out of the representation.
+    r"""An X25519 key pair as bytes; the private key is not shown in the representation.
 
     >>> pair = KeyPair.draw()
     >>> public_of(pair.private) == pair.public
@@ -59,14 +59,14 @@ class KeyPair:
 
     @classmethod
     def draw(cls, rng: Rng = SYSTEM) -> KeyPair:
-        r"""A fresh pair from 32 bytes of ``rng``; a seeded one is not private."""
+        r"""A new pair from 32 bytes of ``rng``; a seeded ``rng`` is not private."""
         private = new_secret(rng)
         return cls(private=private, public=public_of(private))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePair:
-    r"""What one user holds of another: a share of its mask key and one of its seed.
+    r"""The shares that a user holds of another user: of its mask key and of its seed.
 
     Both together, from enough users, uncover an input: at most one of the two ever leaves.
     """
@@ -106,7 +106,7 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def is_usable(public: bytes) -> bool:
-    r"""Whether a public key is of large order: X25519 clears the rest with any private key.
+    r"""Whether a public key has large order: X25519 clears the rest with any private key.
 
     >>> is_usable(bytes(32)), is_usable(KeyPair.draw().public)
     (False, True)
@@ -143,7 +143,7 @@ def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
 
 
 def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""What tells the server whether a recombined seed is the one that was shared."""
+    r"""A commitment by which the server checks a recombined seed."""
     return _derive(seed, terms, b"seed commitment", identity)
 
 
@@ -167,7 +167,7 @@ def seal_shares(
 def open_shares(
     sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
 ) -> SharePair:
-    r"""The shares; :class:`InvalidParameter` when they were not sealed so, for this pair."""
+    r"""Decrypt the shares; :class:`InvalidParameter` if they were not sealed for this pair."""
     cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
     try:
         plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
@@ -191,7 +191,7 @@ def _share_cipher(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    r"""One end of the authenticated way between a user and the server, in one round.
+    r"""One end of the authenticated channel between a user and the server, in one round.
 
     Keeps bytes whole and tells who sent them; hides nothing. Both ends derive the two keys from
     the enrolled X25519 keys.
@@ -216,7 +216,7 @@ class Channel:
     def between(
         cls, terms: Round, own: str, other: str, enrolled: KeyPair, public: bytes
     ) -> Channel:
-        r"""The end at ``own``, which holds the pair ``enrolled``; ``public`` is the other's."""
+        r"""The channel end of ``own``, with key pair ``enrolled`` and the peer's ``public`` key."""
         secret = agreements(enrolled.private, {other: public})[other]
         return cls(
             terms=terms,

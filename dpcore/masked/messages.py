@@ -1,4 +1,4 @@
-r"""The messages of masked aggregation: frozen values, one byte encoding each, a strict decoder.
+r"""The messages of masked aggregation: immutable values with a canonical encoding.
 
     bytes = version, type, round (32), sender, receiver, body, tag (32)
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class AggregationRefused(DpcoreError, ValueError):
-    r"""A message, or the end of a step, that is refused: which, of whom, and why.
+    r"""A refused message or end of a step: the message, the user, and the reason.
 
     ``sender`` is who the bytes claim to be from; "" is the server, and None stands where the bytes
     broke off before a name. What was known before the refusal still holds: no state has changed.
@@ -128,7 +128,7 @@ TYPES: Final[tuple[type[Body], ...]] = get_args(Body)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    r"""What stands before the body; sender and receiver are claims until the tag is checked."""
+    r"""The header before the body; sender and receiver are unverified until the tag is checked."""
 
     type: type[Body]
     identifier: bytes
@@ -257,7 +257,8 @@ class _Reader:
 
 
 def is_canonical(key: object) -> bool:
-    r"""Whether this is the one encoding of an X25519 key: 32 bytes of a number below 2^255 - 19.
+    r"""Whether this is the canonical encoding of an X25519 key: 32 bytes of a number below 2^255 -
+    19.
 
     >>> is_canonical(bytes(32)), is_canonical(bytes(31) + b"\x80"), is_canonical(None)
     (True, False, False)
@@ -293,7 +294,7 @@ def _open(data: bytes) -> tuple[Header, _Reader]:
 
 
 def most_bytes(kind: type[object], terms: Round) -> int:
-    r"""No message of this type is longer, with its tag: what is, need not be looked at.
+    r"""The largest length of a message of this type, including its tag; longer ones are refused.
 
     >>> terms = Round(identifier=bytes(32), users=3, dropouts=1, coordinates=1000, modulus=256)
     >>> most_bytes(KeyAdvertisement, terms), most_bytes(MaskedInput, terms)
@@ -309,7 +310,7 @@ def most_bytes(kind: type[object], terms: Round) -> int:
 
 
 def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
-    r"""Header and body from the bytes of :func:`encode`; anything else is refused by name.
+    r"""Header and body from the bytes of :func:`encode`; anything else raises an error.
 
     Raises :class:`AggregationRefused`: truncated, extended, unknown version or type, another
     round, identities out of order, keys, shares or values that are not canonical. Says nothing

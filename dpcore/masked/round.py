@@ -1,4 +1,4 @@
-r"""What the parties of one round of masked aggregation agree on before it starts.
+r"""The parameters of a round of masked aggregation, shared by all parties.
 
 Shared keys and masks are with everyone, or with the nearest k on a random circle. With everyone a
 user's work grows with n; with k = O(log n) neighbours it does not (Bell, Bonawitz, Gascon, Lepoint
@@ -81,7 +81,7 @@ def neighbours_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    r"""What all parties of one round agree on beforehand; every key is bound to all of it.
+    r"""The parameters that all parties of a round agree on; every key is bound to them.
 
     ``identifier`` is 32 bytes that no other round under the same enrolled keys has; ``users``
     are enrolled, up to ``dropouts`` of them may vanish, 2 dropouts < users; inputs are vectors of
@@ -119,22 +119,22 @@ class Round:
 
     @property
     def quorum(self) -> int:
-        r"""How many users each step needs: n - t."""
+        r"""The number of users that each step needs: n - t."""
         return self.users - self.dropouts
 
     @property
     def threshold(self) -> int:
-        r"""How many shares reconstruct: n - t of everyone's, or as the neighbourhood says."""
+        r"""The number of shares that reconstruct: n - t of all users, or of the neighbourhood."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
     def holders(self) -> int:
-        r"""How many users hold a share of one of them, itself among them, while all are there."""
+        r"""The number of users that hold a share, including its owner, if no user drops out."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property
     def value_bytes(self) -> int:
-        r"""Bytes of one residue in a message."""
+        r"""The number of bytes of one residue in a message."""
         return ((self.modulus - 1).bit_length() + 7) // 8
 
 
@@ -148,17 +148,17 @@ def _context(terms: Round) -> bytes:
 
 
 def check_identity(identity: str) -> str:
-    r"""An identity as it may travel: 1 to 255 bytes of UTF-8.
+    r"""Check an identity: 1 to 255 bytes of UTF-8.
 
     >>> check_identity("")
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: identity = : must be a text of 1 to 255 bytes of UTF-8
+    dpcore.errors.InvalidParameter: identity = : must be a string of 1 to 255 bytes of UTF-8
     """
     try:
         fits = isinstance(identity, str) and 1 <= len(identity.encode()) <= 255
     except UnicodeEncodeError:
         fits = False
     if not fits:
-        raise InvalidParameter("identity", identity, "must be a text of 1 to 255 bytes of UTF-8")
+        raise InvalidParameter("identity", identity, "must be a string of 1 to 255 bytes of UTF-8")
     return identity

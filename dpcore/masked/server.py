@@ -71,19 +71,19 @@ class _Step(Generic[B]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertising(_Step[KeyAdvertisement]):
-    r"""Step 1: who is enrolled and near whom, and the key advertisements that arrived."""
+    r"""Step 1: the enrolled users with their neighbours, and the key advertisements so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing(_Step[SealedShares]):
-    r"""Step 2: the keys of U1, and the sealed shares that arrived."""
+    r"""Step 2: the keys of U1, and the sealed shares so far."""
 
     keys: Mapping[str, PublicKeys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masking(_Step[MaskedInput]):
-    r"""Step 3: the commitments of U2, and the masked inputs that arrived."""
+    r"""Step 3: the commitments of U2, and the masked inputs so far."""
 
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
@@ -91,7 +91,7 @@ class Masking(_Step[MaskedInput]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmasking(_Step[UnmaskReply]):
-    r"""Step 4: the commitments of U2, the masked inputs of U3, and the replies that arrived."""
+    r"""Step 4: the commitments of U2, the masked inputs of U3, and the replies so far."""
 
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
@@ -100,7 +100,7 @@ class Unmasking(_Step[UnmaskReply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Total:
-    r"""The sum mod m of the inputs of ``participants``, int64; everyone else's is not in it."""
+    r"""The sum mod m of the inputs of ``participants`` only, as int64."""
 
     sum: Integers
     participants: tuple[str, ...]
@@ -116,7 +116,7 @@ def open_round(
     roster: Sequence[tuple[str, bytes]],
     rng: Rng = SYSTEM,
 ) -> Advertising:
-    r"""Ready for step 1. ``roster`` holds the identity and enrolled public key of each user.
+    r"""The initial state. ``roster`` holds the identity and enrolled public key of each user.
 
     Who is near whom is drawn here, from ``rng``: after it is settled who colludes, and before
     anyone is told.
@@ -126,9 +126,9 @@ def open_round(
     """
     names = [check_identity(name) for name, _ in roster]
     if len(set(names)) < len(names):
-        raise InvalidParameter("roster", names, "must hold each identity once")
+        raise InvalidParameter("roster", names, "must list each identity once")
     if len({key for _, key in roster}) < len(names):
-        raise InvalidParameter("roster", names, "must hold each public key once")
+        raise InvalidParameter("roster", names, "must list each public key once")
     if len(names) != terms.users:
         raise InvalidParameter("roster", names, f"must hold {terms.users} users")
     channels = {
@@ -183,7 +183,7 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
-    r"""End step 1: everyone who advertised (U1) gets the keys of the neighbours who did."""
+    r"""End step 1: send each user who advertised (U1) the keys of its neighbours who did."""
     _check_enough(state, KeyAdvertisement, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
     outbox = {
@@ -196,7 +196,7 @@ def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
 
 
 def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
-    r"""End step 2: everyone who shared (U2) gets the shares that its neighbours sealed for it."""
+    r"""End step 2: send each user who shared (U2) the shares that its neighbours sealed for it."""
     _check_enough(state, SealedShares, state.arrived)
     outbox = {
         name: state.channels[name].send(
@@ -215,7 +215,7 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
 
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
-    r"""End step 3: everyone whose input arrived (U3) is asked to unmask their sum."""
+    r"""End step 3: ask each user whose input arrived (U3) to unmask their sum."""
     _check_enough(state, MaskedInput, state.commitments)
     outbox = {}
     for name in sorted(state.arrived):
@@ -280,7 +280,7 @@ _lagrange = lru_cache(maxsize=1 << 6)(weights)
 
 
 def without_pair_masks(total: Integers, state: Unmasking, name: str, private: bytes) -> Integers:
-    r"""``total`` without the masks that each survivor put on for the dropped user ``name``."""
+    r"""``total`` without the pairwise masks between survivors and the dropped user ``name``."""
     terms = state.terms
     public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
     for other, secret in agreements(private, public).items():

@@ -1,4 +1,5 @@
-r"""Secret sharing over a prime field: ``threshold`` shares give the secret, fewer reveal nothing.
+r"""Shamir secret sharing over a prime field: ``threshold`` shares reconstruct, fewer reveal
+nothing.
 
 The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold``; the
 share of point x is its value at x (A. Shamir, "How to share a secret", CACM 22(11), 1979). The
@@ -96,7 +97,7 @@ def write_element(value: int) -> bytes:
 
 
 def read_element(encoded: bytes) -> int:
-    r"""The element that 33 bytes encode; each element has one encoding.
+    r"""Decode an element from 33 bytes; the encoding is unique.
 
     Raises :class:`InvalidParameter` for another length and for numbers >= PRIME.
 

@@ -1,4 +1,4 @@
-r"""Size a random neighbourhood: bound how often it fails, and find the smallest that suffices.
+r"""Size a random neighbourhood: bounds of its failure probability, and the smallest sufficient one.
 
 Every number is an exact rational and an upper bound, proven on docs/proofs/masked_aggregation.md:
 sums of hypergeometric masses in integers, joined by the union bound. They hold for any users that
@@ -24,7 +24,7 @@ r"""2^-40: the chance of exposure beyond which nothing here calls a graph privat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodRisk:
-    r"""Upper bounds on the chances, over the random graph, of the three ways in which it fails.
+    r"""Upper bounds on the probabilities, over the random graph, of the three failures.
 
     ``corrupted``: the colluding users hold enough shares of some honest user to read its input.
     ``disconnected``: the honest users whose inputs arrive fall apart into groups, and the server
@@ -38,14 +38,16 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""At most so often the server learns more than the sum: add it to a delta."""
+        r"""Upper bound of the probability that the server learns more than the sum: add it to a
+        delta.
+        """
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
 def neighbourhood_risk(
     *, users: int, dropouts: int, colluding: int, neighbourhood: Neighbourhood
 ) -> NeighbourhoodRisk:
-    r"""The bounds for up to ``dropouts`` users who vanish and up to ``colluding`` who collude.
+    r"""Bounds for up to ``dropouts`` users who drop out and up to ``colluding`` users.
 
     >>> ring = Neighbourhood(neighbours=60, threshold=36)
     >>> risk = neighbourhood_risk(users=1000, dropouts=100, colluding=100, neighbourhood=ring)
@@ -77,7 +79,7 @@ def size_neighbourhood(
     exposure: RationalLike = MOST_EXPOSURE,
     failure: RationalLike = "1e-6",
 ) -> Neighbourhood | None:
-    r"""The least k, and for it the least threshold, that keep both bounds; None for everyone.
+    r"""The least k, with its least threshold, that meets both bounds; None: use all users.
 
     ``exposure`` bounds the chance that the server learns more than the sum, ``failure`` the chance
     that up to ``dropouts`` users who vanish leave no sum. None where no k <= min(n - 2, 1024) keeps

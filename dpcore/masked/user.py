@@ -1,4 +1,4 @@
-r"""A user of masked aggregation: four steps, each from a state and bytes to a state and bytes.
+r"""The user's side of masked aggregation: four steps from (state, bytes) to (state, bytes).
 
     sit -> advertise_keys -> share_keys -> mask_input -> unmask
 
@@ -51,7 +51,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    r"""A user before the round: who it is, and its way to the server."""
+    r"""A user before the round: its identity and its channel to the server."""
 
     channel: Channel
 
@@ -87,13 +87,13 @@ class Masked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    r"""After step 4: the user has answered, and sends nothing more."""
+    r"""After step 4: the user has answered and sends no further message."""
 
     channel: Channel
 
 
 def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Participant:
-    r"""The seat of an enrolled user; ``server`` is the server's enrolled public key."""
+    r"""The initial state of an enrolled user; ``server`` is the server's enrolled public key."""
     check_identity(identity)
     return Participant(channel=Channel.between(terms, identity, SERVER, enrolled, server))
 
@@ -181,7 +181,7 @@ def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
 
 
 def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
-    r"""Step 4: seed shares of those whose input arrived, mask key shares of those who vanished.
+    r"""Step 4: send seed shares of users whose input arrived, mask key shares of those dropped.
 
     Raises :class:`AggregationRefused` for a request that names anyone twice, a stranger or not
     everyone, counts this user as dropped, or has fewer survivors than the threshold.
@@ -205,7 +205,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
 
 
 def checked_input(values: IntegersLike, terms: Round) -> Integers:
-    r"""``values`` as int64, refused by name unless they are ``coordinates`` integers in [0, m).
+    r"""``values`` as int64; raises unless they are ``coordinates`` integers in [0, m).
 
     An input is private: no refusal repeats it.
     """

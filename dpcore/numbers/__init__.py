@@ -1,1 +1,1 @@
-r"""Numbers: exact rational parameters, enclosures by balls, rounding with a direction."""
+r"""Exact rational parameters, enclosures by balls, and directed rounding."""

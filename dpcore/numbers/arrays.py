@@ -1,4 +1,4 @@
-r"""Read arrays of integers from callers, and answer in the same shape."""
+r"""Parse arrays of integers, and return results in the same shape."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def integers(k: IntegersLike) -> Integers:
 
 
 def shaped(k: IntegersLike, values: Floats) -> float | Floats:
-    r"""The flat ``values`` in the shape of ``k``: a float where ``k`` is a single integer.
+    r"""The flat ``values`` in the shape of ``k``; a float if ``k`` is a single integer.
 
     >>> shaped(3, np.array([0.5]))
     0.5
@@ -52,7 +52,7 @@ def shaped(k: IntegersLike, values: Floats) -> float | Floats:
 
 
 def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    r"""``size`` as a shape.
+    r"""``size`` as a shape tuple.
 
     >>> shape_of(3), shape_of((2, 3))
     ((3,), (2, 3))

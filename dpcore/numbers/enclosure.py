@@ -1,4 +1,4 @@
-r"""A real number held between two bounds.
+r"""Enclosures: proven lower and upper bounds of a real number.
 
 An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational ends (or infinite ones);
 no rounding stands between the proof and the reader. The arithmetic behind it is ball arithmetic
@@ -33,7 +33,7 @@ _DIGITS: Final = 17
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    r"""Work at ``bits`` of ball precision, one thread at a time.
+    r"""Set the ball precision to ``bits``, one thread at a time.
 
     flint's precision is global to the process. Another thread's setting could only make balls
     wider, never wrong; the lock keeps widths, and so running times, predictable as well.
@@ -107,13 +107,13 @@ class Enclosure(Ordered):
 
     @classmethod
     def of(cls, value: arb) -> Enclosure:
-        r"""The exact ends of a ball; a ball that is not finite becomes an infinite end.
+        r"""The exact ends of a ball; an unbounded ball has infinite ends.
 
         >>> Enclosure.of(arb(2))
         Enclosure([2, 2])
         """
         if value.is_nan():
-            raise PrecisionExhausted("the ball holds no number: it has no enclosure")
+            raise PrecisionExhausted("the ball contains NaN, so it has no enclosure")
         return cls(_floor(value.lower()), -_floor(-value.upper()))
 
     @classmethod
@@ -127,7 +127,7 @@ class Enclosure(Ordered):
 
     @classmethod
     def infinite(cls) -> Enclosure:
-        r"""The value +infinity, known to be infinite and not merely unknown.
+        r"""The value +infinity, known to be infinite and not merely unbounded.
 
         >>> Enclosure.infinite().lower
         inf
@@ -219,7 +219,7 @@ def integer_below(value: arb) -> int:
 
 
 def round_up(value: End) -> float:
-    r"""The smallest float that is >= ``value`` and whose shortest decimals are so as well.
+    r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
     What is printed, or written to JSON, are those decimals, and they may lie below the float. A
     float is returned as it is.
@@ -241,7 +241,7 @@ def round_up(value: End) -> float:
 
 
 def round_down(value: End) -> float:
-    r"""The largest float that is <= ``value`` and whose shortest decimals are so as well.
+    r"""The largest float <= ``value`` whose shortest decimal form is also <= ``value``.
 
     >>> round_down(Fraction(1, 10)) <= Fraction(1, 10), round_down(Fraction(10**400))
     (True, 1.7976931348623157e+308)
@@ -250,7 +250,7 @@ def round_down(value: End) -> float:
 
 
 def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
-    r"""Evaluate a ball computation at rising precision until its relative width is <= 2^-bits.
+    r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
     :class:`PrecisionExhausted` when four million bits do not suffice, which for a positive

@@ -1,4 +1,4 @@
-r"""float64 with a stated error: e^(-x), log(1+x), and exact products of integers with a rational.
+r"""float64 functions with proven error bounds: e^(-x), log(1+x), and exact products.
 
 numpy promises nothing about the last bits of its exp, so the exponential here is built from
 tables rounded once from balls and a Taylor polynomial in +, - and *, which IEEE 754 does round
@@ -115,7 +115,7 @@ def two_product(a: Floats, b: Floats) -> Split:
 
 
 def compensated_sum(values: Floats) -> tuple[float, float]:
-    r"""About sum x_i, two by two, and a bound of its error: about u of the result.
+    r"""The sum of x_i by pairwise compensated summation, and a bound of its error, about u.
 
     What each addition rounds off is known exactly (Knuth 1969), and is added up as well: only that
     second sum has an error.

@@ -42,7 +42,7 @@ def least(holds: Callable[[int], bool], near: int) -> int:
 
 def _check(step: int) -> None:
     if step.bit_length() > _DOUBLINGS:
-        raise PrecisionExhausted("a search left every range in which an answer is of use")
+        raise PrecisionExhausted("the search left the supported range")
 
 
 _START: Final = 96

@@ -1,4 +1,4 @@
-r"""Comparing what is known to lie between two ends: decided for the whole interval, or refused.
+r"""Comparisons of intervals: decided for the whole interval, or refused.
 
 A proven bound is no float: ``bound <= 1`` may hold of every number that it leaves possible, fail of
 every one, or be open. In the third case an answer would be a guess.
@@ -46,7 +46,7 @@ class Ordered:
         return found if found is NotImplemented else not found
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is no truth value: compare it with a number, as in bound <= 1")
+        raise TypeError(f"{self!r} has no truth value; compare it with a number, as in bound <= 1")
 
     def _refuse_number(self, other: object) -> None:
         # Two proven ends are no number: == would be False next to the very value it encloses.

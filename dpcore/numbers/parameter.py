@@ -1,4 +1,4 @@
-r"""Read privacy parameters as exact rationals, whatever a user may write.
+r"""Parse privacy parameters as exact rationals.
 
 Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
 ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
@@ -42,7 +42,7 @@ class _Declared:
 
     def _default_of_the_field(self) -> Any:
         if self._default is None:
-            raise AttributeError("no default: the caller must say")  # dataclass() reads it so
+            raise AttributeError("no default: the argument is required")  # dataclass() reads it so
         return self.read("default", self._default)
 
     def _refuse(self) -> NoReturn:
@@ -50,7 +50,7 @@ class _Declared:
 
 
 class Exact(_Declared):
-    r"""A field of a frozen dataclass that is given as any rational and is a :class:`Fraction`.
+    r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
     ``__post_init__`` makes the value exact and refuses values <= 0 where ``zero`` says why 0 is
@@ -69,7 +69,7 @@ class Exact(_Declared):
         self._zero, self._within, self._reason = zero, within, reason
 
     def read(self, argument: str, value: object) -> Fraction:
-        r"""``value`` as this field holds it, or :class:`InvalidParameter`."""
+        r"""Convert ``value`` to the type of this field, or raise :class:`InvalidParameter`."""
         if self._within is not None:
             return rational_in(argument, value, self._within, self._reason)
         if self._zero:
@@ -97,7 +97,7 @@ class Whole(_Declared):
         self._least, self._most = at_least, at_most
 
     def read(self, argument: str, value: object) -> int:
-        r"""``value`` as this field holds it, or :class:`InvalidParameter`."""
+        r"""Convert ``value`` to the type of this field, or raise :class:`InvalidParameter`."""
         return integer(argument, value, at_least=self._least, at_most=self._most)
 
     def __get__(self, instance: object, owner: type | None = None) -> int:
@@ -109,7 +109,7 @@ class Whole(_Declared):
 
 
 class Of(_Declared, Generic[T]):
-    r"""A field of a frozen dataclass that is an instance of ``kind``, or refused with ``reason``.
+    r"""A field of a frozen dataclass that must be an instance of ``kind``; ``reason`` is the error.
 
     As :class:`Exact`; without a ``default`` the caller must give one.
     """
@@ -120,7 +120,7 @@ class Of(_Declared, Generic[T]):
         self._reason = reason
 
     def read(self, argument: str, value: object) -> T:
-        r"""``value`` itself, or :class:`InvalidParameter`."""
+        r"""``value`` itself, or raise :class:`InvalidParameter`."""
         if not isinstance(value, self._kind):
             raise InvalidParameter(argument, value, self._reason)
         held: T = value
@@ -135,7 +135,7 @@ class Of(_Declared, Generic[T]):
 
 
 class Choice(_Declared, Generic[E]):
-    r"""A field of a frozen dataclass that is a member of an enumeration, given so or by value.
+    r"""A field of a frozen dataclass that is a member of an enumeration, given as such or by value.
 
     As :class:`Exact`; the refusal lists the values.
     """
@@ -145,7 +145,7 @@ class Choice(_Declared, Generic[E]):
         self._kind = kind
 
     def read(self, argument: str, value: object) -> E:
-        r"""The member that ``value`` is or names, or :class:`InvalidParameter`."""
+        r"""The member for ``value``, or raise :class:`InvalidParameter`."""
         try:
             return self._kind(value)
         except ValueError:
@@ -164,7 +164,7 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Read every declared field of a frozen dataclass, in ``__post_init__``, bases first.
+    r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first.
 
     Raises :class:`InvalidParameter` for the first field whose value is refused.
     """
@@ -207,7 +207,7 @@ def _exact(argument: str, value: object) -> Fraction:
     value = _without_numpy(value)
     match value:
         case bool():
-            raise InvalidParameter(argument, value, "must be a number, not a truth value")
+            raise InvalidParameter(argument, value, "must be a number, not a bool")
         case Fraction():
             return value if type(value) is Fraction else _held(argument, value)
         case int():
@@ -270,7 +270,7 @@ def _from_text(argument: str, text: str) -> Fraction:
 
 
 def positive_rational(argument: str, value: object, reason: str) -> Fraction:
-    r"""As :func:`rational`, refusing values that are not > 0 with the given reason.
+    r"""As :func:`rational`; values that are not > 0 raise an error with the given reason.
 
     >>> positive_rational("scale", "-1", "scale 0 adds no noise")
     Traceback (most recent call last):
@@ -284,7 +284,7 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
 
 
 def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
-    r"""As :func:`rational`, refusing values outside of ``interval``, with a reason if one is given.
+    r"""As :func:`rational`; values outside ``interval`` raise an error.
 
     >>> rational_in("rate", 0, "(0, 1]", "it is a chance")
     Traceback (most recent call last):
@@ -302,7 +302,7 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
 
 
 def make_positive(instance: object, **reasons: str) -> None:
-    r"""Make the named fields of a frozen dataclass Fractions > 0, in ``__post_init__``.
+    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``.
 
     ``reasons`` say, field by field, why 0 is refused: see :func:`positive_rational`.
     """
@@ -314,7 +314,7 @@ def make_positive(instance: object, **reasons: str) -> None:
 def make_integers(
     instance: object, *names: str, at_least: int = 1, at_most: int | None = None
 ) -> None:
-    r"""Make the named fields of a frozen dataclass ints, in ``__post_init__``.
+    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``.
 
     They are checked as by :func:`integer`.
     """
@@ -331,7 +331,7 @@ def integer(
     at_most: int | None = None,
     limit: str = "",
 ) -> int:
-    r"""``value`` as a Python ``int``; floats and booleans are refused, however whole they look.
+    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral.
 
     ``limit`` names ``at_most`` in the error.
 
@@ -366,7 +366,7 @@ def integer(
 def whole_number(
     argument: str, value: object, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
-    r"""A whole number as it is typed, 1000 or 1e3, between two bounds where there are any.
+    r"""Parse an integer as typed, 1000 or 1e3, within optional bounds.
 
     >>> whole_number("--rounds", "1e3", at_least=1)
     1000
@@ -397,7 +397,7 @@ def _written(number: int) -> str:
 
 
 def text(argument: str, value: object, reason: str) -> str:
-    r"""``value`` as a plain ``str``; anything else is refused with the given reason.
+    r"""``value`` as a plain ``str``; other types raise an error with the given reason.
 
     >>> text("batch", "monday", "must be a name")
     'monday'
@@ -408,7 +408,7 @@ def text(argument: str, value: object, reason: str) -> str:
 
 
 def write_rational(value: Fraction) -> str:
-    r"""The shortest text that :func:`rational` reads back: ``"3"`` or ``"1/3"``.
+    r"""The shortest text that :func:`rational` parses back: ``"3"`` or ``"1/3"``.
 
     >>> write_rational(Fraction("0.25"))
     '1/4'

@@ -1,4 +1,4 @@
-r"""Round a bound for a reader: a few decimals, in the direction that keeps it a bound."""
+r"""Directed rounding of bounds to a few decimals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def up(value: End, digits: int = 4) -> str:
 
 
 def exactly(value: Fraction) -> str:
-    r"""``value`` in decimals where thirty digits write it exactly, else as a fraction.
+    r"""``value`` in decimals if thirty digits are exact, otherwise as a fraction.
 
     >>> exactly(Fraction(121, 100)), exactly(Fraction(1, 3)), exactly(Fraction("1e-400"))
     ('1.21', '1/3', '1e-400')
@@ -46,7 +46,7 @@ def exactly(value: Fraction) -> str:
 
 
 def shortest(value: Fraction) -> str:
-    r"""``value`` exactly, in decimals or as a fraction: what is shorter, decimals on a tie.
+    r"""The shorter exact form of ``value``, decimal or fraction; decimal on a tie.
 
     >>> shortest(Fraction(11, 10)), shortest(Fraction(1, 1024))
     ('1.1', '1/1024')
@@ -57,7 +57,7 @@ def shortest(value: Fraction) -> str:
 def _rounded(value: End, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
-            raise InvalidParameter("value", value, "must be a number: nan bounds nothing")
+            raise InvalidParameter("value", value, "must be a number, not nan")
         return "infinity" if value > 0 else "-infinity"
     with localcontext(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX):
         exact = _quotient(*value.as_integer_ratio(), digits, rounding).normalize()

@@ -1,4 +1,4 @@
-r"""Compute small matrices in one thread."""
+r"""Limit linear algebra on small matrices to one thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 
 def one_thread() -> AbstractContextManager[object]:
-    r"""A context in which linear algebra (BLAS) computes in the thread that asks.
+    r"""A context in which BLAS runs in the calling thread.
 
     Several threads wait for each other longer than small matrices take, and a busy machine makes
     them wait longer still.

@@ -1,1 +1,1 @@
-r"""Protocols: many users add noise to one sum; encodings, instances, functionalities, rounds."""
+r"""Protocols in which many users add noise to one sum: encodings, functionalities, runs."""

@@ -1,4 +1,4 @@
-r"""Secure aggregation and shuffling: S, the part of a protocol between users and server.
+r"""Secure aggregation and shuffling: the functionality S between users and server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
 would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
@@ -27,7 +27,9 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Aggregation(Protocol):
-    r"""Secure aggregation of vectors mod m: the sum over whose input arrived, and who they are."""
+    r"""Secure aggregation of vectors mod m: outputs the sum of the inputs that arrived and their
+    users.
+    """
 
     @property
     def modulus(self) -> int:
@@ -37,13 +39,13 @@ class Aggregation(Protocol):
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
     ) -> Total:
-        r"""The sum mod m of one message a name, without those that vanish before their input."""
+        r"""The sum mod m of the messages of users who do not drop out before their input."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealAggregation:
-    r"""Add up messages as a trusted party: it outputs the sum mod m and who took part, no more.
+    r"""Secure aggregation by a trusted party that outputs only the sum mod m and the participants.
 
     With ``per_user`` ``run`` draws the noise of every user; without, the sum of it
     in one exact draw, which has the same law and costs one draw instead of n.
@@ -67,7 +69,7 @@ class IdealAggregation:
         *,
         rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
     ) -> Total:
-        r"""The sum over who does not vanish up to the step of the input.
+        r"""The sum over the users who do not drop out before the input step.
 
         Raises :class:`InvalidParameter` for a message that is no vector of integers in [0, m), for
         messages of different lengths, for someone vanishing who was not there, and when nobody is
@@ -103,7 +105,7 @@ class RelaxedAggregation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffler:
-    r"""A trusted party that hands on all bits in a uniformly random order, and nothing else.
+    r"""A trusted party that outputs all bits in a uniformly random order, and nothing else.
 
     It carries :class:`BitMessages` only. One integer a user would not do: at n = 1024 and epsilon
     = 1 a Polya share is 0 with probability .993, so the shuffled list of noisy values shows most
@@ -115,7 +117,7 @@ class Shuffler:
     """
 
     def shuffle(self, messages: BitMessages, *, rng: Rng = SYSTEM) -> Bits:
-        r"""The bits of each coordinate in an order of its own: shape (coordinates, all bits).
+        r"""The bits of each coordinate, independently permuted: shape (coordinates, all bits).
 
         Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
         """
@@ -127,7 +129,7 @@ class Shuffler:
 
 
 def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:
-    r"""The places of the names whose input arrives: who vanishes only after it is in the sum.
+    r"""The indices of the names whose input arrives before they drop out.
 
     >>> staying(("ann", "bob", "eve"), {"ann": Step.INPUT, "bob": Step.UNMASK})
     (1, 2)
@@ -141,7 +143,7 @@ def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ..
     gone = {name for name, step in vanish.items() if step <= Step.INPUT}
     here = tuple(place for place, name in enumerate(names) if name not in gone)
     if not here:
-        raise InvalidParameter("vanish", vanish, "must leave someone: nothing is released")
+        raise InvalidParameter("vanish", vanish, "must leave at least one user")
     return here
 
 
@@ -154,7 +156,7 @@ def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
         if vector.size and not 0 <= vector.min() <= vector.max() < modulus:
             raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
     if len({len(vector) for vector in messages.values()}) > 1:
-        raise InvalidParameter("messages", messages, "must be vectors of one length")
+        raise InvalidParameter("messages", messages, "must be vectors of equal length")
     # One by one: stacked together, signed and unsigned entries would meet as floats.
     return np.stack([vector.astype(np.int64) for vector in messages.values()])
 

@@ -1,4 +1,4 @@
-r"""Reals in [0, 1] as integers: fixed point with exact randomised rounding.
+r"""Fixed-point encoding of reals in [0, 1] with exact randomised rounding.
 
 With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
 expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
@@ -100,7 +100,7 @@ class FixedPoint:
         if not isinstance(total, np.ndarray):
             return Fraction(integer("total", total), self.precision)
         if total.dtype.kind not in "iu":
-            raise InvalidParameter("total", total, "must hold integers")
+            raise InvalidParameter("total", total, "must contain integers")
         return total.astype(np.float64) / self.precision
 
     def _checked(self, x: object) -> Fraction:
@@ -128,7 +128,7 @@ class FixedPoint:
 
 
 def as_array(x: RealsLike) -> npt.NDArray[Any]:
-    r"""``x`` as numpy reads it; :class:`InvalidParameter` where it has no shape.
+    r"""``x`` as a numpy array; raises :class:`InvalidParameter` if it is ragged.
 
     >>> as_array([0, 0.5]).shape
     (2,)

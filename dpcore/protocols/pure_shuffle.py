@@ -1,4 +1,4 @@
-r"""Sum numbers by shuffling bits, with a loss that is bounded at every output: pure DP.
+r"""Sums of numbers by shuffled bits with a bounded loss at every output: pure DP.
 
 Bounded messages that always depend on their input give users away: at the ends of what a sum can be
 everybody is at an end. Here a message hides x behind a share of discrete Laplace noise, and rarely,
@@ -72,26 +72,26 @@ class PureShuffle:
 
     @property
     def width(self) -> int:
-        r"""2J + g: the bits of one message."""
+        r"""2J + g: the number of bits of one message."""
         return 2 * self.reach + self.precision
 
     @property
     def bits_per_user(self) -> int:
-        r"""The bits that a user sends."""
+        r"""The number of bits that a user sends."""
         return self.width
 
     @property
     def planned_noise(self) -> PolyaDifference:
-        r"""The law of the noise of all users in the sum, in steps, but for :meth:`missed`."""
+        r"""The law of the total noise of all users, in steps, up to :meth:`missed`."""
         return self.observed_noise(self.users)
 
     def observed_noise(self, honest: int) -> PolyaDifference:
-        r"""The law of the noise of ``honest`` users in the sum, but for covers."""
+        r"""The law of the total noise of ``honest`` users, without covers."""
         honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
     def missed(self, present: int) -> Fraction:
-        r"""An upper bound of the chance that ``present`` users do not add ``observed_noise``.
+        r"""An upper bound of the probability that ``present`` users do not add ``observed_noise``.
 
         Some message is a cover: its coin fell, or its noise was beyond the reach.
         """
@@ -122,7 +122,7 @@ class PureShuffle:
         return BitMessages(bits[:, None, :])
 
     def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""How many ones each of the users sends; errors as :meth:`randomize`."""
+        r"""The number of ones that each user sends; errors as in :meth:`randomize`."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
             reason = f"must hold one number of each of 1 to {self.users} users"
@@ -135,7 +135,7 @@ class PureShuffle:
         return ones
 
     def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
-        r"""The noise of ``count`` users, and 1 for each whose message is a cover instead."""
+        r"""The noise of ``count`` users, and 1 for each whose message is a cover."""
         noise = self.share.sample(count, rng=rng)
         covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
         return noise, covered | (np.abs(noise) > self.reach)

@@ -1,4 +1,4 @@
-r"""Run a protocol once: users, functionality and analyzer in one process.
+r"""Run a protocol once in this process: users, functionality and analyzer.
 
 Dropouts and collusion are part of a run: the noise of who vanishes is not there, the noise of who
 colludes hides nobody, and the record that a run returns holds the rest only. Proofs:
@@ -42,7 +42,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    r"""What a run gives: the estimate, who is in it, and the record that accounting reads.
+    r"""The result of a run: the estimate, the participants, and the record for accounting.
 
     ``record`` is None where no one mechanism is all that the server sees: for a
     :class:`PureShuffle` (``accounting.protocols.pure_shuffle.purity`` has its promise), and for a
@@ -58,7 +58,8 @@ class RunOutcome:
 
     @property
     def release(self) -> Release:
-        r"""The record; its mechanism holds the noise that the ``honest`` users really added.
+        r"""The release record; its mechanism has the noise that the ``honest`` users actually
+        added.
 
         Raises :class:`InvalidParameter` where there is none.
         """
@@ -69,7 +70,8 @@ class RunOutcome:
 
 
 class RoundRefused(AggregationRefused):
-    r"""A round that gave no estimate, with the ``release`` to charge for what it may have shown.
+    r"""A round without an estimate; charge its ``release`` for the information it may have
+    revealed.
 
     ``release`` is the record that the run would have returned; what the aggregation refused is the
     cause. A server with colluding users may know the sum although the round was refused.
@@ -143,7 +145,9 @@ def run(
     """
     assumed = _ASSUMED.get(type(protocol))
     if assumed is None:
-        raise InvalidParameter("protocol", protocol, "must be a sum or a shuffle that runs here")
+        raise InvalidParameter(
+            "protocol", protocol, "must be a sum or a shuffle that can be run here"
+        )
     crowd = _crowd(protocol.users, values, vanish, colluding)
     record = None
     if not isinstance(protocol, (ShuffledPure, PureShuffle)):
@@ -238,7 +242,7 @@ def _crowd(
         raise InvalidParameter("colluding", colluding, "must be names of users in this run")
     honest = len(present) - len(hidden.intersection(present))
     if not honest:
-        raise InvalidParameter("colluding", colluding, "must leave an honest user")
+        raise InvalidParameter("colluding", colluding, "must leave at least one honest user")
     return _Participants(held, names, np.array(places), present, honest, len(hidden))
 
 

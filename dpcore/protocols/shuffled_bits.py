@@ -1,4 +1,4 @@
-r"""Protocols whose messages are bits: what a shuffler may carry.
+r"""Protocols whose messages are bits, for a shuffler.
 
 Each user sends the unary form of a small number and some random bits; the server sees all bits
 in a uniformly random order, so it learns their sum and nothing else, and the random bits are
@@ -56,7 +56,7 @@ class BitMessages:
             reason = "must be a uint8 array of shape (users, coordinates, bits)"
             raise InvalidParameter("bits", bits, reason)
         if not bits.size:
-            raise InvalidParameter("bits", bits, "must hold a bit of someone")
+            raise InvalidParameter("bits", bits, "must contain at least one bit")
         if bits.max() > 1:
             raise InvalidParameter("bits", bits, "must be 0 or 1")
         own = bits.copy()
@@ -65,7 +65,7 @@ class BitMessages:
 
 
 def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
-    r"""How many users sent these bits, ``width`` in each of ``rows``.
+    r"""The number of users who sent these bits, ``width`` in each of ``rows``.
 
     Raises :class:`InvalidParameter` for what 1 to ``most`` users cannot have sent.
     """
@@ -84,7 +84,7 @@ def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitSum(ABC):
-    r"""R and A over shuffled bits: what the protocols of this file share.
+    r"""R and A over shuffled bits, the common part of the protocols in this file.
 
     n = ``users``, g = ``precision`` steps a unit, b = ``noise_bits`` a user and coordinate, each 1
     with p = ``probability``. R: g + b bits a coordinate, E(x) + Binomial(b, p) of them 1. A: for k
@@ -114,21 +114,21 @@ class BitSum(ABC):
 
     @property
     def width(self) -> int:
-        r"""g + b: the bits of one user and coordinate."""
+        r"""g + b: the number of bits per user and coordinate."""
         return self._steps + self.noise_bits
 
     @property
     def bits_per_user(self) -> int:
-        r"""The bits that a user sends, over all coordinates."""
+        r"""The number of bits that a user sends, over all coordinates."""
         return self.width * self._coordinates
 
     @property
     def planned_noise(self) -> Binomial:
-        r"""The law of all the noise in one coordinate's sum when everyone takes part."""
+        r"""The law of the total noise in one coordinate's sum if all users take part."""
         return Binomial(trials=self.users * self.noise_bits, probability=self.probability)
 
     def observed_noise(self, honest: int) -> Binomial:
-        r"""The law of the noise that ``honest`` users really added to a coordinate's sum.
+        r"""The law of the noise that ``honest`` users actually added to a coordinate's sum.
 
         Raises :class:`InvalidParameter` unless 1 <= honest <= users.
         """
@@ -136,7 +136,9 @@ class BitSum(ABC):
         return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one user from the server: g steps at most in every coordinate's sum."""
+        r"""The mechanism that protects a user from the server: g steps at most in each coordinate's
+        sum.
+        """
         steps, count = self._steps, self._coordinates
         sensitivity = Sensitivity(steps) if count == 1 else Sensitivity.box((steps,) * count)
         return Mechanism(noise=self.observed_noise(honest), sensitivity=sensitivity)

@@ -1,4 +1,4 @@
-r"""Choose the modulus of a sum: the smallest whose wraparound is certified to be rare enough.
+r"""Choose the modulus of a sum: the smallest with a certified bound on the wraparound probability.
 
 A sum mod m = n g + 2 tau + 1 is read back without error while the noise stays within [-tau, tau].
 The papers choose tau by a Chernoff bound; here it comes from the exact tail of the law, by

@@ -1,4 +1,4 @@
-r"""The protocol P = (R, S, A) of distributed privacy: what users send and what the server reads.
+r"""The protocol P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
 Users hold x in [0, 1]. The randomizer R encodes x in g steps a unit and adds noise mod m; S hands
 the server the sum mod m and nothing else (``aggregation``); the analyzer A reads the sum back.
@@ -36,7 +36,7 @@ _MOST: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModularSum(ABC):
-    r"""R and A over a sum mod m, m = n g + 2 tau + 1: what the protocols of this file share.
+    r"""R and A over a sum mod m, m = n g + 2 tau + 1, the common part of these protocols.
 
     n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, E the
     encoding. A: z = (y - m)/g if y > n g + tau, else y/g. While the noise of the sum stays within
@@ -69,17 +69,17 @@ class ModularSum(ABC):
     @property
     @abstractmethod
     def local_noise(self) -> Noise | None:
-        r"""The law that each user adds before sending, if any."""
+        r"""The law that each user adds before sending, or None."""
 
     @property
     def central_noise(self) -> Noise | None:
-        r"""The law that the analyzer adds before publishing, if any."""
+        r"""The law that the analyzer adds before publishing, or None."""
         return None
 
     @property
     @abstractmethod
     def planned_noise(self) -> Noise:
-        r"""The law of all the noise in the estimate, in steps, when everyone takes part."""
+        r"""The law of the total noise in the estimate, in steps, if all users take part."""
 
     @property
     def encoding(self) -> FixedPoint:
@@ -117,7 +117,8 @@ class ModularSum(ABC):
         return messages
 
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
-        r"""The sum mod m of the messages of the users that hold x, with their noise in one draw.
+        r"""The sum mod m of the messages of the users with inputs x, with their total noise in one
+        draw.
 
         For simulation: the law is that of the sum of :meth:`randomize`, and n - 1 draws are saved.
         Errors as there.
@@ -136,7 +137,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""The sum in steps that ``y`` stands for: y - m if y > n g + tau, else y.
+        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y.
 
         Raises :class:`InvalidParameter` for anything but integers in [0, m).
         """
@@ -147,7 +148,7 @@ class ModularSum(ABC):
                 raise InvalidParameter("y", y, f"must be < m = {self.modulus}")
             return whole - self.modulus if whole > edge else whole
         if y.dtype.kind not in "iu" or (y.size and not 0 <= y.min() <= y.max() < self.modulus):
-            raise InvalidParameter("y", y, f"must hold integers in [0, m), m = {self.modulus}")
+            raise InvalidParameter("y", y, f"must contain integers in [0, m), m = {self.modulus}")
         wide = y.astype(np.int64)
         return np.where(wide > edge, wide - self.modulus, wide)
 
@@ -175,7 +176,7 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that hides one honest user when ``honest`` are present.
+        r"""The law of the noise that protects one honest user when ``honest`` are present.
 
         Raises :class:`InvalidParameter` unless 1 <= honest <= users.
         """
@@ -215,7 +216,7 @@ class _Whole(ModularSum):
         return self.noise
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one contribution in the message, or estimate, that is seen."""
+        r"""The mechanism that protects one contribution in the observed message or estimate."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -245,7 +246,9 @@ class AggregatedSum(_Shared):
         _check_noise("share", self.share)
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one contribution from the server: in the sum, g steps at most."""
+        r"""The mechanism that protects one contribution from the server: g steps at most in the
+        sum.
+        """
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -325,7 +328,7 @@ class ShuffledPure(_Shared):
             raise InvalidParameter("share", self.share, reason)
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""What hides one contribution in the sum alone: less than the server sees."""
+        r"""The mechanism that protects one contribution in the sum only; the server sees more."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 

@@ -1,1 +1,1 @@
-r"""Sampling: the source of randomness, and exact ways to turn its bits into draws."""
+r"""The source of randomness, and exact samplers from random bits."""

@@ -1,4 +1,4 @@
-r"""Exact coins from fair bits: integer arithmetic only, readable next to the paper.
+r"""Exact Bernoulli and geometric draws from fair bits, by integer arithmetic as in the paper.
 
 The reference samplers share these. Each is Canonne, Kamath and Steinke, "The Discrete Gaussian
 for Differential Privacy" (arXiv 2004.00010v5), Algorithm 1 and the first loop of Algorithm 2.

@@ -1,4 +1,4 @@
-r"""Certified inversion: exact draws from a table, at the speed of a table.
+r"""Certified inversion: exact draws at the speed of a table lookup.
 
 Let V be uniform on [0, 1) and X the least k with V < F(k); then X has distribution function F.
 Only the top 64 bits u of V are drawn at first. With thresholds c_k = floor(2^64 F(k)),
@@ -52,7 +52,7 @@ def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
 
 
 class Uniform:
-    r"""A uniform real V in [0, 1) of which only as many bits are drawn as are looked at.
+    r"""A uniform real V in [0, 1) whose bits are drawn lazily.
 
     >>> from dpcore.sampling.rng import SeededRng
     >>> Uniform(SeededRng(1), 0).below(lambda: arb(1) / 2)
@@ -82,7 +82,7 @@ class Uniform:
             # Doubling: laws whose tail starts at 2^-1000000 are decided in a few rounds.
             self._value = (self._value << self._bits) | self._rng.bits(self._bits)
             self._bits *= 2
-        raise PrecisionExhausted("a uniform real could not be told from a threshold")
+        raise PrecisionExhausted("the uniform real could not be compared with a threshold")
 
 
 def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]) -> int:
@@ -105,7 +105,7 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
             threshold = integer_below(scaled)
             if scaled <= threshold + 1:
                 return min(threshold, _FULL - 1)
-    raise PrecisionExhausted("a threshold could not be placed between two words")
+    raise PrecisionExhausted("a threshold could not be rounded to one word")
 
 
 def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
@@ -143,7 +143,7 @@ def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
 
 
 class InversionTable:
-    r"""A law on consecutive integers by certified inversion.
+    r"""A law on consecutive integers, sampled by certified inversion.
 
     ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0
     or stands at the least value of the law. A table whose last threshold is below 2^64 - 1 is open
@@ -164,7 +164,7 @@ class InversionTable:
         self._cdf = cdf
         given = np.array([*thresholds], dtype=np.uint64)
         if not len(given) or bool(np.any(given[1:] < given[:-1])):
-            raise InvalidParameter("thresholds", given, "must rise, and one at least is needed")
+            raise InvalidParameter("thresholds", given, "must be increasing and non-empty")
         # A word whose place is past the certain ones lies above an open table: it is refined.
         self._certain = len(given)
         closed = int(given[-1]) == _FULL - 1
@@ -186,7 +186,7 @@ class InversionTable:
 
     @property
     def thresholds(self) -> Words:
-        r"""A copy of the table, for those who check it."""
+        r"""A copy of the table, for verification."""
         return self._thresholds[: self._certain].copy()
 
     def draw(self, rng: Rng, count: int) -> Integers:
@@ -218,7 +218,7 @@ class InversionTable:
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
-        r"""The draw for a uniform real that starts with ``word``, wherever that lies.
+        r"""The draw for a uniform real that starts with ``word``.
 
         >>> from dpcore.sampling.rng import SeededRng
         >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(k + 1) / 2)
@@ -245,7 +245,7 @@ def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
 
 
 class Inverted:
-    r"""A batch of draws by :func:`invert`: for laws that no table and no proposal serve.
+    r"""A batch of draws by :func:`invert`, for laws without a table or proposal.
 
     >>> from dpcore.sampling.rng import SeededRng
     >>> coin = Inverted(lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0)
@@ -263,7 +263,7 @@ class Inverted:
 
 
 class Difference:
-    r"""Independent draws of one batch, each less another."""
+    r"""Independent differences of two draws of one batch sampler."""
 
     __slots__ = ("_one",)
 

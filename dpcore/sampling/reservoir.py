@@ -1,4 +1,4 @@
-r"""Noise drawn ahead of its release, so that the time of a release tells nothing about it.
+r"""Noise drawn ahead of its release, so that the release time is independent of it.
 
 The time a sampler takes can tell the value it drew (Jin, McMurtry, Rubinstein and Ohrimenko,
 "Are we there yet?", 2022). Here a release hands out values that were drawn earlier, thousands at a
@@ -41,13 +41,13 @@ class Reservoir(list[int]):
         forget_after_fork(self)
 
     def forget(self) -> None:
-        r"""Empty it; called in the child of a fork."""
+        r"""Discard all values; called in the child of a fork."""
         self.clear()
         # Blocks at rest, each with the place of its first value not yet handed out.
         self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
-        r"""A value from a fresh supply; call it when ``pop`` finds nothing."""
+        r"""A value from a new supply; called when ``pop`` finds none."""
         if not HERE:
             forget_inherited()
         fresh = draw(_SCALARS).tolist()
@@ -56,7 +56,7 @@ class Reservoir(list[int]):
         return first
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
-        r"""``count`` <= ``SERVED`` values, each handed out once."""
+        r"""``count`` <= ``SERVED`` values, each returned only once."""
         if not HERE:
             forget_inherited()
         # A block in use is in no list: another thread, or a signal handler in the middle of this,

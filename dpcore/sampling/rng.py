@@ -1,4 +1,4 @@
-r"""The only door through which privacy randomness enters.
+r"""The random number generators of dpcore, the only source of privacy randomness.
 
 An :class:`Rng` deals independent uniform bits. :class:`SystemRng` is the default and the only
 private one: AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system, in
@@ -52,7 +52,7 @@ class Rng(ABC):
 
     @abstractmethod
     def words(self, count: int) -> Words:
-        r"""``count`` independent 64-bit words as a fresh uint64 array, the caller's own."""
+        r"""``count`` independent 64-bit words as a new uint64 array that the caller owns."""
 
     def flip(self) -> int:
         r"""One fair bit, 0 or 1.

@@ -1,4 +1,4 @@
-r"""Tables of a symmetric law, of floats and for drawing, from its masses at 0, 1, 2, ...
+r"""Tables of a symmetric law, for floats and for sampling, from its masses at 0, 1, 2, ...
 
 For laws of moderate width whose masses come as balls, one after the other. Proofs:
 docs/proofs/laws.md.
@@ -25,7 +25,7 @@ r"""Values beyond a number of standard deviations, for laws too narrow to be nea
 
 
 class FloatTable(NamedTuple):
-    r"""P(X = k) and P(X > k) for k = 0, 1, ...; 0 at the end stands for everything beyond."""
+    r"""P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
 
     masses: Floats
     tails: Floats
@@ -57,7 +57,7 @@ def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""Nine standard deviations and more: less than 2^-64 lies beyond, which the table checks."""
+    r"""At least nine standard deviations: the table checks that less than 2^-64 lies beyond."""
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 

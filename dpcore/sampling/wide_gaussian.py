@@ -247,7 +247,7 @@ def _outwards(value: arb) -> tuple[int, int]:
 def _float(value: arb) -> float:
     # An absolute error of 2^-52 and a relative one of 2^-53.
     if not value.rad() < arb(2) ** -60:
-        raise PrecisionExhausted("a logarithm is not known to sixty bits")
+        raise PrecisionExhausted("a logarithm is not known to 60 bits")
     return float(value.mid())
 
 

@@ -1,4 +1,4 @@
-r"""Private choices: the best of several candidates, and counts above a threshold.
+r"""Private selection: the best of several candidates, and counts above a threshold.
 
 ``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), ``noisy`` by
 noisy numbers (report noisy max, sparse vector), ``partition_selection`` releases the noisy

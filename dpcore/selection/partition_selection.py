@@ -1,4 +1,4 @@
-r"""Noisy counts of keys that are not known beforehand: those that reach a threshold.
+r"""Noisy counts of unknown keys: those that reach a threshold.
 
 The noise hides how often a key occurs. That a key of one user alone appears at all is hidden only
 while its noisy count stays below the threshold, so the guarantee has a delta
@@ -21,7 +21,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyThreshold:
-    r"""Release each key whose count plus noise is at least ``threshold``, with that number.
+    r"""Release each key whose noisy count is at least ``threshold``, with that count.
 
     ``mechanism`` says how far one user moves all counts together, and its noise;
     ``rows_per_user`` how many rows, and so how many keys, one user has at most.
@@ -42,7 +42,7 @@ class NoisyThreshold:
 
     @property
     def scope(self) -> Scope:
-        r"""That of the mechanism."""
+        r"""The scope of the mechanism."""
         return self.mechanism.scope
 
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:

@@ -1,4 +1,4 @@
-r"""Choose candidates of high score: permute-and-flip and the exponential mechanism, exactly.
+r"""Selection of candidates with high scores: permute-and-flip and the exponential mechanism, exact.
 
 Candidate i of integer score u_i is at a gap g_i = max u - u_i from the best. Both mechanisms use
 coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), Delta the most that
@@ -50,7 +50,7 @@ _RARE: Final = 1e-19  # above e^-44
 
 
 class Rule(Enum):
-    r"""How the candidate is chosen."""
+    r"""The selection rule."""
 
     PERMUTE_AND_FLIP = "permute-and-flip"
     EXPONENTIAL = "exponential"
@@ -58,7 +58,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    r"""Release the indices of ``count`` candidates of high score, one after the other.
+    r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
     ``sensitivity`` is the most that neighbouring data move any one score; ``epsilon`` is for all
     choices together, each of which spends epsilon/count among the candidates that are left.
@@ -102,7 +102,7 @@ class Selection:
         return chosen[0] if self.count == 1 else np.array(chosen, dtype=np.int64)
 
     def reference(self, scores: Sequence[int], rng: Rng) -> int:
-        r"""One choice by plain integer arithmetic, as it is written in the papers: the oracle."""
+        r"""One selection by plain integer arithmetic as in the papers, the reference."""
         gaps = [max(scores) - score for score in scores]
         if self.rule is Rule.EXPONENTIAL:
             while True:
@@ -116,7 +116,7 @@ class Selection:
                 return at
 
     def law(self, scores: Sequence[int], bits: int = 64) -> tuple[Enclosure, ...]:
-        r"""The probability of each index, enclosed, for one choice.
+        r"""The probability of each index for one selection, as enclosures.
 
         Permute-and-flip: P(i) = p_i E[1/(1 + N)], N the number of heads among the others.
 

@@ -1,1 +1,1 @@
-r"""Databases of a ledger: which one, where an SQLite file lies, and how it is entered."""
+r"""Databases of a ledger: the address, the location of an SQLite file, and transactions."""

@@ -1,4 +1,4 @@
-r"""SQLite files in processes that fork.
+r"""SQLite connections in processes that fork.
 
 SQLite keeps the locks of a file in the memory of the process as well. A child inherits that memory
 and not the locks: it believes that it holds what only its parent holds, and when the parent closes
@@ -51,7 +51,7 @@ _TORN: Final = _Torn()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""A connection that a fork will ask for."""
+    r"""A connection that is closed before a fork."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed on
@@ -60,7 +60,7 @@ class FileConnection(sqlite3.Connection):
             _OPEN.add(self)
 
     def rests_open(self) -> bool:
-        r"""Whether nobody has closed it."""
+        r"""Whether an idle connection is still open."""
         try:
             return self.total_changes >= 0
         except sqlite3.ProgrammingError:
@@ -68,7 +68,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def closed_before_forks(engine: Engine) -> Engine:
-    r"""``engine``, whose resting connections will be closed before every fork."""
+    r"""``engine``, whose idle connections will be closed before every fork."""
     with _GATE:
         _ENGINES.add(engine)
     return engine
@@ -76,7 +76,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""A transaction on the file ``path``, from before it has a connection to after.
+    r"""Context of a transaction on the file ``path``, including its connection.
 
     Raises :class:`LedgerUnavailable` in a child that was forked during one of its parent's.
     """

@@ -1,4 +1,4 @@
-r"""Which database a ledger is asked for, and where an SQLite file lies: in one folder, private.
+r"""The database address of a ledger, and the location of an SQLite file in one private folder.
 
 SQLite names the log and the locks of a file after its path. One file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
@@ -34,7 +34,7 @@ _KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/databa
 
 
 def address_of(url: object) -> URL:
-    r"""What a path or a URL means.
+    r"""Parse a path or a URL.
 
     >>> address_of("postgresql://ada:secret@host:port/database")
     Traceback (most recent call last):
@@ -58,7 +58,7 @@ def address_of(url: object) -> URL:
         raise InvalidParameter("url", shown, _KINDS) from None
     if address.drivername in ("sqlite", "sqlite+pysqlite"):
         if address.database in (None, "", ":memory:"):
-            raise InvalidParameter("url", shown, "a ledger in memory forgets: give a file")
+            raise InvalidParameter("url", shown, "must be a file, not in memory")
         if address.host or address.username or address.query:
             # Such as nolock=1, which would let two charge at once.
             raise InvalidParameter("url", shown, f"{_KINDS}, without options")
@@ -71,7 +71,7 @@ def address_of(url: object) -> URL:
 
 
 def where_of(address: URL) -> str:
-    r"""Which database this is, for messages: nothing in it opens one.
+    r"""The database's name for messages, without secrets.
 
     >>> where_of(address_of("postgresql://ada:secret@host/database"))
     'postgresql://host/database'
@@ -84,7 +84,7 @@ def where_of(address: URL) -> str:
 
 
 def is_file(address: URL) -> bool:
-    r"""Whether it is an SQLite file."""
+    r"""Whether the address is an SQLite file."""
     return address.get_backend_name() == "sqlite"
 
 
@@ -101,7 +101,7 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
         return None
     if found.st_nlink > 1:
         raise LedgerUnavailable(
-            where, "has a second name, a hard link: each would have a log of its own"
+            where, "has a second hard link, which would have a separate write-ahead log"
         )
     return found.st_dev, found.st_ino
 
@@ -115,7 +115,8 @@ def refuse_mounted(path: Path, where: str) -> None:
     mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
         raise LedgerUnavailable(
-            where, "is mounted without its folder, and would have a second log: mount the folder"
+            where,
+            "is mounted without its folder, so its log would be separate: mount the folder",
         )
 
 
@@ -147,13 +148,13 @@ def _read(path: str) -> bytes:
 
 
 def home_path(path: Path) -> Path:
-    r"""The file that says which ledger lives here."""
+    r"""The marker file that records which ledger is at this location."""
     real = path.resolve()
     return real.with_name(f"{real.name}-home")
 
 
 def home_of(path: Path) -> str:
-    r"""The identity of the ledger that lives in this place; "" where none does.
+    r"""The identity of the ledger recorded at this location; "" if there is none.
 
     ``path`` has no links. The folder is known by its inode, which lasts as long as it does. Its
     device does not: numbers of devices are given anew when a machine starts.
@@ -166,7 +167,7 @@ def home_of(path: Path) -> str:
 
 
 def settle_in(path: Path, ledger: str) -> None:
-    r"""Write, on the disk when this returns, that the ledger of this identity lives here."""
+    r"""Record durably that the ledger of this identity is at this location."""
     home = home_path(path)
     partial = home.with_name(f"{home.name}.new")
     partial.unlink(missing_ok=True)
@@ -178,7 +179,7 @@ def settle_in(path: Path, ledger: str) -> None:
 
 
 def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
-    r"""Return when a file, or the names in a folder, are on the disk; ``how`` it is opened."""
+    r"""Flush a file, or the names in a folder, to disk; ``how`` are the flags to open it."""
     handle = os.open(path, how)
     try:
         os.fsync(handle)
@@ -187,7 +188,7 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""An empty file at ``path``, if there is none, before SQLite makes it for everybody to read.
+    r"""Create an empty private file at ``path``, if missing, before SQLite creates a readable one.
 
     Its log and the index of that take the mode of the file. A file with something in it keeps the
     mode that its owner gave it.

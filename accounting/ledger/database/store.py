@@ -1,4 +1,4 @@
-r"""Where a ledger lives: an SQLite file or a PostgreSQL database, and how it is entered.
+r"""The database of a ledger, an SQLite file or PostgreSQL, and its transactions.
 
 A transaction that writes has the ledger to itself, one that reads sees one moment of it. Whatever
 the database reports leaves as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
@@ -51,12 +51,12 @@ _LOCK_TIMEOUT: Final = "55P03"
 
 
 class Store:
-    r"""One database. Connections are kept and reused, but never across a fork.
+    r"""One database. Connections are pooled and reused, but never across a fork.
 
     >>> Store("sqlite://")
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: url = sqlite://: a ledger in memory forgets: give a file
+    dpcore.errors.InvalidParameter: url = sqlite://: must be a file, not in memory
     """
 
     def __init__(self, url: str) -> None:
@@ -85,16 +85,16 @@ class Store:
 
     @property
     def patience(self) -> float:
-        r"""For how many seconds a charge waits for others."""
+        r"""Seconds that a charge waits for other writers."""
         return _PATIENCE
 
     def mode(self) -> int:
-        r"""Who may read and write an SQLite file."""
+        r"""The file mode of an SQLite file."""
         return self._path.stat().st_mode
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Connection]:
-        r"""A transaction in which nobody else writes, durable when the block has ended.
+        r"""An exclusive write transaction, durable when the block ends.
 
         On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
         the one row of ``ledger``; each later one sees what was committed before that. With
@@ -113,12 +113,12 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        r"""A transaction that sees the ledger as it is at its first statement."""
+        r"""A read transaction with a snapshot of the ledger at its first statement."""
         with self._transaction(reads=True) as connection:
             yield connection
 
     def settle_here(self, ledger: str) -> None:
-        r"""Say, beside a file, that the ledger of this identity lives here, before it does.
+        r"""Record next to a file that the ledger of this identity is at this location.
 
         Inside a transaction that writes.
         """
@@ -131,15 +131,15 @@ class Store:
             raise LedgerUnavailable(self.where, "holds no ledger: create one with a budget")
 
     def has_tables(self, connection: Connection) -> bool:
-        r"""Whether there is a ledger in the database: all of its tables, or none."""
+        r"""Whether the database contains a ledger: all of its tables, or none."""
         tables = inspect(connection)
         found = {tables.has_table(name) for name in ("ledger", "ledger_charges", "ledger_users")}
         if len(found) > 1:
-            raise LedgerDamaged(self.where, "holds some tables of a ledger, and lacks others")
+            raise LedgerDamaged(self.where, "contains only some of the tables of a ledger")
         return found.pop()
 
     def settle(self) -> None:
-        r"""Bring to the disk what a process wrote that died before it had.
+        r"""Flush to disk the writes of a process that died before it did.
 
         SQLite shows others such a charge: it is whole, but a power cut could still take it back.
         Inside a transaction that writes. PostgreSQL does this before it shows anything.
@@ -150,13 +150,13 @@ class Store:
                     bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
-        r"""The error of a charge that waited too long, which says for whom."""
+        r"""The error of a charge that timed out, naming the blocking process."""
         if self.is_file:
             return LedgerUnavailable(self.where, waited_for_process(self._path, _PATIENCE))
         return LedgerUnavailable(self.where, waited_for_session(self._engine, _PATIENCE))
 
     def close(self) -> None:
-        r"""Give back the connections."""
+        r"""Return the connections."""
         self._engine.dispose()
         self.file = None
 
@@ -165,7 +165,7 @@ class Store:
         if self.is_file and not create and identity(self._path, self.where) is None:
             # Opening it would make an empty one.
             raise LedgerUnavailable(
-                self.where, "there is no such file: dpcore ledger open makes a ledger"
+                self.where, "there is no such file: create a ledger with dpcore ledger open"
             )
         if os.getpid() != self._process:
             # A connection that two processes use is nobody's: a child neither uses nor closes those
@@ -219,7 +219,7 @@ class Store:
             yield
         except (NoResultFound, MultipleResultsFound) as error:
             raise LedgerDamaged(
-                self.where, "the row of its ledger is gone, or is not the only one"
+                self.where, "the row of the ledger is missing or not unique"
             ) from error
         except (SQLAlchemyError, self._driver.Error) as error:
             raise self._meaning(error) from error
@@ -272,7 +272,7 @@ def _prepare(connection: Any, record: Any) -> None:
 
 
 def as_stored(value: bytes) -> str:
-    r"""Text as SQLite keeps it, also where somebody wrote what is none."""
+    r"""Text as SQLite stores it, including invalid Unicode."""
     return value.decode("utf-8", "surrogateescape")
 
 

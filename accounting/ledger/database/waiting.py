@@ -1,4 +1,4 @@
-r"""Who keeps a charge waiting: the process that holds the lock of a ledger, where that is known."""
+r"""Find the process that holds the lock of a ledger, if it is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOLDERS: Final = text(
 
 
 def waited_for_process(path: Path, seconds: float) -> str:
-    r"""Why a charge to the SQLite file ``path`` was given up after ``seconds``, in one line.
+    r"""Why a charge to the SQLite file ``path`` timed out after ``seconds``, in one line.
 
     >>> waited_for_process(Path("absent.db"), 60)
     'waited 60 s for another process that is writing, which this system does not name: let it ...'
@@ -35,7 +35,7 @@ def waited_for_process(path: Path, seconds: float) -> str:
 
 
 def waited_for_session(engine: Engine, seconds: float) -> str:
-    r"""Why a charge on a PostgreSQL server was given up, in one line."""
+    r"""Why a charge on a PostgreSQL server timed out, in one line."""
     with suppress(SQLAlchemyError), engine.connect() as connection:
         found = connection.execute(_HOLDERS).one_or_none()
         if found is not None:

@@ -260,7 +260,7 @@ def test_assumptions_stay() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="max_visits"):
         per_user(SKELLAM, max_visits=0)
-    with pytest.raises(InvalidParameter, match="is of a user"):
+    with pytest.raises(InvalidParameter, match="has unit user"):
         per_user(Pure(1, scope=Scope(unit="user")), max_visits=2)  # type: ignore[arg-type]  # read by value
     for delta in (0, 1, -1, 2):
         with pytest.raises(InvalidParameter, match="delta"):

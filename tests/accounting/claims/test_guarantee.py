@@ -171,7 +171,7 @@ def test_boxes_of_bits_are_derived_like_everything_else() -> None:
         mechanism = Mechanism(noise=Binomial(trials=9, probability="1/2"), sensitivity=amount)
         with pytest.raises(NotDerived):
             guarantee(mechanism).delta(1)
-        with pytest.raises(NotDerived, match="each coordinate"):
+        with pytest.raises(NotDerived, match="per coordinate"):
             box_of(mechanism)
     with pytest.raises(NotDerived, match="composition"):
         compose(found)

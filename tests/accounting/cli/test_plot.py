@@ -80,7 +80,7 @@ def test_a_wide_gap_is_never_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_infinite_points_are_left_out(tmp_path: Path) -> None:
     never = bound(math.inf, math.inf)
     assert "proven upper bound" in words(tmp_path, [*WIDE, (1e-9, never)])
-    with pytest.raises(InvalidParameter, match="nothing to draw"):
+    with pytest.raises(InvalidParameter, match="nothing to plot"):
         draw(tmp_path / "never.svg", [(1e-9, never)], title="a total")
     assert not (tmp_path / "never.svg").exists()
 
@@ -125,7 +125,7 @@ def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("curve.txt", "must end in"),
         ("curve", "must end in"),
         ("nowhere/curve.png", "there is no folder"),
-        ("folder.png", "no place"),
+        ("folder.png", "not a path"),
     ):
         with pytest.raises(InvalidParameter, match=said):
             check_picture("--plot", tmp_path / name)
@@ -155,7 +155,7 @@ def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
     other = Training(label="z 1", points=both.points, others={"RDP": ((1.0, 3.0), (2.0, 4.0))})
     assert "z 1: RDP" in drawn(tmp_path / "b.svg", [other])
     infinite = Training(label="z", points=((1.0, bound(1.0, math.inf)),), others={})
-    with pytest.raises(InvalidParameter, match="nothing to draw"):
+    with pytest.raises(InvalidParameter, match="nothing to plot"):
         draw_epochs(tmp_path / "c.svg", [infinite], title="")
     assert not (tmp_path / "c.svg").exists()
 

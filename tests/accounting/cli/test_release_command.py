@@ -124,7 +124,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         ("count", (), "give either epsilon or rho"),
         ("count", ("--epsilon", "0"), "--epsilon = 0"),
         ("count", ("--epsilon", "1", "--rows-per-user", "0"), "--rows-per-user = 0"),
-        ("count", ("--epsilon", "1", "--batch", "x"), "--batch = x: goes with a ledger"),
+        ("count", ("--epsilon", "1", "--batch", "x"), "--batch = x: is valid only with a ledger"),
         ("count", ("--epsilon", "1", "--confidence", "1"), "--confidence = 1"),
         ("sum", ("--column", "city", "--clip", "0", "8", "--rho", "1"), "row 1, column city = a"),
         (

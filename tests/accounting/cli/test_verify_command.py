@@ -296,8 +296,8 @@ def test_no_package_reads_the_schema_of_this_one(
         ),
         (("no_such_module:read",), "cannot be imported: ModuleNotFoundError"),
         ((f"{__name__}:nothing",), "cannot be imported: AttributeError"),
-        ((f"{__name__}:ALIEN",), "is no function"),
-        ((f"{__name__}:silent",), "answered with NoneType, and no Verdict"),
+        ((f"{__name__}:ALIEN",), "is not callable"),
+        ((f"{__name__}:silent",), "answered with NoneType instead of a Verdict"),
         ((f"{__name__}:rude",), "raised KeyError: '21 bytes"),
     ],
 )
@@ -337,12 +337,16 @@ def test_a_text_without_end_is_not_read_to_the_end(
     assert f"at most {readers.MOST_TEXT} bytes" in answer.out
     by_name = typed(capsys, "verify", "/dev/zero")
     assert (by_name.code, by_name.out) == (2, "")
-    assert "FILE = /dev/zero: is not a plain file" in by_name.err
+    assert "FILE = /dev/zero: is not a regular file" in by_name.err
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("a\0b", "not a valid file name"), ("nowhere.json", "nowhere.json"), ("pipe", "plain file")],
+    [
+        ("a\0b", "file name is not valid"),
+        ("nowhere.json", "nowhere.json"),
+        ("pipe", "regular file"),
+    ],
 )
 def test_a_name_of_no_plain_file_is_refused_at_once(
     command: Verify,

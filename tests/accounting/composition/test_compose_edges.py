@@ -124,7 +124,7 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
     for mixed in ((user, visit), (visit, user)):
         with pytest.raises(InvalidParameter, match="scopes never compose"):
             compose(*mixed)
-    with pytest.raises(InvalidParameter, match="is of a user"):
+    with pytest.raises(InvalidParameter, match="has unit user"):
         per_user(user, max_visits=2)
 
 

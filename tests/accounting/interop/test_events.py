@@ -136,7 +136,7 @@ def _down(mass: Any) -> float:
 
 
 def test_too_fine_an_interval_is_refused(dp: Any) -> None:
-    with pytest.raises(InvalidParameter, match="too fine"):
+    with pytest.raises(InvalidParameter, match="is too small"):
         to_pld(curve(Skellam(variance=2)), interval="1e-9")
     with pytest.raises(InvalidParameter):
         to_pld(curve(GAUSSIAN), interval=0)

@@ -83,7 +83,7 @@ def test_sensitivities_by_all_patterns_of_the_matrix_itself(run: Correlated) -> 
 
 
 def test_what_is_too_much_is_refused() -> None:
-    with pytest.raises(Refused, match="too many patterns"):
+    with pytest.raises(Refused, match="too many participation patterns"):
         _ = Correlated(strategy="tree", rounds=4096, most=20, apart=10).squared
     with pytest.raises(Refused, match="too many rounds"):
         _ = Correlated(strategy="banded", rounds=1 << 16, most=100, apart=1, bands=1 << 16).squared

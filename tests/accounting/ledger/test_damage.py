@@ -52,7 +52,7 @@ EDITS = [
     ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': paid, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
     ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
-    ("DELETE FROM ledger", "the row of its ledger is gone"),
+    ("DELETE FROM ledger", "the row of the ledger is missing"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
     ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
     ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter is not the one"),
@@ -60,9 +60,9 @@ EDITS = [
     ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter is not the one it was"),
     ("UPDATE ledger SET identity = 'x'", "ledger: its identity is not the one it was opened with"),
     ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not fit its"),
-    ("UPDATE ledger SET format = 3", "ledger: is not of format 2"),
+    ("UPDATE ledger SET format = 3", "ledger: must have format 2"),
     ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
-     "charge 2 (batch 'two'): was edited: its guarantee is not as it was written"),
+     "charge 2 (batch 'two'): was edited: its guarantee is not in canonical form"),
     ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, and paid"),
 ]  # fmt: skip
 
@@ -138,7 +138,7 @@ def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
         edit(url, f"DROP TABLE {table}")
         assert "its tables are not those of a ledger" in said(ledger)
         for method in (Ledger.open, Ledger.create):
-            with pytest.raises(LedgerDamaged, match="some tables of a ledger"):
+            with pytest.raises(LedgerDamaged, match="some of the tables of a ledger"):
                 method(url, budget=BUDGET)
 
 

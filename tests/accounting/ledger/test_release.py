@@ -105,7 +105,7 @@ def test_an_edited_value_is_found(ledger: Ledger, edit: str) -> None:
     (damage,) = ledger.check()
     assert "released value" in str(damage)
     if "INSERT" not in edit:
-        with pytest.raises(LedgerDamaged, match=r"charge 1 .*released value was edited or is gone"):
+        with pytest.raises(LedgerDamaged, match=r"charge 1 .*released value was edited or deleted"):
             ledger.release(NOISY, 0, users=["ada"], batch="one")
 
 

@@ -173,7 +173,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
         ((ONE, TWO, "--order", "nan"), "--order = nan"),
         ((ONE, TWO, "--claim", "epsilon=x"), "epsilon = x"),
         ((ONE, TWO, "--plot", "c.txt"), "--plot = c.txt"),
-        ((ONE, ONE, "--plot", "c.svg"), "nothing to draw"),
+        ((ONE, ONE, "--plot", "c.svg"), "nothing to plot"),
         ((ONE,), "Missing argument"),
     ],
 )

@@ -131,7 +131,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     for text, complaint in (
         ("nothing.csv", "P = nothing.csv: No such file"),
-        (str(tmp_path), "is not a plain file"),
+        (str(tmp_path), "is not a regular file"),
         (str(tmp_path / "bytes"), "is not text in UTF-8"),
         ("laplace:scale=1@0", "a noise: discrete-laplace, discrete-gaussian"),
         ("discrete-laplace:scale=1@", "must be moved by integers"),

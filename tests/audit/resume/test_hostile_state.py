@@ -217,7 +217,7 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert ran.stdout == "--resume is not a plain file\n" * 12, ran.stderr
+    assert ran.stdout == "--resume is not a regular file\n" * 12, ran.stderr
 
 
 def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_no_protection_is_refused_by_name() -> None:
 
 
 def test_a_run_that_releases_nothing_is_refused() -> None:
-    with pytest.raises(NotDerived, match="nothing is released"):
+    with pytest.raises(NotDerived, match="releases nothing"):
         certificate_of(run_of(elimination(summed("pure")), arms=1))
 
 

@@ -327,7 +327,7 @@ def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
 
 def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*args: object) -> None:
-        raise PrecisionExhausted("a search left every range")
+        raise PrecisionExhausted("the search left the supported range")
 
     small = Experiment(
         preset="cz/easy", algorithms=("se",), epsilons=(1,), horizon=100, instances=1
@@ -401,7 +401,7 @@ def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
     answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
     assert "(an algorithm with the same epsilon twice)" in answer.err
     os.mkfifo("pipe")
-    assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a plain file\n"
+    assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
 
 
 def test_hardly_any_regret_is_no_denominator(bandit: Bandit) -> None:

@@ -305,7 +305,7 @@ HEAD = ",".join(COLUMNS) + "\n"
         (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "y,x,5,1\n", "line 2 holds no round"),
         (HEAD + "x\n", "line 2 holds no round"),
-        (HEAD + '"x\n', "is no CSV text"),
+        (HEAD + '"x\n', "is not valid CSV"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -319,7 +319,10 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     text = "".join(written(path))
     # In the last number a cut leaves another number; after a line a run misses its end.
-    for cut, words in ((len(text) - 1, "its last line has no end"), (-5, "last line has no end")):
+    for cut, words in (
+        (len(text) - 1, "its last line has no newline"),
+        (-5, "last line has no end"),
+    ):
         path.write_text(text[:cut])
         with pytest.raises(InvalidParameter, match=words):
             read_lines(path)
@@ -364,7 +367,7 @@ def test_an_instance_counts_once(tmp_path: Path) -> None:
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidParameter, match="is not a plain file"):
+    with pytest.raises(InvalidParameter, match="is not a regular file"):
         read_lines(tmp_path / "pipe")
 
 

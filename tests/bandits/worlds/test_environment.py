@@ -281,7 +281,7 @@ def test_columns_are_arms_and_rows_are_rewards(tmp_path: Path, text: str) -> Non
         ("nan,nan\n0,1\n", "line 1, column 1: 'nan' is no reward"),
         ("0,inf\n", "line 1, column 2: 'inf' is no reward"),
         ("a,0.5\n0,1\n", "line 1, column 1: 'a' is no reward"),
-        ('0,"1\n', "is no CSV text"),
+        ('0,"1\n', "is not valid CSV"),
     ],
 )
 def test_what_is_no_table_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:

@@ -292,9 +292,9 @@ def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) 
         (obd_text((1, 0), (2, "")), "line 3 holds no item number and click"),
         (obd_text((-1, 0)), "line 2 holds no item number and click"),
         (obd_text(("x", 0)), "line 2 holds no item number and click"),
-        (CLICKS + '"1,0\n', "is no CSV text"),
+        (CLICKS + '"1,0\n', "is not valid CSV"),
         (HEADER + "\n1\n", "line 2 holds no item number and click"),
-        (HEADER + "\n\xff", "is no CSV text"),
+        (HEADER + "\n\xff", "is not valid CSV"),
     ],
 )
 def test_what_is_no_log_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
@@ -319,7 +319,7 @@ def clicks(path: Path) -> tuple[float, ...]:
 @pytest.mark.parametrize("name", ["obd", "cz/mslr"])
 def test_a_pipe_is_refused_by_name(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidParameter, match=r"data = .*pipe: is not a plain file"):
+    with pytest.raises(InvalidParameter, match=r"data = .*pipe: is not a regular file"):
         preset_of(name).worlds(1, data=tmp_path / "pipe")
 
 

@@ -27,10 +27,10 @@ def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("folder", "is not a plain file"),
-        ("pipe", "is not a plain file"),
-        ("link", "is not a plain file"),
-        ("/dev/zero", "is not a plain file"),
+        ("folder", "is not a regular file"),
+        ("pipe", "is not a regular file"),
+        ("link", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
         ("nothing", "No such file"),
         ("large", "must have at most 1,024 bytes"),
         ("bytes", "is not text in UTF-8"),
@@ -50,7 +50,7 @@ def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reas
 def test_readers_of_audits_wait_for_no_pipe(tmp_path: Path) -> None:
     for name in ("pairs.toml", "law.csv"):
         os.mkfifo(tmp_path / name)
-    with pytest.raises(InvalidParameter, match=r"toml: is not a plain file$"):
+    with pytest.raises(InvalidParameter, match=r"toml: is not a regular file$"):
         read_pairs_file(tmp_path / "pairs.toml")
-    with pytest.raises(InvalidParameter, match="is not a plain file"):
+    with pytest.raises(InvalidParameter, match="is not a regular file"):
         read_law("P", str(tmp_path / "law.csv"))

@@ -50,7 +50,7 @@ def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path
     )
     assert done.returncode == 2
     name = Path(where).parts[0].removesuffix(".py")
-    assert f"dpcore's own package {name}: {tmp_path / where} stands in front" in done.stderr
+    assert f"dpcore's own package {name}: {tmp_path / where} shadows it" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -63,7 +63,7 @@ def test_a_folder_without_code_is_in_nobodys_way(
     require_own_packages()
     assert cli.run(BUDGET) == 0
     (tmp_path / "audit" / "__init__.py").touch()
-    with pytest.raises(ShadowedPackage, match="stands in front"):
+    with pytest.raises(ShadowedPackage, match="shadows it"):
         require_own_packages()
     assert cli.run(BUDGET) == 2
     assert "a defect" not in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for refuse in (lambda at: open_state("--resume", at, owner="run").__enter__(), plain):
-        with pytest.raises(InvalidParameter, match="is not a plain file"):
+        with pytest.raises(InvalidParameter, match="is not a regular file"):
             refuse(tmp_path / name)
 
 

@@ -302,7 +302,10 @@ def test_the_command_says_how_a_copy_is_opened(
         f"to use it  dpcore ledger adopt --db '{copy}'",
     ]
     again = typed(capsys, "ledger", "backup", file, copy)
-    assert (again.code, again.err) == (2, f"error: DEST = {copy}: exists: name a new file\n")
+    assert (again.code, again.err) == (
+        2,
+        f"error: DEST = {copy}: already exists: choose a new file name\n",
+    )
     refused = typed(capsys, "ledger", "show", "--db", copy)
     assert refused.code == 2
     assert "dpcore ledger adopt" in refused.err
