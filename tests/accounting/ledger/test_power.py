@@ -19,8 +19,8 @@ from accounting.ledger import (
     LedgerDamaged,
     LedgerUnavailable,
     Receipt,
-    book,
 )
+from accounting.ledger import transactions as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server

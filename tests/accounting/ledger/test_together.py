@@ -19,8 +19,8 @@ from accounting.ledger import (
     LedgerDamaged,
     Receipt,
     Request,
-    book,
 )
+from accounting.ledger import transactions as book
 from accounting.ledger.transactions import Book, Charged
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import PoissonSampled
