@@ -25,7 +25,7 @@ from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.neighbours import doubts, pairs_of
 from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
+from audit.targets.target import Catalogued, KnownLaw, Provable, Target, claim_of
 from dpcore.command.progress import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -186,14 +186,14 @@ class Audit:
 def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
     # The strongest that decides, or those asked for. What only runs can answer brings the sample
     # layer with it, and what no chosen layer reads is refused.
-    known = isinstance(target, KnownLaw)
+    known = isinstance(target, Provable)
     given = [name for name in _READERS if spec.given(name)]
     if spec.layers is None:
         drawn = any("exact" not in _READERS[name] for name in given)
         return ("sample",) if not known else ("exact", "sample") if drawn else ("exact",)
     layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
-        if layer in layers and not known:
+        if layer in layers and not (known if layer == "exact" else isinstance(target, KnownLaw)):
             reason = f"{layer} needs a target of known law, such as a noise: leave {layer} out"
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:

@@ -26,7 +26,7 @@ from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.spelling import read_target
-from audit.targets.target import KnownLaw, Target
+from audit.targets.target import KnownLaw, Provable, Target
 from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -54,13 +54,12 @@ def run_layers(
     shared = replace(plan, alpha=level / max(len(drawing), 1))
     report: AuditReport | None = None
     fitted: FitReport | None = None
-    if isinstance(target, KnownLaw):
-        if "exact" in layers:
-            from audit.exact.proof import prove  # with accounting, which runs alone do not need
+    if isinstance(target, Provable) and "exact" in layers:
+        from audit.exact.proof import prove  # with accounting, which runs alone do not need
 
-            report = prove(target, plan)
-        if "fit" in layers:
-            fitted = _fitted(target, shared)
+        report = prove(target, plan)
+    if isinstance(target, KnownLaw) and "fit" in layers:
+        fitted = _fitted(target, shared)
     ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
     if "sample" in layers and not ended:
         sampled = _adjusted(sampled_with(shared), len(drawing))

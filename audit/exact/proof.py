@@ -1,4 +1,4 @@
-r"""The verdict of the exact layer: a noise added to integers keeps a claim, or it does not.
+r"""The verdict of the exact layer: additive noise, or a listed law, keeps a claim or does not.
 
 Proven or refuted, never estimated; about the law of the noise. Whether the code that draws it has
 that law is for the sample layer to doubt.
@@ -12,18 +12,18 @@ from typing import Any
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
-from audit.exact.divergence import Decision, Shifted, decide
+from audit.exact.divergence import AnyLaw, Decision, Shifted, decide
 from audit.report.record import ExactFinding, ExactWitness
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.targets.target import KnownLaw
+from audit.targets.target import FiniteLaw, Provable
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
 
-def prove(target: KnownLaw, plan: Plan) -> AuditReport:
+def prove(target: Provable, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
 
     Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
@@ -103,9 +103,15 @@ class _Row:
         )
 
 
-def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
+def _laws(target: Provable, pair: tuple[Any, Any]) -> tuple[AnyLaw, AnyLaw]:
+    if isinstance(target, FiniteLaw):
+        return target.law(pair[0]), target.law(pair[1])
     a, b = (Shifted(target.noise, shift) for shift in target.places(pair))
-    found = decide(a, b, point)
+    return a, b
+
+
+def _decided(target: Provable, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
+    found = decide(*_laws(target, pair), point)
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
@@ -116,8 +122,10 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
     return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
-def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
+def _is_its_own(target: Provable, plan: Plan) -> bool:
     # Whether the claimed curve is that of this noise, moved as far as every pair moves it.
+    if isinstance(target, FiniteLaw):
+        return False
     places = [target.places(pair) for pair in plan.pairs]
     return all(
         isinstance(a, int)
@@ -127,14 +135,16 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
     )
 
 
-def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
-    places = [target.places(pair) for pair in plan.pairs]
+def _layer(target: Provable, plan: Plan, verdict: VerdictWord) -> LayerRun:
+    places = [] if isinstance(target, FiniteLaw) else [target.places(p) for p in plan.pairs]
     if verdict == "refuted":
         proves = "one probability > e^epsilon times the other + delta, both enclosed"
     elif verdict == "not_refuted":
         proves = "the tested points hold; of the curve between them nothing is said"
-    elif len(places) > 1:
+    elif len(plan.pairs) > 1:
         proves = "for every event, on each of these pairs"
+    elif not places:
+        proves = "for every event, on this pair"
     elif isinstance(places[0][0], int) and isinstance(places[0][1], int):
         distance = abs(places[0][0] - places[0][1])
         proves = f"for every event, and every pair of integers at distance <= {distance}"

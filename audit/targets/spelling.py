@@ -10,6 +10,10 @@ continual:tree,horizon=64,epsilon=1
 running sums of a stream, see ``audit.targets.continual``
 release:count,rows_per_user=2,epsilon=1
 a release from a table, see ``audit.targets.release``
+local:randomised-response,values=4,epsilon=1
+reports of one user, see ``audit.targets.mechanisms``
+select:above-threshold,epsilon=1
+a private choice, see ``audit.targets.mechanisms``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run
 bandit:mine.py:Policy      the same of a policy of your own
@@ -144,6 +148,11 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         from audit.targets.release import read_release
 
         return read_release(spelling, rest, seeded=seeded)
+    if name in {"local", "select"} and colon:
+        from audit.targets.mechanisms import read_local, read_select
+
+        read = read_local if name == "local" else read_select
+        return read(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     if not colon:
@@ -171,8 +180,8 @@ def _catalogued(spelling: str) -> Target:
         "target",
         spelling,
         f"{hint}a target is module:callable, file.py:callable, exec:./program, a noise such as "
-        "discrete-laplace:scale=1, protocol:..., continual:..., release:..., bandit:..., or a name "
-        "that dpcore audit catalogue lists",
+        "discrete-laplace:scale=1, protocol:..., continual:..., release:..., local:..., "
+        "select:..., bandit:..., or a name that dpcore audit catalogue lists",
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +128,26 @@ class KnownLaw(Protocol):
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
         r"""Where each dataset of the pair moves the noise."""
+
+
+@runtime_checkable
+class FiniteLaw(Protocol):
+    r"""A target whose outputs are few, and their probabilities rational."""
+
+    @property
+    def spelling(self) -> str:
+        r"""As it was written."""
+
+    @property
+    def about(self) -> str:
+        r"""As of :class:`KnownLaw`."""
+
+    def law(self, dataset: Any) -> Mapping[Hashable, Fraction]:
+        r"""The probability of each output on a dataset."""
+
+
+Provable: TypeAlias = KnownLaw | FiniteLaw
+r"""What the exact layer takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,10 @@ class RandomisedResponse(_OneOfTwoParts):
     def other(self) -> Fraction:
         return (1 - self.own) / (self.values - 1)
 
+    @property
+    def outcomes(self) -> int:
+        return self.values
+
     def law(self, value: int) -> dict[Outcome, Fraction]:
         return {w: self.own if w == value else self.other for w in range(self.values)}
 
@@ -152,6 +156,10 @@ class UnaryEncoding(LocalReport):
     def width(self) -> int:
         return self.values
 
+    @property
+    def outcomes(self) -> int:
+        return 1 << self.values
+
     def law(self, value: int) -> dict[Outcome, Fraction]:
         def mass(bits: tuple[int, ...]) -> Fraction:
             chances = (self.own if v == value else self.other for v in range(self.values))
@@ -210,6 +218,10 @@ class SubsetSelection(_OneOfTwoParts):
     @property
     def width(self) -> int:
         return self.values
+
+    @property
+    def outcomes(self) -> int:
+        return math.comb(self.values, self.size)
 
     def law(self, value: int) -> dict[Outcome, Fraction]:
         k, size = self.values, self.size
@@ -290,6 +302,10 @@ class LocalHashing(_OneOfTwoParts):
     def width(self) -> int:
         return 2
 
+    @property
+    def outcomes(self) -> int:
+        return int(self.base ** (self._digits + 1))
+
     def law(self, value: int) -> dict[Outcome, Fraction]:
         seeds, rest = self.base**self._digits, (1 - self.own) / (self.base - 1)
         return {
@@ -346,6 +362,10 @@ class HadamardResponse(_OneOfTwoParts):
     @property
     def other(self) -> Fraction:
         return Fraction(1, 2)
+
+    @property
+    def outcomes(self) -> int:
+        return 1 << self._digits
 
     def law(self, value: int) -> dict[Outcome, Fraction]:
         half = 1 << (self._digits - 1)

@@ -78,6 +78,11 @@ class LocalReport(ABC):
         """
         return narrow(lambda: ball(self.ratio).log(), 64)
 
+    @property
+    @abstractmethod
+    def outcomes(self) -> int:
+        r"""How many different reports there are."""
+
     @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
         r"""The probability of every report of a user with ``value``: for small cases."""

@@ -1,0 +1,183 @@
+r"""Local reports and private choices as targets.
+
+    local:randomised-response,values=4,epsilon=1
+    local:unary-encoding,values=6,epsilon=1,encoding=symmetric
+    select:noisy-max,epsilon=1,noise=laplace
+    select:above-threshold,epsilon=1,count=2,sensitivity=1
+
+``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
+report; where a report has few outcomes their law is listed, and the exact layer proves the claim on
+the pair or refutes it. ``select:`` names permute-and-flip, exponential, noisy-max or
+above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
+0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.catalogue import Subject
+from audit.targets.target import Catalogued
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from dpcore.local.report import Outcome
+from dpcore.numbers.parameter import integer, whole_number
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
+from dpcore.spec import read_keys
+
+MOST_OUTCOMES: Final = 1 << 12
+r"""The most reports whose law the exact layer is given."""
+
+_SEEDS: Final = 1 << 63
+_FAMILIES: Final = {
+    each.name: each
+    for each in (
+        RandomisedResponse,
+        UnaryEncoding,
+        SubsetSelection,
+        LocalHashing,
+        HadamardResponse,
+    )
+}
+_CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
+_WHOLE: Final = ("values", "sensitivity", "count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalReports(Catalogued):
+    r"""Reports of one user whose law is listed."""
+
+    mechanism: LocalReport
+
+    @property
+    def about(self) -> str:
+        r"""What a proof of this law is a proof about."""
+        return ", of one report"
+
+    def law(self, dataset: Any) -> dict[Outcome, Fraction]:
+        r"""The probability of each report of a user who has this value."""
+        return self.mechanism.law(_value(dataset, self.mechanism))
+
+
+def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
+    r"""The target that ``local:words`` describes; see the module.
+
+    >>> target = read_local("local:...", "randomised-response,values=3,epsilon=1")
+    >>> target.subject.pair, target.mechanism.own
+    ((0, 1), Fraction(1237107639, 2147483648))
+
+    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
+    """
+    name, given = _read(spelling, words, tuple(_FAMILIES), ("epsilon", "values", "encoding"))
+    if "encoding" in given and name != UnaryEncoding.name:
+        raise InvalidParameter("target", spelling, "encoding is of unary-encoding")
+    return local_target(_FAMILIES[name](**given), spelling=spelling, seeded=seeded)
+
+
+def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
+    r"""Reports of ``mechanism``, which claims the epsilon that it was made for."""
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        value = _value(dataset, mechanism)
+        return mechanism.report(np.full(n, value), rng=_source(rng, seeded=seeded))
+
+    subject = Subject(name=spelling, run=run, epsilon=mechanism.epsilon)
+    given: dict[str, Any] = {
+        "spelling": spelling,
+        "function": run,
+        "subject": subject,
+        "seeded": seeded,
+    }
+    if mechanism.outcomes > MOST_OUTCOMES:
+        return Catalogued(**given)
+    return LocalReports(mechanism=mechanism, **given)
+
+
+def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
+    r"""The target that ``select:words`` describes; see the module.
+
+    >>> read_select("select:...", "noisy-max,epsilon=1").subject.pair
+    ([0, 1, 1, 1, 1], [1, 0, 0, 0, 0])
+
+    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
+    """
+    known = ("epsilon", "sensitivity", "noise", "count")
+    name, given = _read(spelling, words, _CHOICES, known)
+    if "noise" in given and name != "noisy-max":
+        raise InvalidParameter("target", spelling, "noise is of noisy-max")
+    if "count" in given and name != "above-threshold":
+        raise InvalidParameter("target", spelling, "count is of above-threshold")
+    given = {"sensitivity": 1} | given
+    match name:
+        case "noisy-max":
+            made: Any = NoisyMax(**given)
+        case "above-threshold":
+            made = AboveThreshold(threshold=0, **given)
+        case _:
+            made = Selection(rule=Rule(name), **given)
+    return select_target(made, spelling=spelling, seeded=seeded)
+
+
+def select_target(
+    mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
+) -> Catalogued:
+    r"""Runs of ``mechanism`` on a pair that comes near its epsilon."""
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        drawn, scores = _source(rng, seeded=seeded), _scores(dataset)
+        found: list[Any] = [mechanism.release(scores, rng=drawn) for _ in range(n)]
+        if isinstance(mechanism, AboveThreshold):
+            ends = [-1] * len(scores)
+            found = [[*map(int, row), *ends[len(row) :]] for row in found]
+        return np.array(found)
+
+    moved = mechanism.sensitivity
+    first = [0, *[moved] * 4]
+    if isinstance(mechanism, AboveThreshold):
+        first = [*[0] * 5, moved]
+    pair = (first, [moved - each for each in first])
+    subject = Subject(name=spelling, run=run, pair=pair, epsilon=mechanism.epsilon)
+    return Catalogued(spelling=spelling, function=run, subject=subject, seeded=seeded)
+
+
+def _read(
+    spelling: str, words: str, names: tuple[str, ...], keys: tuple[str, ...]
+) -> tuple[str, dict[str, Any]]:
+    name, _, rest = (part.strip() for part in words.partition(","))
+    if name not in names:
+        raise InvalidParameter("target", spelling, f"must name one of {', '.join(names)}")
+    needed = ("epsilon", "values") if "values" in keys else ("epsilon",)
+    given: dict[str, Any] = dict(
+        read_keys("target", spelling, rest, keys, owner=name, needed=needed)
+    )
+    return name, {
+        key: whole_number(key, value, at_least=1) if key in _WHOLE else value
+        for key, value in given.items()
+    }
+
+
+def _source(rng: np.random.Generator, *, seeded: bool) -> Rng:
+    return SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+
+
+def _value(dataset: Any, mechanism: LocalReport) -> int:
+    return integer("dataset", dataset, at_least=0, at_most=mechanism.values - 1)
+
+
+def _scores(dataset: Any) -> list[int]:
+    if not isinstance(dataset, list):
+        raise InvalidParameter("dataset", dataset, "must be a list of integers")
+    return [integer("dataset", each) for each in dataset]

@@ -1,0 +1,173 @@
+"""Local reports proven on listed laws, choices sampled, and a broken twin of each refuted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit import audit
+from audit.errors import TargetFailed
+from audit.targets.mechanisms import LocalReports, local_target, read_local, select_target
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
+
+LOCAL = (
+    "randomised-response,values=4",
+    "unary-encoding,values=6",
+    "unary-encoding,values=6,encoding=symmetric",
+    "subset-selection,values=9",
+    "local-hashing,values=20",
+    "hadamard-response,values=50",
+)
+
+
+@pytest.mark.parametrize("words", LOCAL)
+@pytest.mark.parametrize("epsilon", ["1/2", "3/2"])
+def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str) -> None:
+    target = f"local:{words},epsilon={epsilon}"
+    report = audit(target)
+    assert report.verdict == "proven"
+    assert report.epsilon_lower > float(Fraction(epsilon)) * (1 - 1e-6)
+    assert report.layers[0].proves == "for every event, on this pair, of one report"
+    less = f"epsilon={Fraction(epsilon) * Fraction(999, 1000)}"
+    assert audit(target, claim=less).verdict == "refuted"
+    assert audit(target, pairs=[(0, 1), (3, 2)]).verdict == "proven"
+
+
+class BoldResponse(RandomisedResponse):
+    """The probability that is right for two values."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+
+class BoldBits(UnaryEncoding):
+    """Epsilon for each of the two bits in which values differ."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+    @property
+    def other(self) -> Fraction:
+        return 1 - self.own
+
+
+class BoldSubset(SubsetSelection):
+    """The probability of randomised response, for sets of one value."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+
+class BoldHashing(LocalHashing):
+    """The probability that is right for two symbols, and the hash has three."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+
+class BoldHadamard(HadamardResponse):
+    """Twice epsilon, as for a sign that was +-1 in place of 0 or 1."""
+
+    @property
+    def own(self) -> Fraction:
+        return HadamardResponse(epsilon=2 * Fraction(self.epsilon), values=2).own
+
+
+BROKEN: tuple[LocalReport, ...] = (
+    BoldResponse(epsilon=1, values=4),
+    BoldBits(epsilon=1, values=4),
+    BoldSubset(epsilon=1, values=9),
+    BoldHashing(epsilon=1, values=20),
+    BoldHadamard(epsilon=1, values=20),
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: type(b).__name__)
+def test_each_wrong_probability_is_refuted_by_proof_and_by_runs(broken: LocalReport) -> None:
+    target = local_target(broken, spelling="local:broken")
+    assert isinstance(target, LocalReports)
+    report = audit(target)
+    assert report.verdict == "refuted"
+    assert report.witness is not None
+    assert audit(target, layers=("sample",), runs=8000, seed=1).verdict == "refuted"
+
+
+def test_a_correct_report_is_not_refuted_by_runs() -> None:
+    for words in LOCAL:
+        report = audit(f"local:{words},epsilon=1", layers=("sample",), runs=4000, seed=2)
+        assert report.verdict == "not_refuted"
+
+
+CHOICES = (
+    "permute-and-flip",
+    "exponential",
+    "noisy-max",
+    "noisy-max,noise=laplace",
+    "noisy-max,sensitivity=3",
+    "above-threshold",
+    "above-threshold,count=2,sensitivity=2",
+)
+
+
+@pytest.mark.parametrize("words", CHOICES)
+def test_choices_are_not_refuted(words: str) -> None:
+    assert audit(f"select:{words},epsilon=1", runs=2000, seed=3).verdict == "not_refuted"
+
+
+WRONG: tuple[tuple[Any, Any], ...] = (
+    (NoisyMax, {"noise": MaxNoise.LAPLACE}),
+    (NoisyMax, {"noise": MaxNoise.EXPONENTIAL}),
+    (Selection, {"rule": Rule.PERMUTE_AND_FLIP}),
+    (AboveThreshold, {"threshold": 0}),
+)
+
+
+@pytest.mark.parametrize(("kind", "given"), WRONG, ids=["laplace", "exponential", "flip", "sparse"])
+def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any) -> None:
+    """Scores move by 8, and the mechanism was told 1."""
+    target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
+    pair = ([0, 8, 8], [8, 0, 0])
+    assert audit(target, pair=pair, runs=2000, seed=4).verdict == "refuted"
+    right = select_target(kind(epsilon=1, sensitivity=8, **given), spelling="select:right")
+    assert audit(right, pair=pair, runs=2000, seed=4).verdict == "not_refuted"
+
+
+def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
+    long = read_local("local:long", "unary-encoding,values=40,epsilon=1")
+    assert not isinstance(long, LocalReports)
+    assert long.function(0, 3, np.random.default_rng(1)).shape == (3, 40)
+    for target, named in (
+        ("local:coin,values=2,epsilon=1", "must name one of randomised-response"),
+        ("local:randomised-response,epsilon=1", "values"),
+        ("local:randomised-response,values=2,epsilon=0", "epsilon = 0"),
+        ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "unary-encoding"),
+        ("select:median,epsilon=1", "must name one of permute-and-flip"),
+        ("select:exponential,epsilon=1,noise=laplace", "noise is of noisy-max"),
+        ("select:noisy-max,epsilon=1,count=2", "count is of above-threshold"),
+    ):
+        with pytest.raises(InvalidParameter, match=named):
+            audit(target)
+    for target, pair in (
+        ("local:randomised-response,values=2", (0, 2)),
+        ("select:noisy-max", (0, 1)),
+    ):
+        with pytest.raises((InvalidParameter, TargetFailed), match="dataset"):
+            audit(f"{target},epsilon=1", pair=pair, runs=100)
+    with pytest.raises(InvalidParameter, match="fit"):
+        audit("local:randomised-response,values=2,epsilon=1", layers=("fit",))
