@@ -1,4 +1,4 @@
-r"""The verdict of the exact layer: a noise added to integers keeps a claim, or it does not.
+r"""The exact layer's verdict on a claim for noise added to integers.
 
 Proven or refuted, never estimated; about the law of the noise. Whether the code that draws it has
 that law is for the sample layer to doubt.
