@@ -1,4 +1,4 @@
-r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to ask that anywhere.
+r"""Test mechanisms: does the implementation satisfy its privacy claim?
 
     import audit
 

@@ -1,4 +1,4 @@
-r"""Assemble an audit from its spec, and run it: the one way for Python, commands, tests and corpus.
+r"""Assemble an audit from its spec, and run it; shared by Python, commands, tests and corpus.
 
 spec      what was asked for, as data     audit.spec.AuditSpec
 Audit     target, claim, pairs and features found; refused by name where they are not
@@ -50,7 +50,7 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Audit:
-    r"""An audit that is ready to run: the target, claim, pairs, features and layers of its spec.
+    r"""A configured audit: the target, claim, pairs, features and layers of its spec.
 
     ``feature`` reads a feature from its name, as ``read_feature`` does unless another is given.
 
@@ -108,7 +108,7 @@ class Audit:
             raise InvalidParameter("features", "time", reason)
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
-        r"""Audit the target by every layer; ``figures`` are those of the HTML page.
+        r"""Run every layer; ``figures`` are those of the HTML page.
 
         A target that fails gives a report with ``error`` set, Ctrl-C one that is ``interrupted``.
         """
@@ -124,7 +124,7 @@ class Audit:
         return replace(report, search=found, warnings=(*said, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
-        r"""As :meth:`run`, for a script: raises what the target failed with, and Ctrl-C."""
+        r"""As :meth:`run`, for a script: raises the target's error, and KeyboardInterrupt."""
         report = self.run(progress)
         if report.error is not None:
             raise report.error
@@ -171,7 +171,7 @@ class Audit:
         if held is None:
             if stored_seed(path) is None:
                 return None
-            raise InvalidParameter("--resume", path, "was begun without a search")
+            raise InvalidParameter("--resume", path, "was started without a search")
         found = SearchResult.of_json(held)
         if found.space != self.space.spelling:
             raise InvalidParameter("--resume", path, "was begun with another search")
@@ -250,7 +250,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     resume: str | Path | None = None,
     allow_constant: bool = False,
 ) -> AuditReport:
-    r"""Test a mechanism: does the code keep its epsilon on two neighbouring datasets?
+    r"""Test a mechanism: does the code satisfy its claim on two neighbouring datasets?
 
     ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n
     outputs; a noise; or a target as the command spells it. ``claim`` is text such as "epsilon=1",
@@ -290,7 +290,9 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     """
     if confidence is not None:
         if alpha is not None:
-            raise InvalidParameter("confidence", confidence, "is given beside alpha: leave one out")
+            raise InvalidParameter(
+                "confidence", confidence, "is given together with alpha: give only one"
+            )
         alpha = 1 - level("confidence", confidence, "0.95")
     spec = AuditSpec(
         target=target,

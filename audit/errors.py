@@ -1,4 +1,4 @@
-r"""Errors of an audited target: what it did instead of returning outputs."""
+r"""Errors of an audited target."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ r"""The runs on each dataset that show whether one of them fails alone."""
 
 
 class Unreadable(Exception):
-    r"""A call returned something that outputs cannot be compared by."""
+    r"""A call returned an object that cannot be compared as an output."""
 
 
 class TargetFailed(DpcoreError):
-    r"""The audited code did not return outputs: what it did instead, and on which dataset.
+    r"""The audited code did not return outputs: the failure, and on which dataset.
 
     ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both datasets where
     a single run is to blame. ``reveals`` says that this dataset failed in every one of

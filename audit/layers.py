@@ -1,4 +1,4 @@
-r"""The layers of an audit, run one after the other, and their results joined in one report.
+r"""Run the layers of an audit in order, and merge their results in one report.
 
     exact     both laws are known: a proof or a refutation            audit.exact.proof
     fit       does what is drawn have the law that was proven about?  audit.fit.fit

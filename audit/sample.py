@@ -1,4 +1,4 @@
-r"""An audit from beginning to end: runs are drawn, tested and reported.
+r"""The sample layer: draw runs, test them, and report.
 
     sample(target, plan) = report_of(draw(target, plan))
 
@@ -201,7 +201,7 @@ def _place(plan: Plan, pair: int) -> str:
 
 
 def coins_of(plan: Plan) -> int:
-    r"""The seed of the coins that make the p-values of an audit exact."""
+    r"""The seed of the randomisation that makes the p-values of an audit exact."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 

@@ -1,4 +1,4 @@
-r"""An audit as data: what is tested, how, where and for how long.
+r"""The specification of an audit: what is tested, how, where and for how long.
 
 Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
 (``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.assembly.Audit``
@@ -58,7 +58,7 @@ class Option:
 
 
 def read_runs(name: str, value: Any) -> int:
-    r"""A number of runs: 1000 or "1e5".
+    r"""Parse a number of runs: 1000 or "1e5".
 
     >>> read_runs("runs", "1e5")
     100000
@@ -67,7 +67,7 @@ def read_runs(name: str, value: Any) -> int:
 
 
 def read_seed(name: str, value: Any) -> int:
-    r"""A seed: a whole number >= 0.
+    r"""Parse a seed: an integer >= 0.
 
     >>> read_seed("seed", "7")
     7
@@ -76,7 +76,7 @@ def read_seed(name: str, value: Any) -> int:
 
 
 def read_seconds(name: str, value: Any) -> float:
-    r"""A time in seconds.
+    r"""Parse a time in seconds.
 
     >>> read_seconds("timeout", "0.5")
     0.5
@@ -321,9 +321,9 @@ class AuditSpec:
 
     @property
     def planned_runs(self) -> int:
-        r"""The number of runs; with ``sequential`` the most of them."""
+        r"""The number of runs; with ``sequential`` the maximum."""
         return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
     def given(self, name: str) -> bool:
-        r"""Whether a field says something else than its default."""
+        r"""Whether a field differs from its default."""
         return bool(getattr(self, name) != getattr(AuditSpec(), name))

@@ -1,4 +1,4 @@
-r"""Run private bandit algorithms: their regret, their epsilon, and certificates of their runs.
+r"""Private bandit algorithms: their regret, their epsilon, and certificates of their runs.
 
 The public names: what it takes to run one, to compare several and to certify a run. Whatever else a
 policy, a privatizer or a world of one's own needs is imported from its module. Experiments and

@@ -1,4 +1,4 @@
-r"""The actions of a linear bandit, and what the server knows of its users before it plays."""
+r"""The actions of a linear bandit, and the server's prior knowledge of its users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Actions:
     def __post_init__(self) -> None:
         given = self.points
         if not isinstance(given, np.ndarray) or given.dtype.kind not in "iuf" or given.ndim != 2:
-            raise InvalidParameter("actions", given, "must be a table of numbers, an action a row")
+            raise InvalidParameter(
+                "actions", given, "must be a table of numbers, one action per row"
+            )
         own = np.ascontiguousarray(given, dtype=np.float64).copy()
         count, dimension = own.shape
         if not 1 <= count <= _MOST_ACTIONS or not 1 <= dimension <= _MOST_DIMENSION:
@@ -66,12 +68,12 @@ class Actions:
 
     @property
     def count(self) -> int:
-        r"""k."""
+        r"""The number of actions k."""
         return len(self.points)
 
     @property
     def dimension(self) -> int:
-        r"""d."""
+        r"""The dimension d."""
         return int(self.points.shape[1])
 
     @property
@@ -94,7 +96,7 @@ class Actions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearModel:
-    r"""What a server knows of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
+    r"""The model of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
 
     theta_u = theta* + xi_u with |theta*| <= 1 and xi_u sub-Gaussian of ``deviation`` sigma in every
     direction; the noise is 1-sub-Gaussian. Privatizers clip what a user sends to [-B, B],

@@ -1,4 +1,4 @@
-r"""What a policy asks for and is given: a batch of plays, and released sums.
+r"""Requests and results of a policy: a batch of plays, and released sums.
 
 One shape for all families of bandits. A batch is made of *asks*: some users, and the actions that
 each of them is asked to play. What a user would send is one encoded number for each of these
@@ -35,7 +35,7 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 
 @dataclass(frozen=True, slots=True)
 class OwnRounds:
-    r"""Each of ``users`` has a round of its own, in which ``actions`` are played: an arm, mostly.
+    r"""Each of ``users`` has a separate round, in which ``actions`` are played, usually one arm.
 
     >>> OwnRounds(8, (3,)).rounds
     8
@@ -52,18 +52,18 @@ class OwnRounds:
 
     @property
     def rounds(self) -> int:
-        r"""The rounds that it takes."""
+        r"""The number of rounds."""
         return self.users
 
     @property
     def times(self) -> tuple[int, ...]:
-        r"""How often each of the actions is played."""
+        r"""The number of plays of each action."""
         return (self.users,) * len(self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRounds:
-    r"""All of ``users`` watch the same rounds: ``actions[i]`` is played ``times[i]`` times.
+    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times.
 
     Each user sends its average reward of each action.
 
@@ -88,7 +88,7 @@ class SharedRounds:
 
     @property
     def rounds(self) -> int:
-        r"""The rounds that it takes."""
+        r"""The number of rounds."""
         return sum(self.times)
 
 
@@ -99,13 +99,13 @@ Ask: TypeAlias = OwnRounds | SharedRounds
 def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
     actions = tuple(integer("actions", action, at_least=0) for action in given)
     if not actions or len(set(actions)) < len(actions):
-        raise InvalidParameter("actions", given, "must name one action or more, and none twice")
+        raise InvalidParameter("actions", given, "must be non-empty without duplicates")
     return actions
 
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` among ``arms`` actions; then what their users sent is released.
+    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released.
 
     ``active`` are the actions that may still be the best, which need not all be played.
 
@@ -126,7 +126,7 @@ class Plays:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        r"""How often each action is played."""
+        r"""The number of plays of each action."""
         found = [0] * self.arms
         for ask in self.asks:
             for action, times in zip(ask.actions, ask.times, strict=True):
@@ -135,13 +135,13 @@ class Plays:
 
     @property
     def total(self) -> int:
-        r"""The rounds that the batch takes."""
+        r"""The number of rounds of the batch."""
         return sum(ask.rounds for ask in self.asks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    r"""How a user's number becomes an integer: clip y to [``low``, ``high``], then count steps.
+    r"""The encoding of a user's number: clip y to [``low``, ``high``], then count steps.
 
     (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, rounded at random to one of the
     two integers around, so that the mean stays. The result lies in [0, g] whatever y is: on that
@@ -188,7 +188,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Pulls:
-    r"""A batch: ``counts[a]`` fresh users pull arm a, arm after arm; then their sums are released.
+    r"""A batch: ``counts[a]`` new users pull arm a, arm by arm, and then the sums are released.
 
     >>> Pulls((4, 0, 4)).total
     8
@@ -203,28 +203,28 @@ class Pulls:
             raise InvalidParameter("counts", self.counts, "must be a tuple")
         exact = tuple(integer("counts", count, at_least=0) for count in self.counts)
         if not any(exact):
-            raise InvalidParameter("counts", self.counts, "must pull some arm")
+            raise InvalidParameter("counts", self.counts, "must pull at least one arm")
         object.__setattr__(self, "counts", exact)
 
     @property
     def active(self) -> tuple[int, ...]:
-        r"""The arms that are pulled."""
+        r"""The arms with pulls."""
         return tuple(arm for arm, n in enumerate(self.counts) if n)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        r"""The users of each arm that is pulled."""
+        r"""The users of each pulled arm."""
         return tuple(OwnRounds(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:
-        r"""The rounds that the batch takes."""
+        r"""The number of rounds of the batch."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    r"""Stop learning: pull ``arm`` up to the horizon, and release nothing more."""
+    r"""Stop learning: pull ``arm`` up to the horizon, without further releases."""
 
     arm: int
 
@@ -234,7 +234,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    r"""What a policy learns from a batch: ``sums[a]``, or None where arm a was not pulled.
+    r"""The released data of a batch: ``sums[a]``, or None if arm a was not pulled.
 
     >>> Released((None,)).sums
     (None,)
@@ -262,7 +262,7 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
     """
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if horizon < arms:
-        raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}: every arm is tried")
+        raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}")
     return arms, horizon
 
 
@@ -276,7 +276,7 @@ def chance_of(argument: str, value: RationalLike) -> Fraction:
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
-    r"""The p of a run: the chance that some confidence interval misses its mean, in (0, 1/2).
+    r"""The p of a run: the probability that any confidence interval misses its mean, in (0, 1/2).
 
     It is the chance of the mistake, so what others call 95% confidence is 0.05 here. Half and more
     is refused, for nobody means it.
@@ -318,7 +318,7 @@ def word(words: Any, default: str | None = None) -> Any:
 
 
 def check_word(argument: str, value: object, words: Any) -> None:
-    r"""Refuse a ``value`` that is none of the words of the ``Literal`` type ``words``.
+    r"""Check that ``value`` is one of the words of the ``Literal`` type ``words``.
 
     >>> from typing import Literal
     >>> check_word("radius", "wide", Literal["exact", "paper"])

@@ -1,4 +1,4 @@
-r"""One run of a bandit algorithm: the only code that touches both rewards and releases.
+r"""A run of a bandit algorithm; the only code with access to both rewards and releases.
 
 Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
 release at most (``bandits.privatizers.privatizer``); users who come back are in
@@ -99,7 +99,7 @@ def play(
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
     if not isinstance(environment, Environment) or isinstance(environment, Policy):
-        raise InvalidParameter("environment", environment, "must be an Environment, and no Policy")
+        raise InvalidParameter("environment", environment, "must be an Environment, not a Policy")
     if not isinstance(world, np.random.Generator):
         raise InvalidParameter("world", world, "must be a numpy.random.Generator")
     if not isinstance(rng, Rng):
@@ -261,7 +261,7 @@ class _Score:
 
 
 def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""The rounds at which regret is taken: T alone if none are given.
+    r"""The rounds at which regret is recorded: T alone by default.
 
     >>> checked_checkpoints((10, 100), 100), checked_checkpoints((), 100)
     ((10, 100), (100,))
@@ -276,7 +276,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""The guarantee that ``policy`` gives each new user, before a run; None without privacy.
+    r"""The guarantee of ``policy`` to each new user, before a run; None without privacy.
 
     >>> from bandits.policies.elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

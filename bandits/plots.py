@@ -1,4 +1,4 @@
-r"""Pictures of runs: panels with a line an algorithm, and its error.
+r"""Plots of runs: panels with one line per algorithm, with error bands.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
 in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; its name
@@ -90,7 +90,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
+    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``.
 
     ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
     is to be rounded in its direction.
@@ -116,7 +116,7 @@ class Curve:
         if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
             raise InvalidParameter("curve", self.label, "must have finite numbers")
         if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
-            raise InvalidParameter("curve", self.label, "must have an x that rises")
+            raise InvalidParameter("curve", self.label, "must have increasing x")
         if min(self.error) < 0:
             raise InvalidParameter("curve", self.label, "must have errors >= 0")
 
@@ -141,11 +141,11 @@ class Panel:
 
     def __post_init__(self) -> None:
         if not self.curves:
-            raise InvalidParameter("curves", self.title, "must hold one curve or more")
+            raise InvalidParameter("curves", self.title, "must contain at least one curve")
 
     @property
     def height(self) -> float:
-        r"""Inches."""
+        r"""The height in inches."""
         return _HEIGHT
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
@@ -165,7 +165,7 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = 
     """
     check_picture("path", path)
     if not panels:
-        raise InvalidParameter("panels", panels, "must hold one panel or more")
+        raise InvalidParameter("panels", panels, "must contain at least one panel")
     heights = [panel.height for panel in panels]
     looks = looks_of(curve.label for panel in panels for curve in panel.curves)
     given: dict[str, Any] = {"facecolor": "white", "layout": "constrained"}

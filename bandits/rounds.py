@@ -1,4 +1,4 @@
-r"""Play combinatorial bandits round by round, many runs together.
+r"""Play combinatorial bandits round by round, many runs in parallel.
 
 What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
 ``world``, noise from ``rng``. The policy's estimates are made of released sums
@@ -49,7 +49,7 @@ def play_together(
     *,
     checkpoints: Sequence[int] = (),
 ) -> tuple[Run, ...]:
-    r"""A run of ``policy`` in each of ``worlds``, of as many rounds as its privatizer is made for.
+    r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
     Regret is alpha beta opt - r(S_t), summed: of an approximate oracle it may be below 0. Values
     that an oracle is given differ by less than 1e-9 from the bounds, at random, so that ties are
@@ -120,7 +120,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""The runs side by side: a row of each table is a run; ``sums`` are what was released.
+    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums.
 
     It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
     it is made of. With ``compiled`` a loop plays the rounds where it can

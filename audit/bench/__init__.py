@@ -1,1 +1,1 @@
-r"""Bench: does the auditor refute every broken mechanism and pass every correct twin?"""
+r"""Bench: the auditor must refute every broken mechanism and pass every correct twin."""

@@ -76,7 +76,7 @@ _BELOW: Final = "below the resolution of a sample"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The result of one mechanism: of its last try, if it had several."""
+    r"""The result of one mechanism, from its last attempt."""
 
     name: str = fact("of the mechanism")
     claim: str = fact("what was tested")
@@ -118,7 +118,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether it is sampled, outputs or times; else it is declared below the resolution."""
+        r"""Whether it is tested by sampling; otherwise it is declared below the resolution."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -139,7 +139,7 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench(Result):
-    r"""A run over the catalogue, in the order of its numbers."""
+    r"""A run over the catalogue, in catalogue order."""
 
     SCHEMA: ClassVar[str] = "dpcore-bench/1"
 
@@ -194,7 +194,7 @@ class Bench(Result):
 
     @property
     def chance(self) -> float:
-        r"""The probability of so many refuted twins or more, if each is refuted with alpha."""
+        r"""The probability of at least this many refuted twins if each is refuted with alpha."""
         from scipy.stats import binom
 
         sampled = len(self.sampled_twins)
@@ -359,7 +359,7 @@ def _refuse_lawless(entry: Entry) -> None:
 
 
 def first_runs(entry: Entry) -> int:
-    r"""The N of the module: the runs of an entry's first try, and of its twin.
+    r"""The number of runs N of the first attempt of an entry and its twin.
 
     >>> from audit.catalogue import find
     >>> first_runs(find("ten-percent"))

@@ -1,4 +1,4 @@
-r"""Broken mechanisms, each with its correct twin: what an audit must refute, and what it must not.
+r"""Broken mechanisms, each with a correct twin: an audit must refute the one and not the other.
 
 Every entry is one slip that was, or could have been, made in earnest. To add one, write it beside
 its kin with its twin and the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 
 def find(name: str) -> Entry | None:
-    r"""The entry of that name.
+    r"""The entry with this name.
 
     >>> entry = find("half-scale")
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")

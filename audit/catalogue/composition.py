@@ -1,4 +1,4 @@
-r"""Slips in what several releases cost together: composition, running sums, sampling, order.
+r"""Bugs in composition: several releases, running sums, sampling, order.
 
 Releases that are each private and were never added up.
 

@@ -1,4 +1,4 @@
-r"""An entry of the catalogue: a broken mechanism, its correct twin, and how to tell them apart."""
+r"""A catalogue entry: a broken mechanism, its correct twin, and how to distinguish them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEEDS: Final = 1 << 63
 
 
 class Layer(Enum):
-    r"""Which part of an audit must catch a slip; the fields say what each one needs to see.
+    r"""The layer of an audit that must detect the bug; the fields give what each layer needs.
 
     ``TIME`` is a sample of how long calls take (``--feature time``): the outputs keep the claim.
     """
@@ -65,12 +65,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin(Subject):
-    r"""The same task done right. Its claim holds for every pair; its own pair comes near it."""
+    r"""The correct implementation. Its claim holds for every pair and is nearly tight on its own
+    pair.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Subject):
-    r"""A broken mechanism: what was done, what it costs, who did it, and the correct twin.
+    r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are
     (epsilon, delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()``
@@ -91,14 +93,14 @@ class Entry(Subject):
 
 
 def seeded(rng: np.random.Generator) -> SeededRng:
-    r"""A simulated world's own stream for dpcore noise: repeatable, and not private."""
+    r"""A seeded stream of dpcore noise for simulations: reproducible, and not private."""
     return SeededRng(int(rng.integers(_SEEDS)))
 
 
 def laplace(
     scale: RationalLike, shape: int | tuple[int, ...], rng: np.random.Generator
 ) -> Integers:
-    r"""Exact discrete Laplace noise, so that what an audit refutes is the slip and nothing else.
+    r"""Exact discrete Laplace noise, so that an audit refutes only the deliberate bug.
 
     >>> laplace(1, (2, 3), np.random.default_rng(7)).shape
     (2, 3)

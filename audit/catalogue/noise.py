@@ -1,4 +1,4 @@
-r"""Slips in the noise that is added, and in what bounds a value."""
+r"""Bugs in additive noise and in clipping."""
 
 from __future__ import annotations
 

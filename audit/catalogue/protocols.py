@@ -1,4 +1,4 @@
-r"""Slips in noise that users add together: dropouts, shuffling, wrapped shares.
+r"""Bugs in noise that users add together: dropouts, shuffling, wrapped shares.
 
 Distributed protocols: who vanishes, what is reduced, what a parameter means, what is hidden.
 

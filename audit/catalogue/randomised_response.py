@@ -1,4 +1,4 @@
-r"""Answers that every person randomises alone: randomised response and RAPPOR.
+r"""Local randomisers: randomised response and RAPPOR.
 
 Chances are whole thousandths, drawn from integers, so that every law is exact. They are rounded to
 the private side: a correct one spends a little less than its claim.

@@ -1,4 +1,4 @@
-r"""Slips in the draws: noise reused, leaks in rare runs, floating-point noise, time of a call.
+r"""Bugs in randomness: reused noise, leaks in rare runs, floating-point noise, timing.
 
 A branch without noise hangs on a draw, so a replay that sets each draw to its extremes walks into
 it, however rare it is. Which floats can come out of noise drawn as floats depends on the data:

@@ -1,4 +1,4 @@
-r"""Slips in choosing some of several: sparse vector, noisy max, the exponential mechanism.
+r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism.
 
 Sparse vector says which of many answers reach a noisy threshold, 0 here; each answer moves by at
 most 1 between neighbours, in either direction. Only what is above the threshold should cost

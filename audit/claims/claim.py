@@ -48,7 +48,7 @@ class Claim:
 
     @classmethod
     def read(cls, text: str, relation: str | Relation = Relation.REPLACE) -> Claim:
-        r"""The claim that ``text`` spells: ``epsilon=1`` or ``epsilon=1,delta=1e-6``.
+        r"""Parse a claim: ``epsilon=1`` or ``epsilon=1,delta=1e-6``.
 
         >>> Claim.read("rho=0.1")
         Traceback (most recent call last):
@@ -68,7 +68,7 @@ class Claim:
 
     @property
     def points(self) -> tuple[Claim, ...]:
-        r"""The (epsilon, delta) that are tested: this one alone.
+        r"""The tested points (epsilon, delta): a single one.
 
         A :class:`audit.claims.curve_claim.CurveClaim` has several.
         """
@@ -95,7 +95,7 @@ class Claim:
 
 
 def format_rational(value: Fraction) -> str:
-    r"""The decimal a person wrote, where there is an exact short one; else the fraction.
+    r"""The short exact decimal, if there is one, otherwise the fraction.
 
     >>> format_rational(Fraction("0.25")), format_rational(Fraction(1, 3))
     ('0.25', '1/3')

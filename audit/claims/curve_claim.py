@@ -1,4 +1,4 @@
-r"""A claim that promises a whole curve: delta at every epsilon, not one point.
+r"""A claimed privacy curve: delta at every epsilon instead of a single point.
 
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
@@ -95,7 +95,7 @@ class CurveClaim:
         return self.spelling
 
     def to_json(self) -> dict[str, Any]:
-        r"""The spelling, and the points as exact text; epsilon and delta are None.
+        r"""The text form, and the points as exact text; epsilon and delta are None.
 
         >>> CurveClaim(spelling="discrete-laplace:scale=2@1").to_json()["points"][-1]
         ['1/2', '0']
@@ -110,7 +110,7 @@ class CurveClaim:
 
 
 def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim | CurveClaim:
-    r"""The claim that ``text`` spells: a point as :meth:`Claim.read` takes it, or a curve.
+    r"""Parse a claim: a point as in :meth:`Claim.read`, or a curve.
 
     >>> print(read_claim("epsilon=1/2"), read_claim("rho=0.10"), read_claim("skellam:variance=9@1"))
     epsilon=0.5 rho=0.1 skellam:variance=9@1

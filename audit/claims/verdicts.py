@@ -1,4 +1,4 @@
-r"""The possible verdicts of an audit, the layers that reach them, their levels and looks."""
+r"""The verdicts of an audit, the layers that give them, significance levels, and stopping rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_me
 
 
 class VerdictDisplay(NamedTuple):
-    r"""The words that a report begins with, their colour on a terminal, and the exit code."""
+    r"""The words of a verdict in a report, their terminal colour, and the exit code."""
 
     words: str
     style: str
@@ -44,7 +44,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""What a refutation through a feature is about; ``feature`` is None for the output itself.
+    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself.
 
     >>> cause_of("identity"), cause_of("sum+lowest-bit"), cause_of("time+round:-2")
     ('values', 'floating-point', 'time')
@@ -61,7 +61,7 @@ r"""Why no more runs were drawn, after Ctrl-C."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""One layer that ran: its method, and what its result proves under which assumption."""
+    r"""A completed layer: its method, and the assumption under which its result is a proof."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -69,7 +69,7 @@ class LayerRun:
 
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
-    r"""A false-alarm level or a confidence, exact; refused by ``name`` outside (0, 1).
+    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1).
 
     >>> level("alpha", "0.05")
     Fraction(1, 20)
@@ -88,7 +88,7 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def format_p_value(value: float) -> str:
-    r"""A p-value in three digits, rounded up; a bound where it is too small for a float.
+    r"""A p-value in three digits, rounded up; a bound if it underflows a float.
 
     >>> format_p_value(0.0012345), format_p_value(0.0)
     ('0.00124', 'below 1e-300')
@@ -97,7 +97,7 @@ def format_p_value(value: float) -> str:
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""The p-value or e-value, and what would refute.
+    r"""The p-value or e-value, and the threshold of refutation.
 
     >>> evidence("0.05", p_value=0.3, e_value=None)
     'p-value 0.3; 0.05 or less refutes'

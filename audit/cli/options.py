@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 1 << 28
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""The command, with the fields of these names of a spec as options; with all if none is named.
+    r"""The command with these fields of a spec as options; all fields if none is named.
 
     It is called with the values that were given, by name; the options of its own follow.
     """
@@ -50,7 +50,7 @@ def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def spec_of(given: dict[str, Any]) -> AuditSpec:
-    r"""The spec of the options that were given; errors name them."""
+    r"""The spec for the given options; errors name the options."""
     with named_by_options():
         if "pair" in given:
             given["pair"] = read_pair(given["pair"])
@@ -88,7 +88,7 @@ def _name(field: Field[Any]) -> str:
 
 
 def named_by_options() -> AbstractContextManager[None]:
-    r"""Errors about a field of a spec name the option instead.
+    r"""Make errors about a field of a spec name the option.
 
     >>> with named_by_options():
     ...     AuditSpec(runs=0)
@@ -103,7 +103,7 @@ def named_by_options() -> AbstractContextManager[None]:
 
 
 def read_pair(texts: tuple[str, str]) -> tuple[Any, Any]:
-    r"""The datasets of --pair, which are JSON.
+    r"""Parse the datasets of --pair as JSON.
 
     >>> read_pair(("0", "[1]"))
     (0, [1])
@@ -127,7 +127,7 @@ def _dataset(name: str, text: str) -> Any:
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    r"""The fields that a file states: TOML, or JSON where its name ends in ``.json``.
+    r"""Parse the fields of a file: TOML, or JSON if its name ends in ``.json``.
 
         target = "noisy.py:count"
         claim = "epsilon=1"
@@ -145,7 +145,7 @@ def read_spec(path: Path) -> dict[str, Any]:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise InvalidParameter("--spec", str(path), f"is not {kind}: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidParameter("--spec", str(path), "must hold names of options and their values")
+        raise InvalidParameter("--spec", str(path), "must contain option names and values")
     known = [each.name for each in fields(AuditSpec)]
     for key in found:
         if key not in known:

@@ -1,4 +1,4 @@
-r"""``dpcore audit TARGET``, the command itself."""
+r"""``dpcore audit TARGET``, the main command."""
 
 from __future__ import annotations
 

@@ -430,7 +430,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
     written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):
         raise InvalidParameter(
-            "--normalise", "true", "is for files of probabilities; both are noises"
+            "--normalise", "true", "requires files of probabilities, but both laws are noises"
         )
     one, other = (law.normalised() if divide else law.checked() for law in written)
     here, there = one.law, other.law

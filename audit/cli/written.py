@@ -1,4 +1,4 @@
-r"""Write what a command found: to files, as JSON, and on the terminal, in colour if it has some."""
+r"""Write the results of a command: to files, as JSON, and to the terminal."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def leave(text: str, exit_code: int) -> NoReturn:
-    r"""Print what a command found, and end the command."""
+    r"""Print the result of a command, and exit."""
     sys.stdout.write(text)
     sys.stdout.flush()
     raise typer.Exit(exit_code)
 
 
 def leave_with(result: Result, form: str, output: Path | None = None) -> NoReturn:
-    r"""Print a result in a format, and end the command.
+    r"""Print a result in a format, and exit.
 
     Its JSON document goes to the file ``output`` first: it is there even if standard output fails.
     """
@@ -41,7 +41,7 @@ def leave_with(result: Result, form: str, output: Path | None = None) -> NoRetur
 
 
 def check_files(**files: Path | None) -> None:
-    r"""Refuse output paths that cannot be written, before a run is drawn."""
+    r"""Refuse, before any run, output paths that cannot be written."""
     places: dict[Path, str] = {}
     for name, path in files.items():
         option = f"--{name}"
@@ -65,7 +65,7 @@ def check_files(**files: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    r"""The report as JSON, as it is printed and as a page, made before anything is printed."""
+    r"""The report as JSON, as text and as HTML, rendered before anything is printed."""
 
     report: AuditReport
     text: str
@@ -74,7 +74,7 @@ class Written:
 
     @classmethod
     def of(cls, report: AuditReport, *, html: Path | None, form: str) -> Written:
-        r"""Make all views first: an output's own code may print while its report is written."""
+        r"""Render all views first, because the code of an output may print while it is rendered."""
         table = io.StringIO()
         if report.error is None or report.runs:
             show(report.statement(), table)
@@ -88,7 +88,9 @@ class Written:
         return cls(report=report, text=report.to_text(), shown=shown, page=page)
 
     def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
-        r"""Write the files, then standard output, and raise last: one failure stops no other."""
+        r"""Write the files, then standard output, and raise last, so that one failure stops no
+        other.
+        """
         unwritten: InvalidParameter | None = None
         for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
             try:
@@ -111,7 +113,7 @@ class Written:
 
 
 def show(statement: Statement, file: TextIO) -> None:
-    r"""Print a report; in colour on a terminal that has some.
+    r"""Print a report; in colour on a colour terminal.
 
     >>> import sys
     >>> show(Statement(verdict="PROVEN", about="it holds"), sys.stdout)
@@ -133,7 +135,7 @@ def show(statement: Statement, file: TextIO) -> None:
 
 
 def catalogue_table(entries: Sequence[Entry]) -> list[str]:
-    r"""One line an entry: what to type, what it claims, what is wrong with it.
+    r"""One line per entry: its target, its claim, and its bug.
 
     >>> from audit.catalogue import ENTRIES
     >>> catalogue_table(ENTRIES)[1].startswith("half-scale")

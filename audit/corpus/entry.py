@@ -1,4 +1,4 @@
-r"""An entry of the corpus: which published package broke which promise, and how to see it.
+r"""An entry of the corpus: a published package that broke a privacy claim, and its test.
 
 One TOML file an entry, named after it::
 
@@ -80,7 +80,7 @@ _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    r"""What is installed, run and tested: the failure, or its twin.
+    r"""One side of an entry, the failure or its twin: what is installed, run and tested.
 
     ``known`` says how the truth about it is known, ``seen`` is the lower bound of epsilon that was
     measured with the entry's runs.
@@ -95,7 +95,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A failure of a published package; the module says what its fields mean.
+    r"""A failure of a published package; the module describes its fields.
 
     ``spec`` is the audit of the failure, without a target; ``true`` is the quantity that is known,
     "epsilon" or "delta", and its value as text.
@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""What no valid lower bound exceeds: the true epsilon where it is known, else infinity."""
+        r"""Upper bound for valid lower bounds: the true epsilon if it is known, else infinity."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf
@@ -157,7 +157,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def find(name: str) -> Entry:
-    r"""The entry of that name.
+    r"""The entry with this name.
 
     Raises :class:`InvalidParameter` where there is none.
     """
@@ -171,7 +171,7 @@ def find(name: str) -> Entry:
 
 
 def read_entry(name: str, text: str) -> Entry:
-    r"""The entry that a file holds.
+    r"""Parse the entry in a file.
 
     Raises :class:`InvalidParameter`, naming the file and the key, for a key that is missing,
     unknown or of the wrong type, a claim, a relation or a feature that no audit takes, a pair that

@@ -1,4 +1,4 @@
-r"""Environments of their own for pinned packages: ``python -m venv`` and ``pip``.
+r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
 Each is a folder below the cache directory, named after what is installed, and ready once it holds
 a marker that is written last. Where packages come from is what pip is set up for. One process in it
@@ -35,19 +35,19 @@ _OFFLINE: Final = "no matching distribution", "connection", "network", "resoluti
 
 
 class EnvironmentFailed(DpcoreError):
-    r"""The environment of an entry could not be made; nothing was audited. Exit code 3."""
+    r"""The environment of an entry could not be created; no audit was run. Exit code 3."""
 
     exit_code: ClassVar[int] = 3
 
 
 def cache_folder() -> Path:
-    r"""Where environments are made: ``dpcore/corpus`` in the user's cache directory."""
+    r"""The folder of environments: ``dpcore/corpus`` in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "dpcore" / "corpus"
 
 
 def suitable_python(newest: str | None) -> str:
-    r"""A Python that is not newer than ``newest``: this one, or one that is on the path.
+    r"""A Python no newer than ``newest``: this one, or one on the path.
 
     >>> import sys
     >>> suitable_python(None) == sys.executable
@@ -68,7 +68,7 @@ def suitable_python(newest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    r"""What is installed, and on which Python: two entries that ask for the same share it.
+    r"""Installed packages and Python version; entries with equal ones share an environment.
 
     ``alone`` leaves out what the packages say that they depend on.
     """
@@ -88,7 +88,7 @@ class Environment:
         return self.folder(cache) / "bin" / "python"
 
     def make(self, cache: Path) -> Path:
-        r"""Make it, unless it was made before; its Python.
+        r"""Create the environment if it is missing; returns its Python.
 
         Raises :class:`EnvironmentFailed`, and leaves nothing behind.
         """
@@ -125,7 +125,7 @@ class Environment:
 
 @contextmanager
 def environments(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
-    r"""Makes environments below ``cache``; removes at the end those it made, unless ``keep``."""
+    r"""Creates environments below ``cache``; removes the new ones at the end, unless ``keep``."""
     own: list[Path] = []
 
     def make(environment: Environment) -> Path:
@@ -210,7 +210,7 @@ class Worker:
                     pipe.close()
 
     def begin(self) -> str | None:
-        r"""Run the code; the claim that the package itself computes, where the entry asks for it.
+        r"""Run the code; returns the claim that the package computes, if the entry asks for it.
 
         Raises :class:`TargetFailed` where the code fails.
         """
@@ -262,7 +262,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed(Target):
-    r"""The mechanism of an entry, drawn by a worker that has begun."""
+    r"""The mechanism of an entry, sampled by a started worker."""
 
     worker: Worker = field(compare=False, repr=False)
     lines: ClassVar[bool] = True

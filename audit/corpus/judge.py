@@ -1,4 +1,4 @@
-r"""Audit entries of the corpus in their environments: which are judged as they should be?
+r"""Audit entries of the corpus in their environments, and compare with the expected verdicts.
 
 A failure is judged right when its claim is refuted and the lower bound does not exceed the true
 epsilon; a twin when its claim is not refuted. A package that computes its own claim must compute
@@ -51,7 +51,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""The list: a line an entry."""
+    r"""The list, one line per entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
@@ -61,7 +61,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
 
 
 def entry_lines(entry: Entry) -> list[str]:
-    r"""All that an entry says."""
+    r"""All fields of an entry, as lines."""
     facts = [
         ("failure", entry.failure),
         ("source", entry.source),
@@ -87,7 +87,7 @@ def entries_text(entries: Sequence[Entry]) -> str:
 
 
 def true_words(entry: Entry) -> str:
-    r"""The true value, by its name."""
+    r"""The true value with its name."""
     quantity, value = entry.true
     return f"{quantity} {value}"
 
@@ -134,7 +134,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        r"""The verdict, in capitals where it is not as it should be."""
+        r"""The verdict, in capitals if it is not the expected one."""
         if self.missing:
             return "not installed"
         if self.verdict is None:
@@ -145,7 +145,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    r"""An entry and the results of its sides."""
+    r"""An entry and the results of both sides."""
 
     entry: Entry = fact(
         "as it is listed",
@@ -208,7 +208,7 @@ class CorpusReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 all judged as they should be, 1 otherwise, 3 an environment failed."""
+        r"""0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
         if any(not row.right and not row.missing for row in self.rows):
             return _MISJUDGED
         return _MISSING if any(row.missing for row in self.rows) else 0
@@ -253,7 +253,7 @@ _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
 
 
 def steps(entries: Sequence[Entry]) -> int:
-    r"""How many steps :func:`judge` takes: environments and audits."""
+    r"""The number of steps of :func:`judge`: environments and audits."""
     return len({_environment(e, r) for e in entries for r in e.sides}) + sum(
         len(entry.sides) for entry in entries
     )

@@ -1,4 +1,4 @@
-r"""What runs in the environment of an entry: a script that needs nothing but Python.
+r"""The worker in the environment of an entry: a script without dependencies.
 
 It reads one JSON document a line from standard input. The first is ``{"code": ...}``, an entry's
 code, which defines ``output(dataset)``, one output, or ``outputs(dataset, n)``, a list or array of
@@ -17,14 +17,14 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    r"""An array or a number of an array library as what JSON can hold."""
+    r"""Convert an array or number of an array library for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError("an output is a " + type(value).__name__ + ", which JSON cannot hold")
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
-    r"""The lines of n outputs, drawn after seeding what can be seeded from outside."""
+    r"""Lines of n outputs, drawn after seeding all seedable generators."""
     random.seed(request["seed"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(request["seed"] % 2**32)

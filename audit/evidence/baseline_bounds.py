@@ -1,4 +1,4 @@
-r"""The baselines: bounds from how often threshold events came, and from all runs at once.
+r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
 
 (epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds
 p <= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Two are not valid: a
@@ -62,7 +62,7 @@ class BaselineParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    r"""How often an event came, at each of some thresholds.
+    r"""Counts of an event at several thresholds.
 
     ``hits`` of ``runs`` in the world it points to, ``misses`` of ``others`` in the other dataset.
     """
@@ -75,7 +75,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    r"""Numbers in run order, and the world of each (True for B).
+    r"""Scores in run order, and the dataset of each (True for B).
 
     Only their order is looked at, so what :meth:`read` makes of outputs are their ranks: exact,
     where outputs are no floats.
@@ -322,7 +322,7 @@ r"""One in so many of the runs is guessed at each end of the scores."""
 
 
 def one_run(scores: Scores, asked: BaselineParameters) -> float:
-    r"""The lowest tenth of the outputs is guessed to be of one world, the highest of the other.
+    r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
 
     Valid: which way round is not looked up, each way has alpha/2. The bound is the largest epsilon
     rejected.
@@ -427,7 +427,7 @@ r"""By name.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them."""
+    r"""The bound of a baseline; ``epsilon_lower`` is None if it does not apply to the outputs."""
 
     name: str
     epsilon_lower: float | None
@@ -436,7 +436,7 @@ class BaselineFinding:
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
-    r"""The names asked for, each once and in the order of :data:`BASELINES`; "all" is all of them.
+    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all.
 
     >>> baseline_names(["plug-in", "dkw", "dkw"])
     ('dkw', 'plug-in')

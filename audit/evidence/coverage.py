@@ -1,4 +1,4 @@
-r"""Coverage: how many of the outputs a test could learn from, and whether it measured anything.
+r"""Coverage: the fraction of outputs that a test could use, and whether it measured anything.
 
 An event can be learned of numbers, which have an order, and of outputs that come again. Where every
 output is the same, or is new each time and has no order, no rule tells one run from another: the
@@ -92,7 +92,7 @@ class Coverage:
 
     @property
     def in_part(self) -> bool:
-        r"""Whether more than a few outputs had no part in what was measured."""
+        r"""Whether more than a few outputs had no measured part."""
         return self.measured and self.missed * _RARE > self.runs
 
     @property
@@ -206,7 +206,7 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 
 
 def unresolved(coverage: Sequence[Coverage]) -> str | None:
-    r"""Why there is no resolution although something was measured; None where that is not so.
+    r"""Why there is no resolution although some views were measured; None otherwise.
 
     An output that only one dataset gives would be seen among outputs that come again, or are
     ordered; a learned score or a column may hide it.
@@ -221,7 +221,7 @@ def unresolved(coverage: Sequence[Coverage]) -> str | None:
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Name what a resolution does not speak of, in brackets; nothing where it speaks of all.
+    r"""Name the cases that a resolution does not cover, in brackets; empty if it covers all.
 
     >>> none = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
     >>> unseen([none])

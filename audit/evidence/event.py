@@ -1,4 +1,4 @@
-r"""Outputs as cells: what a rule can be learned on, and how a person reads it back.
+r"""Outputs as cells: the partition from which a rule is learned, and its description.
 
 Numbers fall into intervals, labels are told apart by their identity (``audit.outputs.reading``).
 Intervals and the known labels are learned from the runs a :class:`Tally` has seen and from nothing
@@ -25,7 +25,7 @@ from audit.wording.shorten import shortened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    r"""Labels in the order they came, in columns 0, 1, ...
+    r"""Labels in order of first appearance, in columns 0, 1, ...
 
     ``names[codes[k]]`` is the label of column k, or ``known`` has the column of each by its name,
     where they came from several readings. The names of a reading are distinct.
@@ -91,7 +91,7 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    r"""How often each output came up in each dataset, over all runs seen so far.
+    r"""How often each output occurred in each dataset, over all runs so far.
 
     ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
     ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
@@ -132,7 +132,7 @@ class Tally:
 
     @property
     def once(self) -> int:
-        r"""Runs whose output is a label that came only once."""
+        r"""Runs whose output is a label that occurred only once."""
         return int((self.label_counts.sum(axis=0) == 1).sum())
 
     @property
@@ -236,7 +236,7 @@ class Cells:
 
     @property
     def intervals(self) -> int:
-        r"""How many of the cells are intervals; they come first, in order."""
+        r"""The number of interval cells; they come first, in order."""
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
@@ -348,7 +348,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness(Facts):
-    r"""An event that reveals the dataset, fixed before the runs it was counted on.
+    r"""An event that reveals the dataset, fixed before the runs on which it was counted.
 
     ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an
     output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
@@ -385,13 +385,13 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""Runs of the world it points to beyond those of the other, in standard deviations."""
+        r"""Runs of the dataset it points to in excess of the other, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
 
     def through(self, feature: str | None) -> Witness:
-        r"""The same about what a feature shows of the output, by its name."""
+        r"""The same event about a feature of the output, by its name."""
         if feature is None or self.where is None:
             return self
         words = (self.score or {}).get("words") or _structure_words(feature, self.where)

@@ -1,4 +1,4 @@
-r"""Many tests of one claim: its points, on several pairs, through several features, at one level.
+r"""Multiple tests of one claim, over points, pairs and features, at one level.
 
 A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
 claimed point is tested on it. There are two stopping rules, and one way to weigh what they found:
@@ -64,7 +64,7 @@ def weigh(
     allow_constant: bool = False,
     models: Sequence[Mapping[int, Score] | None] = (),
 ) -> Weighed:
-    r"""The claim is refuted where any point is on any view, by the stopping rule of the family.
+    r"""Refute the claim if any point is refuted on any view, by the stopping rule of the family.
 
     Each outcome marked ``refuted`` is at the level of the whole audit: if the points and views that
     hold are any, P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with
@@ -382,7 +382,7 @@ class FamilyProcess:
         )
 
     def log_wealth(self) -> Floats:
-        r"""The logarithm of the wealth of each test, at the run where their mean was largest."""
+        r"""The log-wealth of each test, at the run where their mean was largest."""
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
@@ -467,7 +467,7 @@ _ROUNDING: Final = 2.0**-40
 
 
 def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
-    r"""The adjusted p-values: those at most alpha may be rejected, P(a false one) <= alpha.
+    r"""Holm-adjusted p-values: rejecting those at most alpha gives P(a false rejection) <= alpha.
 
     ``shares`` say how much of the level each test has (all alike where they are left out). In the
     order of p/share each is multiplied by the shares of those not before it over its own, and is no
@@ -491,7 +491,7 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value the least mean of a set that holds it, as logarithms.
+    r"""For each e-value the least mean of a set that contains it, as logarithms.
 
     Those of at least 1/alpha may be rejected, P(a false one) <= alpha (Vovk and Wang 2021, section
     5): a set of hypotheses that all hold has a mean that reaches 1/alpha so rarely. The means weigh

@@ -1,4 +1,4 @@
-r"""The prequential test: how large epsilon must be, from a number of runs fixed in advance.
+r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
 A fair coin W picks the world, X ~ M(D_W). Blocks of runs grow by half; each block's guesses follow
 a rule learned from earlier blocks only, and where M is (epsilon, delta)-DP they are right at most
@@ -71,7 +71,7 @@ _MOST_BLOCKS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    r"""One learned pass over the data; every claim is weighed on the same counts and coins.
+    r"""One pass of learning and testing; every claim uses the same counts and coins.
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
     the randomisation of its p-value for expert i. ``tally`` holds all runs, ``weights`` are the
@@ -254,7 +254,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
 
 def block_ends(runs: int) -> list[int]:
-    r"""Where the blocks of so many runs end; of the first nothing is tested.
+    r"""The ends of the blocks of this many runs; the first block is not tested.
 
     >>> block_ends(200)
     [38, 58, 88, 133, 200]

@@ -120,7 +120,8 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossLine:
-    r"""w >= slope R + offset: of every event, its probability w without the canary and R with it.
+    r"""w >= slope R + offset, for the probabilities w without the canary and R with it of any
+    event.
 
     Floats, rounded so that the line is below the true one on all of [0, 1].
     """
@@ -130,7 +131,7 @@ class LossLine:
 
 
 def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
-    r"""The lines that (epsilon, delta) promises, both ways round, by slope.
+    r"""The lines implied by (epsilon, delta), in both directions, by slope.
 
     P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta), and of the complements
     Q >= 1 - delta - e^epsilon (1 - P).
@@ -154,7 +155,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism that keeps the ``lines`` has ``right`` guesses with chance ``alpha``.
+    r"""Whether no mechanism within the ``lines`` has ``right`` guesses with probability ``alpha``.
 
     Of a mechanism that does, let p_j = P(j guesses are right). For each k <= v the right guesses
     and the wrong ones obey
@@ -199,7 +200,7 @@ def _at(line: LossLine, inside: float) -> float:
 def curve_p_value(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], *, least: float = 1e-12
 ) -> float:
-    r"""P(at least ``right`` of the ``guesses`` are right) <= this, if the ``lines`` hold.
+    r"""An upper bound of P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
     Found by bisection to within a thousandth, at least ``least``.
 

@@ -1,4 +1,4 @@
-r"""A rule: for each cell, which dataset to guess there, and up to which epsilon it is worth it.
+r"""A threshold rule: which dataset to guess in each cell, and up to which epsilon.
 
 Everything here is free: a rule may be any function of earlier runs; its quality decides power,
 never validity (``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset
@@ -294,7 +294,7 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    r"""A rule and the runs it met afterwards: ``counts`` (2, cells), row 0 dataset A.
+    r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
 
     ``integral`` says that all numbers seen, then and before, are integers (for wording only).
     ``sums`` keeps those of each expert that was asked: it is asked at many epsilons.
@@ -329,7 +329,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""What an expert would have guessed from each of these cuts on."""
+        r"""The guesses of an expert from each of these cuts on."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)

@@ -1,4 +1,4 @@
-r"""The anytime test: watch the runs as they come and stop when the evidence is in.
+r"""The anytime-valid test: look at the runs as they come, and stop at enough evidence.
 
 Each run multiplies a wealth that starts at 1 by
 
@@ -62,7 +62,7 @@ _RUN_SLACK: Final = 2.0**-44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EProcess:
-    r"""The evidence so far against one claim, or against all points of a claimed curve at once.
+    r"""The sequential evidence against one claim, or against all points of a claimed curve at once.
 
     Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
     cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
@@ -85,17 +85,17 @@ class EProcess:
 
     @property
     def seen(self) -> Tally:
-        r"""All runs, those after the last look as well."""
+        r"""All runs, including those after the last look."""
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
 
     @property
     def tested(self) -> tuple[Trial, ...]:
-        r"""All trials, that of the runs after the last look as well."""
+        r"""All trials, including that of the runs after the last look."""
         return self._all_trials()
 
     @property
     def log_wealth(self) -> Floats:
-        r"""The logarithm of the wealth now, one entry a claimed point, averaged over the bets."""
+        r"""The current log-wealth, one entry per claimed point, averaged over the bets."""
         return _log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     @property
@@ -219,7 +219,7 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = Fa
 def watch_curve(
     claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
 ) -> EProcess:
-    r"""Start watching a mechanism that is claimed (epsilon, delta)-DP at each of these points.
+    r"""Start a sequential test of the claim (epsilon, delta)-DP at all of these points.
 
     The points share the evidence: the average of their e-processes is one e-process.
     """

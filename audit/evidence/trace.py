@@ -1,4 +1,4 @@
-r"""Trace the bound: epsilon_lower as a function of the number of runs, for a picture.
+r"""The bound epsilon_lower as a function of the number of runs, for a plot.
 
 Data only, computed after the audit; it decides nothing.
 """

@@ -1,4 +1,4 @@
-r"""The verdict of the sample layer: the outcome of each test, and the one that is reported."""
+r"""The verdict of the sample layer: the outcome of each test, and the reported one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Outcome(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    r"""What runs say about a claim.
+    r"""The evidence of the runs about a claim.
 
     ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
     them of the one that speaks against the claim the most: ``witness`` and ``epsilon_lower`` are
@@ -97,7 +97,7 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""What a sample layer may say: where no view of a pair measured anything, that it did not.
+    r"""The verdict of a sample layer; nothing measured if no view of a pair measured anything.
 
     >>> verdict_of([], refuted=False)
     'nothing_measured'
@@ -144,7 +144,7 @@ def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
 
 
 def versions() -> dict[str, str]:
-    r"""What ran: this toolkit, Python, numpy.
+    r"""Versions of this toolkit, Python and numpy.
 
     >>> sorted(versions())
     ['dpcore', 'numpy', 'python']

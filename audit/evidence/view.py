@@ -1,4 +1,4 @@
-r"""A view: what one feature shows of the runs of one pair, and the witness of a learned score.
+r"""A view: a feature's values on the runs of one pair, and the witness of a learned score.
 
 The witness of a learned score is "score >= t", from how many runs it was learned, and what computes
 it. The threshold is chosen on earlier runs, as the score was; its counts are of runs new to both.
@@ -25,7 +25,7 @@ _DIGITS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    r"""What one feature shows of the runs of one pair, in run order.
+    r"""The values of a feature on the runs of one pair, in run order.
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
     the outputs themselves. ``weight`` is its part of the level beside the others. Of a learned

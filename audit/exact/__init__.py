@@ -1,1 +1,1 @@
-r"""Exact: two known output laws give a proof or a refutation."""
+r"""The exact layer: two known output laws give a proof or a refutation."""

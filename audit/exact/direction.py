@@ -1,4 +1,4 @@
-r"""Two places of one noise, one way: P is the law of p + X, Q that of q + X.
+r"""Two shifts of one noise in one direction: P is the law of p + X, Q that of q + X.
 
 ``accounting`` gives the pair of a law under a shift of d = |p - q| and says which of its two
 directions it is; here it is turned the way that is asked for. Proof: docs/proofs/known_laws.md.
@@ -34,7 +34,7 @@ _WIDTH: Final = Fraction(1, 1 << 14)
 
 
 class NeverWorse(NotDerived):
-    r"""One direction has no curve of its own, and is proven never to lose more than the other."""
+    r"""A direction without its own curve, whose loss is at most that of the other one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -70,7 +70,7 @@ class Box:
         return self.law.enclose_epsilon(delta, _WIDTH)
 
     def enclose_renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
-        r"""Infinite: each dataset shows values that the other never does."""
+        r"""Infinite: each dataset has outcomes that are impossible under the other."""
         del order, bits
         return Enclosure.infinite()
 
@@ -85,13 +85,13 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
         pair = replace(pair, mirrored=p < q)
     elif isinstance(pair, RevealingPair) and p > q:
         raise NeverWorse(
-            f"the curve of {noise!r} at {p} against the same at {q}", "ask for the other way round"
+            f"the curve of {noise!r} at {p} against the same at {q}", "use the opposite direction"
         )
     return OneWay(noise=noise, sensitivity=abs(p - q), pair=pair)
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
-    r"""The same for places of several coordinates; None where they are equal.
+    r"""The same for vector shifts; None if they are equal.
 
     Raises :class:`NotDerived` for an asymmetric noise in several coordinates.
     """
@@ -109,14 +109,14 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
 
 @dataclass(frozen=True, slots=True)
 class OutputInterval:
-    r"""The outputs first..last, either of which may be None: without an end."""
+    r"""The outputs first..last, either of which may be None (unbounded)."""
 
     first: int | None
     last: int | None
 
     @property
     def words(self) -> str:
-        r"""As a sentence about the output.
+        r"""A description of the event as a sentence.
 
         >>> (
         ...     OutputInterval(1, None).words,

@@ -1,4 +1,4 @@
-r"""The exact layer: both output laws are known, so the divergence is proven and not measured.
+r"""The exact layer: with known output laws, the divergence is proven instead of estimated.
 
 A law is a pmf with rational masses, or a dpcore noise moved by an integer (by a tuple of them: a
 draw for each coordinate). Of two laws P and Q,
@@ -39,7 +39,7 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift + X``, X a draw for each coordinate where ``shift`` is a tuple.
+    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple.
 
     >>> from dpcore import DiscreteLaplace
     >>> Shifted(DiscreteLaplace(scale=1), 3).shift
@@ -59,7 +59,7 @@ AnyLaw: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""A set of outputs, in words, with its probability under both laws."""
+    r"""A set of outputs, with its description and its probability under both laws."""
 
     words: str
     p: Enclosure
@@ -276,12 +276,12 @@ class Point:
 
 
 def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
-    r"""The smallest delta at ``epsilon``."""
+    r"""The least delta at ``epsilon``."""
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
 def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
-    r"""The smallest epsilon at ``delta``.
+    r"""The least epsilon at ``delta``.
 
     Raises :class:`PrecisionExhausted` where delta is a value at which epsilon jumps and the law's
     masses are not rational.
@@ -304,7 +304,7 @@ def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
 
 
 def renyi_point(p: AnyLaw, q: AnyLaw, order: Order) -> Point:
-    r"""The Renyi divergence of that order; of order infinity it is epsilon at delta = 0."""
+    r"""The Renyi divergence of that order; order infinity is epsilon at delta = 0."""
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
@@ -330,7 +330,7 @@ def _both(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    r"""A claimed point and what was proven about it.
+    r"""A claimed point and its proof or refutation.
 
     ``delta`` encloses the smallest delta at the claimed epsilon, ``epsilon`` the smallest epsilon
     at the claimed delta (None where that jumps there and precision does not tell). ``event`` is one

@@ -1,4 +1,4 @@
-r"""Read a law from the command line: a noise moved by integers, or a file with probabilities.
+r"""Parse a law from the command line: a shifted noise, or a file of probabilities.
 
     discrete-laplace:scale=1@3     3 + noise; without @, at 0
     skellam:variance=100@0,1,0     a draw for each coordinate, moved to (0, 1, 0)
@@ -37,7 +37,7 @@ _HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenLaw:
-    r"""A law and how it was written; ``argument`` is the name it is refused by.
+    r"""A law with its text; ``argument`` is its name in errors.
 
     ``divided_by`` is what the masses of a file were divided by.
     """
@@ -56,7 +56,7 @@ class WrittenLaw:
 
     @property
     def outputs(self) -> frozenset[str] | None:
-        r"""The outputs of a file that have mass; None for a noise."""
+        r"""The outputs of a file with positive mass; None for a noise."""
         if isinstance(self.law, Shifted):
             return None
         return frozenset(str(output) for output, mass in self.law.items() if mass)
@@ -91,7 +91,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""The law that ``text`` names; whether masses sum to 1 is for ``checked`` to say.
+    r"""Parse a law; ``checked`` tests whether its masses sum to 1.
 
     >>> read_law("P", "discrete-laplace:scale=1@3").law
     Shifted(noise=DiscreteLaplace(scale=1), shift=3)
@@ -126,7 +126,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
             )
         masses[output] = mass
     if not masses:
-        raise InvalidParameter(argument, text, "has no output in it")
+        raise InvalidParameter(argument, text, "has no outputs")
     return WrittenLaw(argument=argument, spelling=text, law=masses)
 
 

@@ -1,4 +1,4 @@
-r"""The report on two known laws: a frozen record whose fields say what they mean.
+r"""The report on two known laws, an immutable record.
 
 ``docs/schemas/dpcore-exact-1.json`` is the schema that follows from it. [lower, upper] are floats
 rounded outwards, "inf" for infinity: proven bounds of one real number.
@@ -75,7 +75,7 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactReport(Result):
-    r"""What was proven of two laws; see the module.
+    r"""The proven facts about two laws; see the module.
 
     ``claim`` is the claim as text, ``decisions`` one for each of its points.
 
@@ -122,7 +122,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""The refuted point that is shown: one with an event, where there is one."""
+        r"""The refuted point to display: one with an event, if there is one."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
@@ -153,7 +153,7 @@ class ExactReport(Result):
         before="claim",
     )
     def verdict(self) -> ExactVerdict | None:
-        r"""Of the claim as a whole: refuted where one of its points is."""
+        r"""The overall verdict: refuted if one of its points is."""
         found = [decision.verdict for decision in self.decisions]
         if not found:
             return None

@@ -1,4 +1,4 @@
-r"""The built-in learner: a sum of step functions of columns and a linear form, by least squares.
+r"""The built-in learner: a least-squares sum of step functions of columns and a linear form.
 
 Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
 sum (naive Bayes); a linear form of the standardised coordinates, and one of the sides of their
@@ -55,7 +55,7 @@ class Score:
     unit: float = 0.0
 
     def __call__(self, table: Table) -> Floats:
-        r"""The score of each run; larger speaks for dataset B."""
+        r"""The score of each run; larger values favour dataset B."""
         plain = self.reader.plain(table)
         total = np.nan_to_num(plain - self.center) @ self.slope
         for column, weight, steps in self.columns:
@@ -90,7 +90,7 @@ class Score:
         return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
 
     def to_json(self) -> dict[str, Any]:
-        r"""All that is needed to compute the score by hand.
+        r"""All data needed to compute the score by hand.
 
         ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
         multiplied in, and ``others`` by the label of what is no number. ``linear``: slope * (x -
@@ -147,7 +147,7 @@ class Parts:
     sides: Floats
 
     def scores(self, table: Table) -> Floats:
-        r"""What every candidate says of each run: (runs, candidates)."""
+        r"""The scores of every candidate: (runs, candidates)."""
         parts = [
             self._scores(table.rows(slice(start, start + _STRETCH)))
             for start in range(0, max(len(table), 1), _STRETCH)
@@ -213,7 +213,7 @@ def rounded(scores: Floats, unit: float) -> Floats:
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
-    r"""Learn every candidate from the same runs."""
+    r"""Fit every candidate on the same runs."""
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0

@@ -1,4 +1,4 @@
-r"""What a learner reads of each output: its columns, their differences, grids and summaries.
+r"""The columns that a learner reads from outputs: values, differences, grids and summaries.
 
 Flags are numbers that come often in a column of floats (-1000 for "below", -1 for "ended"): sums,
 maxima and differences leave them out, and where outputs consist of nothing else, how often each
@@ -40,7 +40,7 @@ class Column:
 
     @property
     def name(self) -> str:
-        r"""As a person reads it.
+        r"""The column's display name.
 
         >>> Column(what="column", path=".mean").name, Column(what="count", value=-1.0).name
         ('output.mean', 'count of -1')
@@ -75,7 +75,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    r"""Which columns there are, and the flags that summaries leave out."""
+    r"""The columns, and the flags that summaries omit."""
 
     columns: tuple[Column, ...]
     flags: tuple[float, ...]
@@ -110,7 +110,7 @@ class Reader:
         return numbers
 
     def read(self, column: Column, table: Table, plain: Floats) -> tuple[Floats, Codes]:
-        r"""A column of every run: numbers, and codes where there is none."""
+        r"""Read a column of every run: numbers, and codes for non-numbers."""
         match column.what:
             case "column":
                 numbers, codes = table.column(column.place)
@@ -162,7 +162,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""What to read of outputs like these. A column that never varies is not read."""
+    r"""Choose the columns of outputs like these. A constant column is not read."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()

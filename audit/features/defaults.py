@@ -1,4 +1,4 @@
-r"""What an audit looks at where nobody says so: the features for outputs like the first ones.
+r"""The default features for outputs like the first ones.
 
 Numbers that come again, and labels, are tested as they are: nothing is gained by more. Numbers that
 hardly come twice are also read by what remains after whole steps, where they lie in such, and
@@ -50,7 +50,7 @@ _STRUCTURE: Final = {"structure": 20}
 
 
 def default_family(outputs: Outputs) -> tuple[Share, ...]:
-    r"""The features for outputs like these, with shares that sum to 1; none: the outputs alone.
+    r"""The default features for these outputs, with shares that sum to 1; empty: the outputs only.
 
     >>> [each.feature for each in default_family([(0.1, 0.2), (0.3, 0.1)])]
     ['identity', 'coordinates', 'learned', 'grid']

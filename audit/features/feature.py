@@ -1,4 +1,4 @@
-r"""Read a feature of outputs to test, where the output itself is too rich or tells too little.
+r"""Parse features: maps of an output, used if the output itself is too rich or uninformative.
 
 Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
 runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events that
@@ -57,7 +57,7 @@ _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
+    r"""A named map applied to each output separately: ``apply(outputs)[i]`` is of ``outputs[i]``.
 
     Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
     output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
@@ -75,7 +75,7 @@ class Feature:
 
     @property
     def of_time(self) -> bool:
-        r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
+        r"""Whether the feature reads the duration of a call: ``time``, or ``time+...``."""
         return self.name.partition("+")[0] == "time"
 
     @property
@@ -91,7 +91,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    r"""A feature that comes with the auditor: what it says of an output, and how it is made.
+    r"""A feature of the auditor: its description, and its constructor.
 
     One with ``limits`` takes a number within them, of their type, written ``name:number``; one with
     ``text`` any text there. One that is ``learned`` stands last in a chain, and learns from what
@@ -194,7 +194,7 @@ the largest e for which a number is a multiple of 2^e: the grid it lies on
 def read_feature(
     text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
 ) -> Feature:
-    r"""The feature that ``text`` spells: a built-in, a chain of them, or a map of your own.
+    r"""Parse a feature: a built-in, a chain of them, or a user's map.
 
     ``own`` finds such a map by its spelling, in place of :func:`own_map`.
 
@@ -214,7 +214,7 @@ def read_feature(
         raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
     if learned and learned != steps[-1:]:
-        raise InvalidParameter("feature", text, f"{learned[0]} must stand last: it gives a score")
+        raise InvalidParameter("feature", text, f"{learned[0]} must be last: it returns a score")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
@@ -355,7 +355,7 @@ def _after_output(feature: Feature) -> Feature:
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
-    r"""Refuse a feature that does not read each output by itself, always alike.
+    r"""Refuse a feature that does not map each output separately and deterministically.
 
     It is applied to the outputs, which must not be tested afterwards, and again to the same in the
     opposite order. A map that passes may still change its answers later: that is its author's part.

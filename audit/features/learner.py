@@ -1,4 +1,4 @@
-r"""Scores of runs in the order they came: each block is scored by what earlier blocks taught.
+r"""Online learning: each block is scored by a model fitted on earlier blocks.
 
 An :class:`OnlineLearner` learns from the runs it was shown, scores a new block, and only then looks
 at the worlds of that block. So a score is a fixed map of its output, given the past, and the test
@@ -38,7 +38,7 @@ _LOOKS: Final = frozenset(LOOKS)
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""The runs so far, what they taught, and how earlier candidates did on runs new to them.
+    r"""The runs so far, the fitted models, and the performance of earlier candidates on new runs.
 
     ``models`` are the scores by name, by the number of runs that taught them.
     """
@@ -57,7 +57,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Learn anew from all runs seen, where they are enough and clearly more than before."""
+        r"""Refit on all runs, if they are many and clearly more than before."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -112,7 +112,8 @@ class OnlineLearner:
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a new block, by the name of the learner; then the block is the past too.
+        r"""The scores of a new block, by the name of the learner; the block then becomes training
+        data.
 
         0 while nothing was learned. Call :meth:`learn` before, where a block of the test begins.
         """

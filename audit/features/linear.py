@@ -88,7 +88,7 @@ class Moments:
         return self.columns.T @ self.columns
 
     def correlation(self, slope: Floats) -> float:
-        r"""Of a linear form with the worlds of these runs, but for a constant."""
+        r"""The correlation of a linear form with the datasets of these runs, up to a constant."""
         if self.columns is None:
             moves = float(slope @ self.gram @ slope)
         else:

@@ -1,4 +1,4 @@
-r"""Apply a map to each output: one by one, or to a whole array."""
+r"""Apply a map to each output, individually or to a whole array."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXACT: Final = 1 << 53
 
 
 class Misread(ValueError):
-    r"""An output that a feature does not understand."""
+    r"""An output to which a feature does not apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label, as the identity of a text, says that a feature could not read an output.
+    r"""Whether a label, as the identity of a text, says that a feature does not apply.
 
     >>> is_unread("'no sign: str'", "coordinate:1+sign"), is_unread("'no sign: str'", "identity")
     (True, False)
@@ -78,7 +78,7 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""What a map found, by value alone: whether outputs came in an array must not show in it.
+    r"""A map's result by value, independent of whether outputs came in an array.
 
     Numbers are floats, or integers where no float is that large; sequences are tuples.
 
@@ -114,7 +114,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The outputs one by one: values of Python from an array of values, else its rows.
+    r"""The individual outputs: Python values from an array of values, otherwise its rows.
 
     >>> each(np.array([1, 2]))
     [1, 2]

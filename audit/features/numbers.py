@@ -1,4 +1,4 @@
-r"""Features of numbers: what the digits of a float or an integer tell.
+r"""Features of numbers: digits and bits of floats and integers.
 
 Floating-point noise shows in its digits. Where x + z is rounded, which floats can come out depends
 on x (Mironov 2012, "On significance of the least significant bits for differential privacy"):
@@ -217,7 +217,7 @@ def _modulo_of(output: object, *, step: float) -> object:
 
 
 def parts_of_step(numbers: NDArray[Any], *, step: float) -> NDArray[np.float64]:
-    r"""What :func:`modulo` gives of an array of numbers."""
+    r"""The values of :func:`modulo` for an array of numbers."""
     wide = numbers.astype(np.float64)
     finite = np.isfinite(wide)
     rest = np.fmod(np.where(finite, wide, 0.0), step)  # fmod is exact

@@ -1,1 +1,1 @@
-r"""Fit: does a sampler draw from the law it claims?"""
+r"""Goodness of fit: does a sampler draw from the claimed law?"""

@@ -1,4 +1,4 @@
-r"""Does this sampler have this law? Layer 2 of an audit.
+r"""Goodness-of-fit test of a sampler, layer 2 of an audit.
 
 Draws are counted in cells that the law alone decides, and the counts are held against the law by
 five tests whose weights are fixed beforehand:
@@ -72,7 +72,7 @@ SEQUENTIAL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitWitness:
-    r"""The event that is furthest from the law, with its count.
+    r"""The event furthest from the law, with its count.
 
     The law gives it a probability between the two of ``probability``; a count outside ``expected``
     has probability at most alpha, for this event alone. It was chosen by the draws: the p-value or

@@ -1,4 +1,4 @@
-r"""Samplers to fit: anything that draws integers, behind one call.
+r"""Samplers to test: anything that draws integers, behind one interface.
 
 f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
 f(rng), f()    one integer a call
@@ -37,7 +37,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    r"""``function(n)`` draws n values; at most ``piece`` are asked for at a time."""
+    r"""``function(n)`` draws n values; at most ``piece`` are requested at a time."""
 
     spelling: str
     function: Callable[[int], Any]
@@ -93,7 +93,7 @@ class Sampler:
 def sampler_of(
     sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
 ) -> Sampler:
-    r"""``sampler`` as something that draws; see the module for what may be one.
+    r"""Convert ``sampler`` to a Sampler; the module lists the accepted types.
 
     >>> seed = np.random.SeedSequence(7)
     >>> sampler_of({3: 1}, seed).draw(2)

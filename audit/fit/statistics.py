@@ -1,4 +1,4 @@
-r"""Draws against a claimed law: the cells they are counted in, p-values and a test martingale.
+r"""Test statistics of draws against a law: cells, p-values and a test martingale.
 
 The cells are cut from the law and the number of draws, never from the draws. Every cell has its
 probability between two floats, from the law's own float functions and their proven error; a test
@@ -44,7 +44,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""Draws, counted: by cell, by residue, and the extremes with how often they came."""
+    r"""Counted draws: by cell, by residue, and the extremes with their counts."""
 
     counts: Integers
     residues: tuple[Integers, ...]
@@ -88,7 +88,7 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""The cells for so many draws; nothing that was drawn has a part in them.
+        r"""The cells for this number of draws; they do not depend on the draws.
 
         Raises :class:`InvalidParameter` where the law offers no float functions.
         """
@@ -147,7 +147,7 @@ class FitCells:
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
     def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
-        r"""An event of probability exactly 0 that was drawn, and how often."""
+        r"""A drawn event of probability exactly 0, and its count."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
             return f"x <= {least[0]}", least[1]

@@ -1,1 +1,1 @@
-r"""Outputs: what a target returned, compared exactly, and the features that are tested."""
+r"""Outputs of a target, compared exactly, and the features that are tested."""

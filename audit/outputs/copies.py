@@ -1,4 +1,4 @@
-r"""Copy what an audited call is given and what it returns.
+r"""Copy the inputs and outputs of an audited call.
 
 A call may change its dataset in place, return a part of it, or return one buffer every time. So
 each call gets a dataset of its own (:func:`copies`), and each output is copied before the next call
@@ -54,7 +54,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""A function that makes the dataset as it is now, sharing nothing that a call could change.
+    r"""A function that copies the dataset, sharing no mutable state with a call.
 
     >>> make = copies("dataset A", {"ages": np.array([30, 41])})
     >>> make()["ages"][0] = 0
@@ -92,7 +92,7 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
 
 
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
-    r"""The output as it is now, whatever later calls do to the object that was returned.
+    r"""A snapshot of the output, independent of later changes to the returned object.
 
     >>> buffer = np.zeros(2)
     >>> first = captured(buffer)

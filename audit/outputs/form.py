@@ -1,4 +1,4 @@
-r"""Join outputs in run order, distinguish their kinds, and warn about odd ones.
+r"""Join outputs in run order, distinguish their types, and warn about unusual ones.
 
 A :class:`OutputParser` says how outputs are read: lines of a program as JSON or as text, values or
 only their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever
@@ -34,7 +34,7 @@ _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 
 
 def kind(output: object) -> str:
-    r"""The type of an output as a reader of it would say it, with the shape where it has one.
+    r"""A readable type of the output, with the shape if it has one.
 
     >>> kind(3), kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
     ('int', 'int64', 'list of 2', 'float64 array of shape (2,)', 'None')
@@ -63,7 +63,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raises :class:`audit.errors.Unreadable` where no test could tell outputs like it apart.
+    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this.
 
     >>> require_readable(x for x in [1])
     Traceback (most recent call last):
@@ -170,7 +170,7 @@ def _stackable(*sides: Outputs) -> bool:
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
-    r"""Pieces in order as one: an array where they fit together, else a list.
+    r"""Concatenate pieces: an array if they are compatible, otherwise a list.
 
     >>> concatenate([np.array([1]), np.array([2, 3])])
     array([1, 2, 3])
@@ -207,7 +207,7 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputParser:
-    r"""How the outputs of an audit are read.
+    r"""Parses the outputs of an audit.
 
     ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
     line of JSON that is a number is that number as it was written, any other is its own text, as
@@ -235,7 +235,7 @@ class OutputParser:
         return cls(lines=lines, as_json=as_json, by_kind=apart)
 
     def apply(self, outputs: Outputs) -> Outputs:
-        r"""The outputs as they are tested; each is read by itself."""
+        r"""The outputs to test; each is parsed separately."""
         if self.by_kind:
             return list(_kinds(self.values(outputs)))
         return [written(line) for line in outputs] if self.as_json else outputs

@@ -1,4 +1,4 @@
-r"""Guard a call of audited code: limit its time, and keep its prints off standard output."""
+r"""Guard a call of audited code: a time limit, and standard output kept clean."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`fa
 
 
 class Watchdog:
-    r"""A limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
+    r"""A time limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
 
     It interrupts the interpreter of the main thread, so it ends any loop written in Python that
     lets an exception out. Within a process nothing ends native code that never returns, code that
@@ -95,7 +95,7 @@ class Watchdog:
             _CURRENT.reset(self._token)
 
     def restart(self) -> None:
-        r"""Start the time of one call."""
+        r"""Start the timer of one call."""
         seconds = self.seconds if self.active and self.seconds is not None else math.inf
         due = time.monotonic() + seconds
         for board in _boards:
@@ -139,7 +139,7 @@ class Watchdog:
 
 
 class Board(Protocol):
-    r"""Shows another process which call is running."""
+    r"""Shows another process the running call."""
 
     def begin(self, due: float) -> None:
         r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
@@ -221,7 +221,7 @@ def _call_outside(frame: FrameType | None) -> FrameType | None:
 def failure(
     target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
 ) -> TargetFailed:
-    r"""Describe an exception of a call in one line: what was raised and where.
+    r"""Describe an exception of a call in one line: its type, message and location.
 
     >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
     f.py:f: called sys.exit(1) (dataset A)
@@ -251,7 +251,7 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Whatever is printed inside goes to standard error: by Python, native code or a child.
+    r"""Redirect output to standard error inside the block: of Python, native code or a child.
 
     ``sys.stdout`` and ``sys.stderr`` may be closed or set to anything inside: afterwards they are
     what they were, and open. The first thread to enter turns the streams of the whole process, the
@@ -322,7 +322,7 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 
 def flush() -> None:
-    r"""Let out what was printed so far, also from the buffers of C libraries."""
+    r"""Flush buffered output, including that of C libraries."""
     for stream in (sys.stdout, sys.__stdout__, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()  # type: ignore[union-attr]  # None where there is no such stream

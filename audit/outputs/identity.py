@@ -1,4 +1,4 @@
-r"""Identify an output: its type and exact value as text, so that different outputs differ.
+r"""The identity of an output: its type and exact value as text; different outputs differ.
 
 Two outputs are one and the same where their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
 are four outputs, and so are ``0.0`` and ``-0.0``. nan is nan, whatever its payload. The items of a
@@ -52,7 +52,7 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    r"""A number in the text of a program: what it is worth, and how it was written."""
+    r"""A number in source text: its value, and its literal form."""
 
     value: Exact
     text: str
@@ -95,14 +95,14 @@ def _one_form(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class Number(NamedTuple):
-    r"""The value of a number, and ``form``: its type, with its text where that says more."""
+    r"""The value of a number, and ``form``: its type, with its literal text if needed."""
 
     value: Exact
     form: str
 
 
 def identity(output: object) -> str | Name:
-    r"""Equal for outputs that no recipient tells apart, and for no others.
+    r"""Equal exactly for outputs that no recipient can distinguish.
 
     >>> identity([1, 1.0, True]), identity(np.float32(0.5)), str(identity(np.array([1, 2])))
     ('[1, 1.0, True]', 'np.float32(0.5)', 'array([1, 2])')
@@ -226,7 +226,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""A line that is a number of JSON as that number, any other as the text it is.
+    r"""A line that is a JSON number as that number, otherwise as text.
 
     >>> written("12"), written("1e999").value, written("[1]")
     (12, Decimal('1E+999'), '[1]')
@@ -286,7 +286,7 @@ def _object(value: Any, objects: list[Hashable]) -> str:
 
 
 def without_address(text: str) -> str:
-    r"""A repr without the address in it, which no two processes share."""
+    r"""A repr without memory addresses, which differ between processes."""
     return _ADDRESS.sub("", text)
 
 
@@ -404,7 +404,7 @@ def is_table(kind: type) -> bool:
 
 
 def table_of(output: Any) -> Table | None:
-    r"""The table that an output is, or None.
+    r"""The output as a table, or None.
 
     >>> table_of([1, 2]) is None
     True

@@ -1,4 +1,4 @@
-r"""Import the file or module that a target's spelling names, and find its attribute.
+r"""Import the file or module of a target, and look up its attribute.
 
 Importing runs the user's code: whatever it raises is the target's failure, not a defect here.
 """

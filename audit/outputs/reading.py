@@ -1,4 +1,4 @@
-r"""Outputs as they are read: numbers on a line in exact order, and anything else by its identity.
+r"""Parsed outputs: numbers in exact order, and other values by their identity.
 
 What a recipient can tell apart, a reading tells apart (``audit.outputs.identity``). A finite number
 stands on a line, no number rounded on the way. Where all are of one form, integers of 64 bits are
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        r"""The number as it was written, where its form says so.
+        r"""The number as written, if its form includes the text.
 
         >>> Place(2.0, "float").words, Place(2, "int8").words, Place(2, "2e0").words
         ('2', 'np.int8(2)', '2e0')
@@ -114,7 +114,7 @@ class NumberLine:
 
     @property
     def values(self) -> NDArray[Any]:
-        r"""What the numbers are worth: integers, floats, or objects."""
+        r"""The values of the numbers: integers, floats, or objects."""
         if self.form is None:
             return _objects(place.value for place in self.places)
         if not self.floats:
@@ -193,7 +193,7 @@ def _format_number(value: Exact) -> str:
 
 
 def as_float(value: Exact) -> float:
-    r"""The nearest float, or the last one."""
+    r"""The nearest float, or the largest one."""
     try:
         found = float(value)
     except OverflowError:

@@ -1,4 +1,4 @@
-r"""Read an output as a row of a table: its structure as one label, and its columns by path.
+r"""Parse an output as a row of a table: its structure as one label, and its columns by path.
 
 The *structure* is what stands around the values: types, keys and their order, nesting, lengths,
 dtypes, the names of index and columns. A *column* holds a number or a label at one path, such as
@@ -62,14 +62,14 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 @dataclasses.dataclass(slots=True)
 class Row:
-    r"""One output: its structure, and its cells by path."""
+    r"""A parsed output: its structure, and its cells by path."""
 
     structure: str
     cells: list[tuple[str, Cell]]
 
 
 def row_of(output: object) -> Row:
-    r"""Read one output.
+    r"""Parse one output.
 
     >>> row_of(["3 men", None]).structure, dict(row_of({"a": "3 men"}).cells)
     ('list(text, NoneType)', {'.a.text': '# men', '.a.text[0]': 3})
@@ -284,7 +284,7 @@ def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def display_path(path: str) -> str:
-    r"""A path as a person reads it.
+    r"""A path in display form.
 
     >>> display_path(""), display_path(".rows[3].mean")
     ('output', 'output.rows[3].mean')
@@ -416,7 +416,7 @@ class Schema:
     hashed: set[str] = dataclasses.field(default_factory=set)
 
     def place(self, path: str) -> int:
-        r"""The place of a path, given to it where it is new."""
+        r"""The index of a path, assigned if it is new."""
         found = self.places.get(path)
         if found is not None:
             return found
@@ -427,7 +427,7 @@ class Schema:
         return MOST + zlib.crc32(path.encode("utf-8", "surrogatepass")) % _BUCKETS
 
     def code(self, label: str) -> int:
-        r"""The code of a label, given to it where it is new; OTHER if it comes too late."""
+        r"""The code of a label, assigned if it is new; OTHER if it comes too late."""
         found = self.labels.get(label)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-r"""Store outputs as bytes and read them back, without loss and without pickle.
+r"""Serialise outputs without loss and without pickle.
 
 Arrays of plain numbers or text are npy. Anything else is JSON in which a value that JSON would
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
@@ -40,11 +40,11 @@ _LAST_CHARACTER: Final = 0x10FFFF
 
 
 class Unstorable(Exception):
-    r"""A value that has no bytes to come back from unchanged; its text is the type's name."""
+    r"""A value that cannot be serialised exactly; the message is the name of its type."""
 
 
 def pack(outputs: Outputs) -> bytes:
-    r"""Outputs as bytes.
+    r"""Serialise outputs as bytes.
 
     Raises :class:`Unstorable`.
     """
@@ -56,7 +56,7 @@ def pack(outputs: Outputs) -> bytes:
 
 
 def unpack(data: bytes) -> Outputs:
-    r"""Read the bytes that :func:`pack` made. Raises ValueError for any others."""
+    r"""Parse bytes of :func:`pack`. Raises ValueError if they are invalid."""
     if data.startswith(np.lib.format.MAGIC_PREFIX):
         return _from_npy(data)
     try:
@@ -72,7 +72,7 @@ def unpack(data: bytes) -> Outputs:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    r"""A value as JSON holds it, types and all.
+    r"""Encode a value with its types as JSON.
 
     Raises :class:`Unstorable`, also for what is nested too deep.
     """
@@ -94,9 +94,9 @@ def encode(value: object, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    r"""Read the JSON that :func:`encode` made. Raises ValueError for any other."""
+    r"""Decode JSON of :func:`encode`. Raises ValueError if it is invalid."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number that is none of JSON")
+        raise ValueError("not a JSON number")
     if not isinstance(value, list | dict):
         return value
     if depth > _DEEPEST:
@@ -104,13 +104,13 @@ def decode(value: Any, depth: int = 0) -> Any:
 
     def each(items: Any) -> list[Any]:
         if not isinstance(items, list):
-            raise ValueError(f"no list but {type(items).__name__}")
+            raise ValueError(f"expected list, got {type(items).__name__}")
         return [decode(item, depth + 1) for item in items]
 
     if isinstance(value, list):
         return each(value)
     if len(value) != 1:
-        raise ValueError("an object without a kind")
+        raise ValueError("an object has no kind")
     ((kind, held),) = value.items()
     if kind not in _MADE:
         raise ValueError(f"an object of kind {kind:.40}")
@@ -158,9 +158,9 @@ def _from_npy(data: bytes) -> Outputs:
 
 def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
     if not all(type(length) is int and length >= 0 for length in shape):
-        raise ValueError("an array of no shape")
+        raise ValueError("an array has no shape")
     if not dtype.itemsize or not _is_small(tuple(shape)):
-        raise ValueError("an array of nothing")
+        raise ValueError("an array has a zero dimension")
     items = math.prod(shape)
     if items * dtype.itemsize != size:
         raise ValueError(f"an array of {items} x {dtype.itemsize} bytes in {size}")
@@ -219,7 +219,7 @@ def _string(held: Any) -> str:
 
 def _spelled(held: Any, form: re.Pattern[str]) -> str:
     if not form.fullmatch(_string(held)):
-        raise ValueError("a number that is not written as one")
+        raise ValueError("not the canonical form of a number")
     return str(held)
 
 

@@ -30,7 +30,7 @@ _TOKEN: Final = 40  # bits, behind those of a count
 
 
 class StandIn:
-    r"""An object that stayed in another process: shown as it was, equal to itself alone.
+    r"""A placeholder for an object in another process, equal only to itself.
 
     One of a subclass of int, tuple, ... is that, with the attributes of its own.
     """
@@ -45,7 +45,7 @@ class StandIn:
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
-    r"""The objects of this process that others know by number.
+    r"""Objects of this process that other processes refer to by number.
 
     ``shared``: several processes send to one reader, and number alike what has a repr of its own.
     """
@@ -56,7 +56,7 @@ class Objects:
     _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
 
     def number(self, value: Any, text: str) -> int:
-        r"""The number of the first object that was equal and looked alike."""
+        r"""The number of the first equal object with the same representation."""
         kind = type(value)
         # The text that every object has is its address, and says nothing.
         address = getattr(kind, "__repr__", None) is object.__repr__
@@ -75,12 +75,12 @@ class Objects:
         return found
 
     def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
-        r"""The object of a number, where it is one of this process."""
+        r"""The object with this number, if it belongs to this process."""
         return self._first[number] if number in self._first else otherwise()
 
 
 def pack(value: object, objects: Objects) -> bytes:
-    r"""A value as bytes for another process.
+    r"""Serialise a value for another process.
 
     Code of the value's own runs here, its hash, equality and repr: see
     :func:`audit.outputs.guard.reading`.
@@ -91,7 +91,7 @@ def pack(value: object, objects: Objects) -> bytes:
 
 
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
-    r"""What :func:`pack` made bytes of; ``known`` are the stand-ins so far, of the same sender.
+    r"""Parse bytes of :func:`pack`; ``known`` are earlier placeholders of the same sender.
 
     Where ``objects`` are given, stand-ins that came from them are those objects again.
 

@@ -1,1 +1,1 @@
-r"""Replay: run both datasets with the same random draws and compare what they reveal."""
+r"""Replay: run both datasets with the same random draws and compare the outputs."""

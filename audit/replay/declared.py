@@ -1,4 +1,4 @@
-r"""State within the code that is audited how far a value moves, for a replay to check.
+r"""Declare sensitivities within audited code, for a replay to check.
 
     from audit import declare
 
@@ -34,7 +34,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A value that the code declared in one run, after the draws of ``flow``."""
+    r"""A value declared in one run, after the draws of ``flow``."""
 
     name: str
     value: Any

@@ -1,4 +1,4 @@
-r"""What pairs of runs on equal tapes show, values and all else that a reader sees: the findings."""
+r"""Findings from pairs of runs on equal tapes: values and other observable behaviour."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_COMPARED: Final = 16
 
 
 def moves(pairs: Sequence[PairedRuns], declared: Fraction | None, norm: Norm) -> Iterator[Finding]:
-    r"""How far the output moves where both runs drew alike, against the declared sensitivity.
+    r"""The change of the output when both runs drew alike, against the declared sensitivity.
 
     Declared is: output = query(dataset) + noise(draws), the query moving by at most ``declared``.
     One tape on which both runs make the same draws and the outputs differ by more refutes it. Of
@@ -171,7 +171,7 @@ def _still(runs: Sequence[Execution]) -> dict[str, Any]:
 
 
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
-    r"""Whether the output of ``run`` is one that the dataset of ``others`` may well give, too.
+    r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
 
     It was given; or it lies between the least and the largest that were given, where all are
     integers, or multiples of one step that come again and again; or it is no number, and some
@@ -212,7 +212,7 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Seeds that are constants, given twice in one run, or come from outside of the tape.
+    r"""Constant seeds, seeds used twice in one run, or seeds not derived from the tape.
 
     ``again`` is a second run of the first of ``runs``, on the same tape.
     """
@@ -245,7 +245,7 @@ def seeds(
 
 
 def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
-    r"""Generators that are not cryptographic, and generators older than the replay."""
+    r"""Generators that are not cryptographic, and generators created before the replay."""
     met: set[str] = set()
     for run in runs:
         met |= {k for k in PLAIN if k in run.tape.met or any(map(_named(k), run.tape.draws))}

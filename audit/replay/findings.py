@@ -101,7 +101,7 @@ class Finding(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport(Result):
-    r"""All that a replay found; see the module.
+    r"""All findings of a replay; see the module.
 
     >>> found = Finding(kind="no-noise", severity="error", statement="None.", refutes=True)
     >>> report = ReplayReport(target="f.py:f", pair=(0, 1), findings=(found,))
@@ -192,13 +192,13 @@ class ReplayReport(Result):
 
 
 def require_norm(norm: str) -> None:
-    r"""Refuse a norm that a sensitivity cannot be stated in."""
+    r"""Refuse an unknown norm of a sensitivity."""
     if norm not in get_args(Norm):
         raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value for JSON: arrays to lists, what JSON lacks to text.
+    r"""Convert a value for JSON: arrays to lists, unsupported values to text.
 
     >>> plain({"x": float("nan"), "y": (1, 2)})
     {'x': 'nan', 'y': [1, 2]}

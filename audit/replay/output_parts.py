@@ -1,4 +1,4 @@
-r"""What an output is made of: its numbers, its parts by name, and what no draw should decide.
+r"""Decompose an output into numbers, named parts, and facets that no draw should determine.
 
 An output may be a number, text, an array, a DataFrame, a record, or these within each other. Its
 numbers are compared with a declared sensitivity, and what is not a number must be the same for
@@ -52,7 +52,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""The numbers of an output; None where it has none.
+    r"""The numbers of an output; None if it has none.
 
     >>> numbers_in([1, {"total": 2.5}, "about 3.0 people"])
     Numbers(values=(1, 2.5, 3.0), else_=("'total'", 'about {} people'), rounding=Fraction(1, 10))
@@ -112,7 +112,7 @@ def root(square: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def named_parts(output: object, most: int) -> dict[str, Any]:
-    r"""The values of an output that are parts of it, by name; none where they are more than most.
+    r"""The named parts of an output; empty if there are too many.
 
     >>> named_parts({"total": 3, "by day": [1, 2]}, 9)
     {"'total'": 3, "part 0 of 'by day'": 1, "part 1 of 'by day'": 2}
@@ -145,7 +145,7 @@ def facets(output: object) -> Facets:
 
 
 def format_facet(facet: Hashable) -> str:
-    r"""A facet as words.
+    r"""A facet as text.
 
     >>> format_facet((("the output", "list of 2"),))
     'list of 2'

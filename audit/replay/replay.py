@@ -1,4 +1,4 @@
-r"""Replay: the same random tape on both neighbours, and tapes bent on purpose.
+r"""Replay: the same random tape on both neighbours, including deliberately changed tapes.
 
 A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
 ``audit.replay.rng_hooks``). On ordinary tapes the outputs show how far the data move them; then

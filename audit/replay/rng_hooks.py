@@ -1,4 +1,4 @@
-r"""A tape while it is played: who reads it, and the generator of numpy that does.
+r"""RNG hooks: while a tape is played, random number generators read from it.
 
 One session at a time is open in a process; ``audit.replay.rng_hooks`` opens it. Only its own thread
 reads the tape, and only during :meth:`Session.play`.
@@ -91,7 +91,7 @@ class TapeBits(np.random.BitGenerator):
 
 
 class TapedStream:
-    r"""Stands in for the keystream of a SeededRng, which goes on where no tape is played."""
+    r"""Replaces the keystream of a SeededRng, which is used where no tape is played."""
 
     def __init__(self, stream: Stream, behind: Any) -> None:
         self.stream, self.behind = stream, behind
@@ -128,11 +128,11 @@ class Session:
         self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self) -> np.random.Generator:
-        r"""The generator that an audit hands to a target."""
+        r"""The generator that an audit passes to a target."""
         return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
 
     def given_ours(self) -> SeededRng:
-        r"""The same, for a target that asks for an ``Rng`` of dpcore."""
+        r"""The generator for a target that takes a dpcore ``Rng``."""
         with self.paused():  # its seed is nobody's choice
             rng = SeededRng(0)
         rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
@@ -164,7 +164,7 @@ class Session:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        r"""Nothing reads the tape inside: what numpy draws and drops while it makes a generator."""
+        r"""Context in which no tape is read, while numpy draws to create a generator."""
         tape, self.tape = self.tape, None
         try:
             yield
@@ -187,7 +187,7 @@ class Session:
         return Stream(source, copies)
 
     def fresh(self, kind: str) -> Stream:
-        r"""What a generator started without a seed reads."""
+        r"""The source of a generator created without a seed."""
         tape = self.tape
         if tape is None:
             return Stream(kind)
@@ -199,18 +199,18 @@ _session: Session | None = None
 
 
 def install(session: Session | None) -> None:
-    r"""Make a session the open one, or close it."""
+    r"""Activate a session, or deactivate it."""
     global _session  # noqa: PLW0603 - one process has one set of doors
     _session = session
 
 
 def current() -> Session | None:
-    r"""The open session while it plays a tape to this thread."""
+    r"""The active session while it plays a tape to this thread."""
     return None if playing() is None else _session
 
 
 def playing() -> Tape | None:
-    r"""The tape that this thread is to read.
+    r"""The tape that this thread must read.
 
     >>> playing() is None
     True
@@ -259,7 +259,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Exchange every door, and what ``function`` holds of them, until the block is left.
+    r"""Replace every random source, and references held by ``function``, within the block.
 
     >>> with hooked_rngs() as session:
     ...     taped = [session.play(Tape(7), lambda: random.getrandbits(32)) for _ in range(2)]

@@ -43,7 +43,7 @@ class Execution:
 
     @property
     def flow(self) -> tuple[Draw, ...]:
-        r"""What was asked of the tape, in order: the control flow that draws show."""
+        r"""The sequence of requests to the tape: the control flow visible in the draws."""
         return tuple(self.tape.log)
 
     @property
@@ -71,7 +71,7 @@ class PairedRuns:
         return self.a.kind == self.b.kind == "hangs"
 
     def witness(self, **more: Any) -> dict[str, Any]:
-        r"""The tape and both outputs, enough to play it again."""
+        r"""The tape and both outputs, for reproduction."""
         changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
         shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
         return {**shown, "a": self.a.output, "b": self.b.output, **more}
@@ -144,7 +144,7 @@ class Runner:
 
 
 def function_of(target: Target) -> Callable[..., Any] | None:
-    r"""The Python function to be replayed, or None where another process or language draws.
+    r"""The Python function to replay, or None if another process or language draws.
 
     >>> from audit.targets.spelling import read_target
     >>> function_of(read_target("count")).__name__
@@ -181,6 +181,6 @@ def _rng_for(target: Scalar | Vectorised, session: Session) -> Any:
 
 
 def numbers_of(run: Execution) -> tuple[Number, ...] | None:
-    r"""The numbers of an output in order; None where it holds anything else."""
+    r"""The numbers of an output in order; None if it contains other values."""
     found = None if run.error is not None else numbers_in(run.output)
     return None if found is None or found.else_ else found.values

@@ -1,4 +1,4 @@
-r"""A tape: what every source of randomness deals in one run, fixed beforehand.
+r"""A random tape: the predetermined draws of every source of randomness in one run.
 
 For each source (``SystemRng``, ``random``, ...) a tape holds a sequence U_0, U_1, ... of
 independent uniform reals in [0, 1). A draw of w bits from a source reads the first w bits of its
@@ -58,7 +58,7 @@ _SEQUENCE: Final = np.random.SeedSequence
 
 
 class Draw(NamedTuple):
-    r"""``reals`` of a source were read one after the other, ``width`` bits of each."""
+    r"""A draw: ``reals`` of a source, ``width`` bits of each, in sequence."""
 
     source: str
     first: int
@@ -67,7 +67,7 @@ class Draw(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    r"""A generator of a ``kind`` was started from a seed that the program gave."""
+    r"""A generator of a ``kind`` was seeded by the program."""
 
     kind: str
     seed: Hashable
@@ -82,7 +82,7 @@ class Stream:
 
 
 class Tape:
-    r"""The reals of a seed, some of them changed, and the log of one run."""
+    r"""The reals of a seed, some of them changed, with a log of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)

@@ -1,1 +1,1 @@
-r"""Reports: what an audit found, as text, JSON and HTML."""
+r"""Audit reports as text, JSON and HTML."""

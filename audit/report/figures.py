@@ -1,4 +1,4 @@
-r"""Draw what was claimed and what was measured, with matplotlib (``pip install 'dpcore[plot]'``).
+r"""Plot the claim and the measurements with matplotlib (``pip install 'dpcore[plot]'``).
 
 Figures are inline SVG: text stays text, and the same data give the same bytes. Ink and fills are
 CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one picture serves light, dark
@@ -68,7 +68,7 @@ _METADATA: Final = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 @contextmanager
 def drawing(name: str, height: float) -> Iterator[tuple[Figure, Axes]]:
-    r"""An empty figure of ``height`` inches, drawn on and turned to SVG within the block."""
+    r"""A new figure of ``height`` inches, rendered as SVG at the end of the block."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -81,7 +81,7 @@ def drawing(name: str, height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
-    r"""The figure as an element of the page; ``words`` describe it for those who cannot see it."""
+    r"""The figure as an SVG element with alternative text ``words``."""
     number_log_axes(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_METADATA)
@@ -177,7 +177,7 @@ def histogram_figure(found: Histogram) -> Markup:
 
 
 def cell_name(cell: Bin) -> str:
-    r"""What a reader calls the bin: numbers with thousands apart, a name as it is.
+    r"""The label of a bin: numbers with thousands separators, names unchanged.
 
     >>> cell_name(Bin(label="8000 to 9999", low=8000.0, high=10000.0, count_a=1, count_b=0))
     '8,000 to 9,999'

@@ -79,7 +79,7 @@ def _failed(error: TargetFailed | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord(Result):
-    r"""What an audit found. ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of."""
+    r"""The audit report as a record. ``witness`` and ``epsilon_lower`` belong to ``pair``."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -229,7 +229,7 @@ class AuditRecord(Result):
         kind="Literal['values', 'floating-point', 'time', 'errors'] | None",
     )
     def refuted_by(self) -> Cause | None:
-        r"""What refutes, values first; "errors" where failing itself reveals the dataset."""
+        r"""The kind of refutation, values first; "errors" if failures reveal the dataset."""
         if self.error is not None:
             return "errors" if self.error.reveals else None
         if self.verdict != "refuted":
@@ -240,7 +240,7 @@ class AuditRecord(Result):
 
     @property
     def headline(self) -> str:
-        r"""The verdict in words, and what refutes if not values."""
+        r"""The verdict in words, with the kind of refutation other than values."""
         return VERDICTS[self.verdict].words + CAUSES[self.refuted_by or "values"]
 
     @property

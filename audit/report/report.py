@@ -105,7 +105,7 @@ class AuditReport(AuditRecord):
             yield finding.case(self.target)
 
     def datasets(self) -> Iterator[tuple[str, str]]:
-        r"""What was tested, and the bound that was found: rows of :meth:`statement`."""
+        r"""The tested datasets and the bound: rows of :meth:`statement`."""
         a, b = (cut(json.dumps(dataset, default=str), _SHOWN) for dataset in self.pair)
         which = f"{self.pairs.index(self.pair) + 1} of {len(self.pairs)}: " if self.pairs else ""
         yield "pair", f"{which}A = {a}, B = {b} ({self.claim.to_json()['relation']})"
@@ -131,7 +131,7 @@ class AuditReport(AuditRecord):
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
     def findings_told(self) -> Iterator[tuple[str, str]]:
-        r"""What was found beside the bound, which the HTML page shows in sections of its own."""
+        r"""Findings besides the bound, which have their own sections on the HTML page."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
             if (
@@ -153,7 +153,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{baseline.name}: {compared(baseline)}"
 
     def how(self) -> Iterator[tuple[str, str]]:
-        r"""The runs, what they could have missed, and what the verdict rests on."""
+        r"""The runs, what they could have missed, and the basis of the verdict."""
         if self.error is not None:
             yield "error", self.error.told
         if self.runs:
@@ -167,7 +167,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Why the bound that refuting runs give does not exceed the claim; None where it does."""
+        r"""Why the bound of refuting runs does not exceed the claim; None if it does."""
         if self.verdict != "refuted" or not self.runs:
             return None
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]

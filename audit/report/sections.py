@@ -1,4 +1,4 @@
-r"""The sections of an audit's page: witness, pictures, tests, and how all of it was found.
+r"""Sections of an audit's page: witness, figures, tests, and method.
 
 Bounds are rounded down, p-values and probabilities up. The pictures need matplotlib.
 """
@@ -53,7 +53,7 @@ def witness(report: AuditRecord) -> Iterator[Section]:
 
 
 def sections(report: AuditRecord) -> Iterator[Section]:
-    r"""All sections: what the report has."""
+    r"""All sections with content."""
     yield from witness(report)
     yield from _pictures(report)
     yield from _tables(report)

@@ -1,4 +1,4 @@
-r"""The parts of an audit as sentences, which the lines of a terminal and the HTML page both show.
+r"""Sentences of an audit report, shared by the terminal and the HTML page.
 
 What is printed as a bound is rounded in the direction that keeps it one.
 """
@@ -58,7 +58,7 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
 
 
 def refutals(alpha: RationalLike) -> str:
-    r"""How many audits of a true claim refute it, at most.
+    r"""The maximal number of audits of a true claim that refute it.
 
     >>> refutals("0.05")
     'at most 5 of 100 such audits would say REFUTED (independent runs)'
@@ -75,7 +75,7 @@ def meaning(
     runs: int,
     error: TargetFailed | None,
 ) -> str:
-    r"""What a verdict says of the claim, and what it does not.
+    r"""The meaning of a verdict for the claim, and its limits.
 
     >>> meaning(None, "epsilon=1", "0.05", runs=5, error=None)
     'There is no verdict on epsilon=1.'
@@ -129,7 +129,7 @@ def blind_spot(
 
 
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
-    r"""How many of the tests refute, and the first of them; ``pairs``: whether to name the pair.
+    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.evidence.verdict import Outcome
@@ -177,7 +177,7 @@ def compared(baseline: BaselineFinding) -> str:
 
 
 def scored(score: dict[str, Any]) -> str:
-    r"""What a learned score is made of.
+    r"""The components of a learned score.
 
     >>> most = [{"column": "coordinate:3", "share": 0.62}]
     >>> scored({"learned_from": 6000, "accuracy": 0.712, "most": most})
@@ -189,7 +189,7 @@ def scored(score: dict[str, Any]) -> str:
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:
-    r"""How to repeat the audit.
+    r"""How to reproduce the audit.
 
     >>> repeated(7, repeatable=False)
     '--seed 7 (repeats the coins of the audit; the target has its own)'

@@ -1,1 +1,1 @@
-r"""Resume: the state file of an audit, and going on where it stopped."""
+r"""Resume an audit from its state file."""

@@ -1,4 +1,4 @@
-r"""Store the state of an audit, so that one that was ended, even by ``kill -9``, goes on.
+r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
 
 Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.records`. The first one is JSON and
 says everything that determines the audit; the others are the finished blocks in order. A block is
@@ -56,7 +56,7 @@ _WORDS: Final = {
 
 
 def refused(path: str | Path, reason: str) -> InvalidParameter:
-    r"""The error that refuses a file; it names the option.
+    r"""The error for a refused file; it names the option.
 
     >>> print(refused("a.state", "is not a regular file"))
     --resume = a.state: is not a regular file
@@ -65,7 +65,7 @@ def refused(path: str | Path, reason: str) -> InvalidParameter:
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error that refuses a file whose checksums are right, and that no audit wrote.
+    r"""The error for a file with valid checksums that no audit wrote.
 
     >>> print(hostile(Path("a.state"), "no seed"))
     --resume = a.state: is damaged or hostile: it holds no seed
@@ -79,7 +79,7 @@ def _plain(text: str) -> str:
 
 
 def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
-    r"""The header of this audit: the same bytes for the same audit.
+    r"""The header of this audit; equal audits have equal headers.
 
     Raises :class:`InvalidParameter` for a dataset that cannot be stored, and a feature whose file
     cannot be read.
@@ -183,7 +183,7 @@ _MOST_RUNS: Final = 10**12
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: what it held, and where the next block goes."""
+    r"""An open state file: its content, and the position of the next block."""
 
     path: Path
     target: str
@@ -194,7 +194,7 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block; returns when it is on the disk.
+        r"""Store the next finished block; returns when it is on disk.
 
         Raises :class:`InvalidParameter` where the outputs cannot be stored: with the first block.
         Of a later one, ``closed`` says why nothing is stored from there on.
@@ -215,7 +215,7 @@ class State:
         self.blocks.append(outputs)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store that the target failed in the block that would be next: nothing more is drawn."""
+        r"""Store that the target failed in the next block; nothing more is drawn."""
         if self.closed is None:
             told = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(told).encode())

@@ -1,1 +1,1 @@
-r"""Runs: drawing outputs in blocks, alone or in several processes."""
+r"""Draw outputs in blocks, in one process or several."""

@@ -1,4 +1,4 @@
-r"""What an audit draws, in blocks with randomness that depends on the seed and number alone.
+r"""Blocks of draws, with randomness that depends only on the seed and block number.
 
 Every coin is a function of the audit's seed, the number j of the block and what the coin is for, so
 a block can be drawn anywhere and in any order, or be read back, and is the same
@@ -53,7 +53,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AuditSpec):
-    r"""A spec whose claim, pairs, features, runs and seed are found: what the layers run.
+    r"""A resolved spec with claim, pairs, features, runs and seed: the input of the layers.
 
     ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both datasets and all
     pairs together. Fields are not read again. Raises :class:`InvalidParameter` for fewer runs than
@@ -80,7 +80,7 @@ class Plan(AuditSpec):
 
     @property
     def timed(self) -> bool:
-        r"""Whether it is measured how long each call takes, for the feature ``time``."""
+        r"""Whether the duration of each call is measured, for the feature ``time``."""
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
@@ -139,7 +139,7 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""All that is needed to draw a block of a target: it can be sent anywhere.
+    r"""All data needed to draw a block of a target; it can be sent to another process.
 
     ``until`` is the time of day (as ``time.time`` gives it) after which nothing more is drawn,
     ``label`` what an error says about where it was. ``timed`` is as in :class:`Block`.
@@ -174,7 +174,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    r"""The outputs of a block in run order: all of them, or those before an end came.
+    r"""The outputs of a block in run order, possibly incomplete.
 
     ``error`` is the target's, ``interrupted`` a Ctrl-C; ``limited`` says whether each call had its
     time limit.
@@ -187,7 +187,7 @@ class Drawing:
 
 
 def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
-    r"""Which world each run of a block is in, True for B."""
+    r"""The dataset of each run of a block, True for B."""
     coins = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
     return draw_worlds(block.runs, coins)
 
@@ -212,7 +212,7 @@ def task_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Task:
 
 
 def probe_of(plan: Plan) -> Task:
-    r"""A few runs that are drawn twice and never tested."""
+    r"""A few runs that are drawn twice and not tested."""
     return Task(
         pair=plan.pair,
         worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
@@ -256,7 +256,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
-    r"""Whether the target gives the same outputs twice, on the same randomness.
+    r"""Whether the target gives equal outputs twice, on the same randomness.
 
     Raises :class:`TargetFailed` and KeyboardInterrupt.
     """

@@ -1,4 +1,4 @@
-r"""The runs of an audit: outputs as they came, and as each feature shows them."""
+r"""The runs of an audit: raw outputs, and the values of each feature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRuns:
-    r"""The runs of one block: outputs as they came, and as each feature shows them.
+    r"""The runs of one block: raw outputs, and the values of each feature.
 
     ``shown`` is empty where a feature, or code of the outputs' own, failed. ``process`` is the
     anytime evidence after the block.
@@ -45,7 +45,7 @@ class BlockRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnRuns:
-    r"""The runs of an audit, and why there are no more.
+    r"""The runs of an audit, and why they ended.
 
     ``error`` is the target's, ``notes`` are what a reader should know, ``process`` is the evidence
     of a sequential audit, ``features`` are those of each pair (none: the outputs themselves).
@@ -77,11 +77,11 @@ class DrawnRuns:
         return self.runs - in_b, in_b
 
     def outputs(self, pair: int = 0) -> Outputs:
-        r"""The outputs of a pair in run order, as they came: of a program, lines of text."""
+        r"""The raw outputs of a pair in run order; for a program, lines of text."""
         return concatenate([kept.outputs for kept in self.blocks if kept.block.pair == pair])
 
     def worlds(self, pair: int = 0) -> NDArray[np.bool_]:
-        r"""Which world each run of a pair is in, True for B."""
+        r"""The dataset of each run of a pair, True for B."""
         mine = [kept.worlds for kept in self.blocks if kept.block.pair == pair]
         return np.concatenate([np.zeros(0, np.bool_), *mine])
 
@@ -190,7 +190,7 @@ def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -
 
 @dataclass(slots=True, kw_only=True)
 class RunCollector:
-    r"""Collect the runs of an audit as they are drawn; the only object of an audit that changes.
+    r"""Collects the runs of an audit; the only mutable object of an audit.
 
     A block is kept by one append, so that Ctrl-C finds it whole or not at all.
     """
@@ -308,7 +308,7 @@ class RunCollector:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit had seen enough."""
+        r"""The number of runs at which a sequential audit reached a decision."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 

@@ -1,4 +1,4 @@
-r"""Run audited code elsewhere, so that only data comes back and nothing it does ends the audit.
+r"""Run audited code in other processes that return only data, so that a crash is contained.
 
 answers   how a piece of work ended, as data
 pipe      the far end: requests, answers, and memory that shows which call is running

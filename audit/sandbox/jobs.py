@@ -1,4 +1,4 @@
-r"""Who draws the blocks: this process, several, or a cluster; always in the order of the tasks.
+r"""Draw blocks in this process, in several, or on a cluster; always in task order.
 
 One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
 chooses where: processes of this machine by default, the workers of a Dask cluster with
@@ -104,7 +104,7 @@ def drawer(
     timeout: float | None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawer]:
-    r"""Whoever draws for this number of jobs (-1: as many as there are).
+    r"""The drawer for this number of jobs (-1: one per core).
 
     Raises :class:`InvalidParameter` for a target that cannot be sent to another process.
     """
@@ -251,7 +251,7 @@ class SentTarget:
 
 
 def work_block(sent: SentTarget, task: Task) -> bytes:
-    r"""A drawing and the runs before it, or how the target failed, as ``audit.outputs.wire``."""
+    r"""A drawing and the runs before it, or the target's failure, as ``audit.outputs.wire``."""
 
     def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
         drawing = draw_block(target, task, watchdog)
@@ -279,7 +279,7 @@ def answer_of(data: bytes, known: dict[int, Any]) -> Any:
             return Drawing(
                 outputs=outputs, error=failed, interrupted=interrupted, limited=limited
             ), drawn
-    raise ValueError("no answer of a worker")
+    raise ValueError("invalid answer of a worker")
 
 
 def _work(sent: SentTarget, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:

@@ -1,4 +1,4 @@
-r"""Run audited code in a process of its own: if that process dies, the auditor goes on.
+r"""Run audited code in a child process, so that its crash does not end the auditor.
 
 It is forked, leads a session of its own and talks to the auditor over a pipe: requests and answers
 are frames of ``audit.outputs.wire`` on a socket, and shared memory shows the auditor which call is
@@ -56,7 +56,7 @@ def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
 
 
 def result_of(name: str, kind: object, value: Any) -> Any:
-    r"""What work returned that :func:`run_work` did.
+    r"""The return value of the work that :func:`run_work` did, or its error.
 
     >>> result_of("six", *run_work("six", lambda: 2 * 3))
     6
@@ -80,13 +80,13 @@ def error_fields(error: TargetFailed) -> tuple[Any, ...]:
 
 
 def error_from_fields(value: Any) -> TargetFailed:
-    r"""The error that :func:`error_fields` told."""
+    r"""The error encoded by :func:`error_fields`."""
     match value:
         case (str(target), str(reason), dataset, run, str(traced)):
             failed = TargetFailed(target, reason, dataset=dataset, run=run)
             failed.add_note(f"where it runs:\n{traced}")
             return failed
-    raise ValueError("no answer of a worker")
+    raise ValueError("invalid answer of a worker")
 
 
 LENGTH: Final = struct.Struct("<Q")
@@ -190,7 +190,7 @@ _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # of prctl(2)
 
 
 class Ended(TargetFailed):
-    r"""The process ended, or had to be, in its call number ``calls`` of a piece of work."""
+    r"""The process ended or was killed, in its call number ``calls`` of a piece of work."""
 
     def __init__(self, target: str, reason: str, calls: int) -> None:
         super().__init__(target, reason)
@@ -225,7 +225,7 @@ class IsolatedProcess:
         self.close()
 
     def ask(self, request: object) -> Generator[Any, None, Any]:
-        r"""Ask, yield the parts of the answer, return its end.
+        r"""Send a request, yield the parts of the answer, return its end.
 
         Ctrl-C is raised once the parts that were ready have been yielded, a second one at once.
         Raises :class:`InvalidParameter` and :class:`TargetFailed` as the other process does, and
@@ -391,7 +391,7 @@ class IsolatedProcess:
                 atexit._run_exitfuncs()
 
     def end(self, how: str, *, reaped: bool = False) -> None:
-        r"""End the process now, and what it started."""
+        r"""Kill the process and its children."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -401,7 +401,7 @@ class IsolatedProcess:
         _prctl(_SET_REAPER, self._reaper)
 
     def close(self) -> None:
-        r"""Nothing more will be asked: the process has a moment to leave in order."""
+        r"""Close the connection: the process may exit in order."""
         try:
             if self.process is not None:
                 self._socket.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-r"""Run the targets and feature maps of a command in a process of their own.
+r"""Run the targets and feature maps of a command in a child process.
 
 The auditor never imports them. A sandbox is asked to find a target, to draw a block of its runs and
 to apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote(Target):
-    r"""A target of a file or module, in a sandbox: drawn from there, and never loaded here.
+    r"""A target of a file or module in a sandbox: drawn there, and never loaded here.
 
     ``one`` says whether a call gives one output, ``source`` which file the target is written in.
     """
@@ -80,7 +80,7 @@ class _Map:
 
 
 class Sandbox:
-    r"""A process for targets and maps, begun with the first of them; see the module."""
+    r"""A process for targets and maps, started with the first of them; see the module."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
@@ -103,7 +103,7 @@ class Sandbox:
         return read_target(spelling, seeded=seeded, found=elsewhere)
 
     def feature(self, text: str) -> Feature:
-        r"""As ``read_feature``, with a map of one's own applied there."""
+        r"""As ``read_feature``, with a user's map applied in the sandbox."""
 
         def elsewhere(spelling: str) -> Callable[[Outputs], Outputs]:
             sources = _last(self.ask(("feature", spelling)))

@@ -1,1 +1,1 @@
-r"""Search: find the pair of neighbours that shows a breach."""
+r"""Search for the neighbouring pair that best reveals a violation."""

@@ -1,4 +1,4 @@
-r"""Search for the pair of datasets that shows most: trained on some runs, tested on others.
+r"""Search for the most revealing pair of datasets: trained on some runs, tested on others.
 
 Candidates of a space are compared by successive halving: all get a few runs, the better third gets
 as many again together, and so on. Small changes of the best are then compared with them in the same
@@ -109,7 +109,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""How many of an audit's runs a search may spend; the rest is for the test.
+    r"""The number of an audit's runs that a search may use; the rest is for the test.
 
     Raises :class:`InvalidParameter` where they are too few to learn anything from.
 

@@ -1,4 +1,4 @@
-r"""The files that targets and features are written in, and the digest of a target's."""
+r"""Source files of targets and features, and digests of targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from audit.targets.target import Target
 
 
 def source_of(function: Callable[..., Any] | None) -> str | None:
-    r"""The file that a function is written in; None for native code, which has no source."""
+    r"""The source file of a function; None for native code."""
     try:
         return None if function is None else inspect.getsourcefile(inspect.unwrap(function))
     except TypeError:
@@ -23,7 +23,7 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 
 
 def content_of(target: Target) -> str | None:
-    r"""A digest of the file a target is written in, or None where there is none.
+    r"""A digest of the file of a target, or None if there is none.
 
     Of a program: of the executable and of those arguments that name files. What a file imports or
     reads is not part of it.

@@ -1,4 +1,4 @@
-r"""Running sums of a stream as a target: all that is released, run by run.
+r"""Running sums of a stream as a target.
 
     continual:tree,horizon=64,epsilon=1
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4

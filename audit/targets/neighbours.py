@@ -1,4 +1,4 @@
-r"""Check a given pair of datasets against the relation that the claim is about.
+r"""Check a given pair of datasets against the claimed neighbouring relation.
 
 Nobody can see in a dataset what one person is: a list may hold records, or answers to queries that
 one person moves all at once. So a pair is refused only where no reading makes neighbours of it, and
@@ -39,7 +39,8 @@ _ABSENT: Final = object()
 
 
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
-    r"""Refuse two lists, arrays or tables that are neighbours under no reading of the relation.
+    r"""Refuse two lists, arrays or tables that are not neighbours under any reading of the
+    relation.
 
     Lists of one length may hold answers to queries, which have the same neighbours under every
     relation (``audit.search.spaces``). Where their lengths differ they are records: none is
@@ -189,7 +190,7 @@ _JSON: Final = "the file must hold a list of pairs [a, b]"
 
 
 def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
-    r"""Pairs of datasets, one at least.
+    r"""Parse pairs of datasets, at least one.
 
     >>> read_pairs("pairs", [[0, 1]])
     ((0, 1),)
@@ -214,7 +215,7 @@ def pairs_of(
     searched: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""The pairs that are given, or that of a catalogue entry; none where a search is to find one.
+    r"""The given pairs, or that of a catalogue entry; empty if a search must find one.
 
     Given ones must be neighbours under ``relation``, where that can be seen.
     """
@@ -225,7 +226,7 @@ def pairs_of(
             raise InvalidParameter("search", ABSENT, reason)
         return ()
     if len(given) == 2:
-        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
+        raise InvalidParameter("pairs", ABSENT, "is given together with pair: give only one")
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
@@ -238,7 +239,7 @@ def pairs_of(
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
-    r"""The pairs in the order of the file, at least one.
+    r"""Parse the pairs of a file in order, at least one.
 
     Raises :class:`InvalidParameter` with the place in the file: for a file that cannot be read or
     is neither TOML nor JSON by its name, for another shape, and for a value that no JSON report
@@ -268,7 +269,7 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
         ) from None
     pairs = tuple(_from_toml(found, path) if kind == ".toml" else _from_json(found, path))
     if not pairs:
-        raise InvalidParameter("--pairs", str(path), "holds no pair")
+        raise InvalidParameter("--pairs", str(path), "contains no pair")
     return pairs
 
 

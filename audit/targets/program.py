@@ -1,4 +1,4 @@
-r"""Any executable as a target: ``exec:./program arguments``.
+r"""An executable as a target: ``exec:./program arguments``.
 
 One process draws the runs of one world in a block. It reads one line of JSON from standard input,
 
@@ -49,14 +49,14 @@ _PIPE: Final = 512  # a pipe that takes anything takes so many bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program(Target):
-    r"""A command and its arguments; no shell reads them."""
+    r"""A command and its arguments, executed without a shell."""
 
     command: tuple[str, ...]
     lines: ClassVar[bool] = True
     limits_itself: ClassVar[bool] = True
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair, refused where it cannot be written as JSON."""
+        r"""The pair; refused if it cannot be written as JSON."""
         for name, dataset in zip("AB", pair, strict=True):
             try:
                 json.dumps(dataset)
@@ -270,7 +270,7 @@ def read_program(spelling: str, text: str) -> Program:
     except ValueError as error:
         raise InvalidParameter("target", spelling, f"cannot be split into words: {error}") from None
     if not command:
-        raise InvalidParameter("target", spelling, "names no program")
+        raise InvalidParameter("target", spelling, "does not name a program")
     found = shutil.which(command[0])
     if found is None:
         there = Path(command[0]).exists()

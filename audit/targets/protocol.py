@@ -1,4 +1,4 @@
-r"""A distributed protocol as a target: what its server sees of one user, run by run.
+r"""A distributed protocol as a target: the server's view of one user.
 
     protocol:pure,users=64,epsilon=1
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked

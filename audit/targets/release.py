@@ -1,4 +1,4 @@
-r"""A release from a table as a target: what anybody sees of one user's rows, run by run.
+r"""A release from a table as a target: the published view of one user's rows.
 
     release:count,rows_per_user=2,epsilon=1
     release:histogram,keys=a/b/c,rows_per_user=2,relation=replace,epsilon=1

@@ -1,4 +1,4 @@
-r"""Read a target from its spelling.
+r"""Parse targets from text.
 
 package.module:callable    path/file.py:callable    f(dataset), f(dataset, rng), or
 f(dataset, n, rng) -> n outputs along the first axis (faster)
@@ -93,7 +93,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
-    r"""A target from its parts."""
+    r"""A target built from its parts."""
     subject = Subject(
         name=spelling,
         run=found.run,
@@ -114,7 +114,7 @@ r"""A callable in a form of ``audit.targets.target``, a noise, a target as spell
 def read_target(
     spelling: str, *, seeded: bool = True, found: Callable[[str], Target] | None = None
 ) -> Target:
-    r"""Read a target from text: a callable, program, noise, protocol or catalogue entry.
+    r"""Parse a target: a callable, program, noise, protocol or catalogue entry.
 
     ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
     earnest. ``found`` finds a callable of a file or module, in place of importing it here.

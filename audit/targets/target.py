@@ -1,4 +1,4 @@
-r"""Targets: what can be audited, and how one block of its runs is drawn.
+r"""Targets: auditable mechanisms, and how a block of runs is drawn.
 
 A target draws one block of runs at a time, in run order, with randomness of its own for each
 dataset and block. ``audit.targets.spelling`` reads one from its spelling.
@@ -44,7 +44,7 @@ _ROOM: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    r"""Some consecutive runs: which world each is in (True for B), and their randomness.
+    r"""Consecutive runs: the dataset of each (True for B), and their randomness.
 
     ``drawn`` runs came before; ``seeds`` are one a world, never used twice. Where it is ``timed``
     each run gives (output, nanoseconds of its call).
@@ -78,7 +78,7 @@ def working_folder() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(ABC):
-    r"""Something that turns a dataset into a random output.
+    r"""A map from a dataset to a random output.
 
     ``seeded`` says whether the audit's seed reaches it, ``named`` that :func:`read_target` made it
     from its spelling and can do so again, in another process; ``folder`` is the one that the names
@@ -116,7 +116,7 @@ class KnownLaw(Protocol):
 
     @property
     def spelling(self) -> str:
-        r"""As it was written."""
+        r"""The text form."""
 
     @property
     def noise(self) -> Noise:
@@ -197,7 +197,7 @@ class Scalar(Target):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectorised(Target):
-    r"""f(dataset, n, rng): n outputs along the first axis, in one call for each dataset."""
+    r"""f(dataset, n, rng): n outputs along the first axis, in one call per dataset."""
 
     function: Callable[..., Any]
     ours: bool = False

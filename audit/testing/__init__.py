@@ -1,4 +1,4 @@
-r"""Testing: assertions that a mechanism keeps its epsilon, for any test suite; a pytest plugin.
+r"""Assertions that a mechanism satisfies its claim, for any test suite, and a pytest plugin.
 
 The public names are imported when they are first asked for: a suite that loads the plugin and
 audits nothing pays nothing.

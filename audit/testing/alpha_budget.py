@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 
 class BudgetExceeded(AssertionError):
-    r"""A purchase that is refused; an AssertionError, so that it fails the test that tried."""
+    r"""A refused purchase; an AssertionError, so that the test fails."""
 
 
 class AlphaBudget:
@@ -40,7 +40,7 @@ class AlphaBudget:
     def __init__(self, total: RationalLike) -> None:
         self.total = rational("total", total)
         if self.total <= 0:
-            raise InvalidParameter("total", total, "must be > 0: nothing could be bought")
+            raise InvalidParameter("total", total, "must be > 0")
         self._bought: dict[str, Fraction] = {}
         self._spent = Fraction()
 

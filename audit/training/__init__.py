@@ -1,1 +1,1 @@
-r"""Audit how a model was trained: by canaries of one run, or one training step from the inside."""
+r"""Audit of model training: by canaries of one run, or a single training step in detail."""

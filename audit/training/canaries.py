@@ -1,4 +1,4 @@
-r"""Audit one run of a training by canaries: how much do scores say about who was included?
+r"""Audit one training run by canaries: how well scores predict inclusion.
 
 Of m canaries each is included by a fair coin; the training runs once and gives each a score. The r
 highest and lowest scores are guessed included and excluded, and the number of right guesses is held

@@ -1,4 +1,4 @@
-r"""Audit a training step from the inside: sampling, clipping, noise and normaliser of DP-SGD.
+r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
 
 A step is an object with two methods, or a class that makes one without arguments:
 

@@ -1,1 +1,1 @@
-r"""How results are written for a reader: numbers as JSON, long texts cut, named rows as lines."""
+r"""Formatting of results: numbers as JSON, shortened texts, named rows as lines."""

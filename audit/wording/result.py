@@ -1,4 +1,4 @@
-r"""A result: a frozen dataclass whose fields say what they mean, and all that follows from them.
+r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
 
 A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
 From these follow the JSON document and its schema; from the sentences of :meth:`Result.statement`,
@@ -57,7 +57,7 @@ class Case:
 
 
 def outcome_of(exit_code: int) -> Outcome:
-    r"""The outcome of a command that ends with ``exit_code``: 1 fails, what is above is an error.
+    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors.
 
     >>> [outcome_of(code) for code in (0, 1, 4)]
     ['passed', 'failed', 'error']
@@ -185,7 +185,7 @@ def json_number(value: float) -> float | str:
 
 
 def json_ends(value: Enclosure) -> list[float | str]:
-    r"""[lower, upper], floats rounded outwards.
+    r"""[lower, upper] as floats, rounded outwards.
 
     >>> json_ends(Enclosure(0.25, float("inf")))
     [0.25, 'inf']
@@ -537,7 +537,7 @@ def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> 
 
 
 def terminal_width() -> int:
-    r"""The width of the terminal, within what is readable.
+    r"""The width of the terminal, limited to a readable range.
 
     >>> 40 <= terminal_width() <= 100
     True

@@ -1,4 +1,4 @@
-r"""Long texts made short enough to show: the part that tells them apart stays, and the length.
+r"""Shorten long texts; the distinguishing part and the length remain.
 
 Nothing here decides anything: outputs are compared whole, and the whole text is in the data.
 """

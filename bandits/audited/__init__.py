@@ -1,1 +1,1 @@
-r"""Audit targets: what the server of a bandit run sees."""
+r"""Audit targets: the server's view of a bandit run."""

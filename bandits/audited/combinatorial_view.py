@@ -1,4 +1,4 @@
-r"""The server's view of a short combinatorial run, for an audit: the rounds themselves, watched.
+r"""The server's view of a short combinatorial run, for an audit.
 
 Two base arms, both in the one super arm, and four rounds, so that a tree closes a block on each of
 its three levels. The user of the first round holds outcomes 1 and 0, or 0 and 1: all that is sent
@@ -49,7 +49,7 @@ class CombinatorialView(ServerView):
 
     @property
     def privatizer(self) -> StreamPrivatizer:
-        r"""That of the policy."""
+        r"""The privatizer of the policy."""
         return self.policy.privatizer
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -77,7 +77,7 @@ def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
 
 
 def first(view: Any) -> int:
-    r"""The sum of arm 0 less that of arm 1 after the first round; what is absent counts as 0.
+    r"""The sum of arm 0 minus that of arm 1 after the first round; missing sums count as 0.
 
     >>> first([3, 4, 5, 5, 9, 8, 7, 1]), second([3, 4, 5, 5, 9, 8, 7, 1])
     (-1, 0)
@@ -86,12 +86,12 @@ def first(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The same after the second round."""
+    r"""The same difference after the second round."""
     return _lead(view, 2)
 
 
 def fourth(view: Any) -> int:
-    r"""The same after the fourth round."""
+    r"""The same difference after the fourth round."""
     return _lead(view, ROUNDS)
 
 

@@ -1,4 +1,4 @@
-r"""The server's view of a short linear run, for an audit: ``play`` itself, watched from outside.
+r"""The server's view of a short linear run, for an audit.
 
 Two orthogonal actions and two phases. In the first phase one client holds the largest average of
 one action and the least of the other, or the other way round: all released sums move at once as far
@@ -61,17 +61,17 @@ class LinearView(ServerView):
 
     @property
     def privatizer(self) -> AveragePrivatizer:
-        r"""That of the policy."""
+        r"""The privatizer of the policy."""
         return self.policy.privatizer
 
     @property
     def horizon(self) -> int:
-        r"""Two phases of both actions, and no third."""
+        r"""Two phases of both actions, without a third."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     @property
     def size(self) -> Averages:
-        r"""The release that the watched client is in."""
+        r"""The release that contains the observed client."""
         choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
         (ask, *_) = choice.asks  # type: ignore[union-attr]  # of two actions none is left alone
         return self.privatizer.size_of(ask)
@@ -118,7 +118,7 @@ def linear_view_of(policy: PhasedElimination) -> LinearView:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of action 0 less that of action 1 in the first phase, in steps.
+    r"""The sum of action 0 minus that of action 1 in the first phase, in steps.
 
     >>> lead([3, 4, 9, 7, 3]), second([3, 4, 9, 7, 3])
     (-1, 2)
@@ -127,7 +127,7 @@ def lead(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The same of the second phase, in which the client is not; ``ABSENT`` without one."""
+    r"""The same in the second phase, without the client; ``ABSENT`` if there is no second phase."""
     held = [int(each) for each in view[ARMS : 2 * ARMS]]
     return ABSENT if ABSENT in held else held[0] - held[1]
 

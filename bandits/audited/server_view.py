@@ -1,4 +1,4 @@
-r"""The server's view of short runs, for an audit: ``play`` itself, watched from outside.
+r"""The server's view of short runs, for an audit.
 
 Two arms and two batches in which one user of the first batch holds the reward 0 or 1, and all
 others hold fixed ones, chosen so that this user's reward tips whether the second arm is dropped:
@@ -82,31 +82,33 @@ _FAR: Final = 1 << 40
 
 
 class ServerView(ABC):
-    r"""A short run as the server sees it: what an audit draws, looks at, and holds it to."""
+    r"""The server's view of a short run: its draws, features and claim for an audit."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def features(self) -> tuple[str, ...]:
-        r"""What an audit looks at in a view, by the names of functions."""
+        r"""The features of a view to audit, by function name."""
 
     @abstractmethod
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""``runs`` views, a row each, of runs in which the watched user holds ``reward``."""
+        r"""``runs`` views, one per row, of runs in which the observed user has ``reward``."""
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""What the releases that the watched user is in give this user, derived.
+        r"""The derived guarantee of the releases that contain the observed user.
 
         Raises :class:`InvalidParameter` where nothing is protected.
         """
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""``found``, or :class:`InvalidParameter` for None: the privatizer protects nobody."""
+    r"""``found``, or :class:`InvalidParameter` for None: a non-private privatizer."""
     if found is None:
-        raise InvalidParameter("privatizer", name, "must protect: there is no claim")
+        raise InvalidParameter(
+            "privatizer", name, "must be private: a non-private policy has no guarantee"
+        )
     return found
 
 
@@ -119,7 +121,8 @@ def whole_steps(released: Fraction | None, steps: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(ServerView):
-    r"""The small instance: a policy, the users of an arm in each batch, and how many hold 1.
+    r"""The small instance: a policy, the users of an arm in each batch, and the number with reward
+    1.
 
     ``ones[b][a]`` is of batch b + 1 and arm a when the watched user, the first to pull arm 0, holds
     1. A view is a row of integers: of each arm in each batch the released sum in steps (for bits
@@ -137,7 +140,7 @@ class View(ServerView):
 
     @property
     def privatizer(self) -> Privatizer:
-        r"""That of the policy, which releases a sum for each arm."""
+        r"""The privatizer of the policy, which releases a sum for each arm."""
         found = self.policy.privatizer
         if not isinstance(found, Privatizer):
             raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
@@ -145,12 +148,12 @@ class View(ServerView):
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""What an audit looks at; of a user who comes twice the two sums together as well."""
+        r"""The features to audit; for a user who returns also the two sums together."""
         return (*FEATURES, "bandits.audited.target:both") if self.visits > 1 else FEATURES
 
     @property
     def horizon(self) -> int:
-        r"""All batches of both arms, and a round more: so the last decision is seen."""
+        r"""All batches of both arms, and one more round that shows the last decision."""
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -194,7 +197,7 @@ class View(ServerView):
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
-    r"""The small instance for ``policy``, whose ``schedule``, if it has one, is made short.
+    r"""The small instance for ``policy``, with its ``schedule``, if any, made short.
 
     A first batch has as few users as can tell a lead of 3/4 (16 at most by devices, since each
     draws). In the local model it has one user, whose message then is the sum. In every batch arm 1
@@ -322,7 +325,7 @@ class _Fixed(Environment):
 
 
 class PolicyStep(NamedTuple):
-    r"""One step of a policy: its state before and after, and what it was shown between."""
+    r"""One step of a policy: its state before and after, and its observation in between."""
 
     before: Any
     released: Released
@@ -331,7 +334,7 @@ class PolicyStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""The policy ``of``, with a note of each of its steps; ``by`` releases. Of one run only."""
+    r"""The policy ``of`` with a record of each step of one run; ``by`` releases."""
 
     of: Policy[Any]
     by: Releasing[Any]
@@ -424,7 +427,7 @@ class Devices(Privatizer):
         vanish = {str(place): Step.INPUT for place in range(pulls - gone, pulls)}
         match protocol:
             case None:
-                raise InvalidParameter("of", self.of.name, "protects nobody: it has no devices")
+                raise InvalidParameter("of", self.of.name, "is not private: it has no devices")
             case BinaryShuffle() | PureShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate

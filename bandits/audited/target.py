@@ -1,4 +1,4 @@
-r"""Bandits by name, for an audit: ``bandit:dist-dp-se,epsilon=1``.
+r"""Bandits as audit targets, by name: ``bandit:dist-dp-se,epsilon=1``.
 
 What is audited is in ``audit_view``: short runs of ``play`` as the server sees them. Nothing here
 imports the audit: :func:`target` gives it a callable, a pair, a claim and what to look at.
@@ -78,7 +78,7 @@ class AuditTarget:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of arm 0 less that of arm 1 in the first batch, in steps.
+    r"""The sum of arm 0 minus that of arm 1 in the first batch, in steps.
 
     >>> lead([9, 4, 20, 7, 2, 3, 3]), lead([-3, 9, 4, 20, 7, 2, 3, 3])
     (5, 5)
@@ -88,7 +88,7 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch less that in the second, in halves of a reward of 1.
+    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward.
 
     ``ABSENT`` where there was no second batch.
 
@@ -99,7 +99,7 @@ def across(view: Any) -> int:
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch and in the second, in halves of a reward of 1.
+    r"""The sum of arm 0 over the first two batches, in units of half a reward.
 
     ``ABSENT`` where there was no second batch.
 
@@ -110,7 +110,7 @@ def both(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` where there was none.
+    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` if there is none.
 
     >>> second([9, 4, 20, 7, 2, 3, 3])
     20
@@ -133,7 +133,7 @@ def _first(view: Any) -> int:
 
 
 def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
-    r"""The audit target that ``bandit:`` and ``rest`` name.
+    r"""The audit target named by ``bandit:`` and ``rest``.
 
     ``rest`` is an algorithm as ``dpcore bandit run`` reads it (or bit-se, batched elimination over
     shuffled bits), and what it is made for:
@@ -187,7 +187,7 @@ def audit_view(
     seeded: bool = True,
     visits: int = 1,
 ) -> AuditTarget:
-    r"""What an audit sees of a policy of one's own: ``audit.audit(audit_view(policy))``.
+    r"""The server's view of a user's own policy: ``audit.audit(audit_view(policy))``.
 
     The claim is what the privatizer of the policy promises the watched user: its epsilon at
     ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
@@ -209,7 +209,7 @@ def audit_view(
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
         reward = integer("dataset", dataset)
         if reward not in (0, 1):
-            raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
+            raise InvalidParameter("dataset", dataset, "must be 0 or 1")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
     return AuditTarget(
@@ -225,7 +225,7 @@ def audit_view(
 def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerView:
     if visits not in (1, BATCHES):
         raise InvalidParameter(
-            "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"
+            "visits", visits, f"must be 1 or {BATCHES}, the number of batches in the view"
         )
     steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
     if visits > 1 and not steady:
@@ -246,7 +246,7 @@ def _known(given: Mapping[str, str]) -> str:
 
 
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
-    r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
+    r"""(epsilon, delta) of the first release for the observed user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
     :class:`InvalidParameter` for a delta of 0 there.

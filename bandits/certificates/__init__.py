@@ -1,1 +1,1 @@
-r"""Certificates of runs: what a run released and what that costs."""
+r"""Certificates of runs: the releases of a run and their privacy cost."""

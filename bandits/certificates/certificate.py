@@ -1,4 +1,4 @@
-r"""Certify a run: what was played, with which exact parameters, and the epsilon of each user.
+r"""Certify a run: the algorithm, its exact parameters, and the epsilon of each user.
 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
 certificate lists them all and claims the worst. Each carries a certificate of its own
@@ -131,7 +131,7 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
     deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
     most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""As :func:`certificate_of`, from what a run promised and how often each mechanism ran."""
+    r"""As :func:`certificate_of`, from the guarantee of a run and the counts of its mechanisms."""
     most = integer("most_steps", most_steps, at_least=0)
     if promised is None:
         raise NotDerived(f"a certificate of {policy}", "a non-private policy has no guarantee")
@@ -173,7 +173,7 @@ def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
     given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
     at = [chance_of("deltas", delta) for delta in given]
     if not at:
-        raise InvalidParameter("deltas", (), "must hold one or more")
+        raise InvalidParameter("deltas", (), "must contain at least one value")
     if len(set(at)) < len(at):
         raise InvalidParameter("deltas", [*map(write_rational, at)], "must not repeat a value")
     return at
@@ -366,7 +366,7 @@ def _released(
         (law,) = _laws(curve)
         if law not in known:
             raise InvalidParameter(
-                "releases", repr(mechanism), "is a release that the run did not promise"
+                "releases", repr(mechanism), "is a release that is not part of the run's guarantee"
             )
         found.append({**law, "times": times})
     return tuple(found)

@@ -49,7 +49,7 @@ _MOST_VALUES: Final = 1 << 22
 
 
 def recheck(text: str | bytes) -> Verdict:
-    r"""Verify the certificate of a run from its text alone, whoever wrote it.
+    r"""Verify the certificate of a run from untrusted text.
 
     Computed again: the digest; that epsilon is no less than that of any part; that the part's is no
     less than its own certificate proves, which is of this very noise, sensitivity, scope and
@@ -148,7 +148,7 @@ class CertificateForm:
 
 
 def read(document: object) -> CertificateForm:
-    r"""Read and check every field of a certificate.
+    r"""Parse and check every field of a certificate.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
     """
@@ -185,7 +185,7 @@ def read(document: object) -> CertificateForm:
 
 
 def knows(algorithm: str) -> bool:
-    r"""Whether the reader can tell who sees what in a run of the algorithm.
+    r"""Whether the server's and users' views in a run of the algorithm are known.
 
     >>> knows("dist-dp-se"), knows("Dist-dp-se")
     (True, False)
@@ -194,7 +194,7 @@ def knows(algorithm: str) -> bool:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""What must be among the assumptions of a certificate, beside where its noise came from.
+    r"""The assumptions that a certificate must contain, besides that of the noise source.
 
     Two of them say what no reader of the text can know: that the parts are all there are, and that
     the releases are those of the run.
@@ -261,7 +261,7 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
     exactly(where, item, {"is", "claims", "certificate", "unchecked"})
     own, unchecked = item["certificate"], item["unchecked"]
     if (own is None) == (unchecked is None):
-        raise Malformed(where, "must have a certificate, or say why it is unchecked")
+        raise Malformed(where, "must have a certificate, or the reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
         raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in their order")
@@ -379,7 +379,7 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         _check_law(where, {**law_of_one, "honest": "1", "rounds": 1})
         law = _law(each)
         if law not in known:
-            raise Malformed(where, "is of no part")
+            raise Malformed(where, "belongs to no part")
         if law in seen:
             raise Malformed(where, "is listed before")
         seen.add(law)
@@ -410,7 +410,7 @@ def _claims(where: str, value: object) -> dict[str, Fraction]:
 def _algorithm(value: object) -> str:
     name = _line("algorithm", value)
     if name != name.strip():
-        raise Malformed("algorithm", "must have no blanks at its ends")
+        raise Malformed("algorithm", "must not start or end with blanks")
     if name == _UNPROTECTED:
         raise Malformed("algorithm", f"{name} protects nobody: it has no certificate")
     return name
@@ -419,7 +419,7 @@ def _algorithm(value: object) -> str:
 def _line(where: str, value: object) -> str:
     text = text_of(where, value)
     if not text.isprintable():
-        raise Malformed(where, "must be one line of text")
+        raise Malformed(where, "must be a single line of text")
     return text
 
 

@@ -1,4 +1,4 @@
-r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."""
+r"""The ``dpcore bandit`` commands; the entry point is ``commands``."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def plot(
         "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
     ),
 ) -> None:
-    r"""Draw regret per round over time, with bands of one standard error.
+    r"""Plot regret per round over time, with bands of one standard error.
 
     Example: dpcore bandit plot results --output regret.svg
 

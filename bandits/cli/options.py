@@ -1,4 +1,4 @@
-r"""The options of ``dpcore bandit`` as values: each refused by name, before anything is drawn."""
+r"""Parse the options of ``dpcore bandit``; errors name the option."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TAIL: Final = "is of dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
-    r"""A place in the file system, None where none was named.
+    r"""A file system path, or None.
 
     >>> read_path("--output", "results").name
     'results'
@@ -61,7 +61,7 @@ def read_experiment(
     rewards: bool = False,
     **fields: str | None,
 ) -> Experiment:
-    r"""The experiment that the options spell; what is left out is the preset's.
+    r"""The experiment for the given options; missing ones are taken from the preset.
 
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
@@ -123,7 +123,7 @@ def read_experiment(
 
 
 def as_options(**others: str) -> AbstractContextManager[None]:
-    r"""Errors about an argument name the option that a user of the command typed.
+    r"""Make errors about an argument name the option of the command.
 
     ``others`` are names of options that stand for an argument in this run.
 

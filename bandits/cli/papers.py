@@ -1,4 +1,4 @@
-r"""``dpcore papers``, and its old name ``dpcore claims``: the theorems of four papers, replayed."""
+r"""``dpcore papers``, formerly ``dpcore claims``: the theorems of four papers, checked."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _DIGITS: Final = 12
 
 
 def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
-    r"""Presets and algorithms, a sentence each."""
+    r"""Presets and algorithms, one sentence each."""
     worlds = aligned([(f"  {preset.name}", preset.sentence) for preset in presets])
     names = aligned([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
     return ["Presets", *worlds, "", "Algorithms", *names]
@@ -30,7 +30,7 @@ def _spelled(entry: Entry) -> str:
 
 
 def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    r"""What an experiment found, a line for each row."""
+    r"""The results of an experiment, one line per row."""
     schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
     tail = experiment.renyi_tail or ("released" if experiment.schedule == "released" else "printed")
     chosen = f"Renyi tail {tail}, " if experiment.has_renyi_tail else ""
@@ -88,7 +88,7 @@ def _visitors(experiment: Experiment) -> str:
 def compare_lines(
     ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
 ) -> list[str]:
-    r"""Ratios of regrets, a line each; ``left`` are the rows of A and of B that have no partner."""
+    r"""Ratios of regrets, one line each; ``left`` are the rows of A and of B without a partner."""
     table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
     table += [
         (

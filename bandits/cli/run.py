@@ -81,7 +81,7 @@ _result = partial(option, rich_help_panel="The result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    r"""The options that spell an experiment, as they were written."""
+    r"""The options of an experiment, as written."""
 
     algorithms: str | None = _what(
         "NAMES",
@@ -216,7 +216,7 @@ def run(
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
         if rewards is not None and data:
-            raise InvalidParameter("--rewards", rewards, "is in the place of --data: leave one out")
+            raise InvalidParameter("--rewards", rewards, "replaces --data: give only one")
         option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:

@@ -1,4 +1,4 @@
-r"""Rounds of CUCB as one compiled loop, for super arms that are unions of groups.
+r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
 
 The loop does what ``bandits.rounds.Game`` does with tables, one run after another: the same sums
 of floats in the same order, so results are equal seed by seed. numba compiles it, which
@@ -70,7 +70,9 @@ def loop_of(policy: Cucb, tie: float) -> Loop:
     """
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
-        raise InvalidParameter("decisions", sets, "must be Unions: others are not compiled")
+        raise InvalidParameter(
+            "decisions", sets, "must be Unions: other decisions are not compiled"
+        )
     return Loop(
         kind=_KINDS.index(policy.privatizer.kind),
         least=policy.least,

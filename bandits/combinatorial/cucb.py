@@ -78,15 +78,15 @@ class Cucb:
 
     @property
     def least(self) -> bool:
-        r"""Whether of a super arm only the base arm is sent whose sum is of the fewest outcomes."""
+        r"""Whether only the base arm with the fewest outcomes of a super arm is sent."""
         return self.name in _LEAST
 
     def bonuses(self) -> Floats:
-        r"""What is added to the mean of n outcomes, for n = 0, ..., T."""
+        r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T."""
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def promise(self) -> RunGuarantee | None:
-        r"""What a run promises each user, who is in one round; None without privacy.
+        r"""The guarantee of a run to each user, who is in one round; None without privacy.
 
         >>> from bandits.combinatorial.decisions import Unions
         >>> top = Problem(decisions=Unions.subsets(20, 8))
@@ -110,7 +110,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
     radius: RadiusName = "exact",
     c: RationalLike = 4,
 ) -> Cucb:
-    r"""The algorithm of that name, with the noise that gives its users ``epsilon``.
+    r"""The algorithm of that name, with noise for ``epsilon``.
 
     ``release`` is of cucb-dp and cucb-dp2; ``delta`` of the factorisation only.
 
@@ -155,7 +155,7 @@ _SUMS: Final = {"tree": 3}
 def bonus_table(
     privatizer: StreamPrivatizer, arms: int, radius: RadiusName, c: RationalLike
 ) -> Floats:
-    r"""What is added to the mean of n outcomes, for n = 0, ..., T; infinite at 0.
+    r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T; infinite at 0.
 
     >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=100)
     >>> print(round(bonus_table(plain, 4, "exact", 4)[25], 4))  # sqrt(ln(100)/25)

@@ -1,4 +1,4 @@
-r"""The super arms that may be played, and the one of the largest sum of values.
+r"""The playable super arms, and the one with the largest sum of values.
 
 All values come as tables: a row for each run that is played, a column for each base arm; a super
 arm is a row of booleans. So many runs are advanced together (``bandits.rounds``).
@@ -30,31 +30,31 @@ _ONE_TREE: Final = 0.5
 
 
 class Decisions(ABC):
-    r"""A set of super arms over ``arms`` base arms, of ``most`` base arms each at the most."""
+    r"""A set of super arms over ``arms`` base arms, with at most ``most`` base arms each."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def arms(self) -> int:
-        r"""m."""
+        r"""The number of base arms m."""
 
     @property
     @abstractmethod
     def most(self) -> int:
-        r"""K."""
+        r"""The largest number K of base arms in a super arm."""
 
     @abstractmethod
     def best(self, values: Floats) -> Bools:
-        r"""For each row of ``values`` a super arm with the largest sum of them: exact."""
+        r"""For each row of ``values`` a super arm with the largest sum, exact."""
 
     @abstractmethod
     def contains(self, chosen: Bools) -> Bools:
-        r"""For each row whether it is a super arm."""
+        r"""Whether each row is a super arm."""
 
     @abstractmethod
     def listed(self) -> Bools:
-        r"""Every super arm, a row each.
+        r"""Every super arm, one per row.
 
         Raises :class:`InvalidParameter` where there are more than 2^16, or none can be listed.
         """
@@ -62,7 +62,7 @@ class Decisions(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    r"""Super arms are unions of ``chosen`` of the ``groups``, which hold every base arm once.
+    r"""Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms.
 
     With groups of one base arm each it is every set of K of them (:meth:`subsets`), with one group
     chosen the K-path bandit of Kveton et al.
@@ -83,13 +83,15 @@ class Unions(Decisions):
     def __post_init__(self) -> None:
         held = sorted(chain.from_iterable(self.groups))
         if not held or held != [*range(len(held))] or not all(self.groups):
-            raise InvalidParameter("groups", self.groups, "must hold each base arm once, and some")
+            raise InvalidParameter(
+                "groups", self.groups, "must contain each base arm once, and at least one"
+            )
         _check_arms(len(held))
         integer("chosen", self.chosen, at_least=1, at_most=len(self.groups), limit="groups")
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""Every set of ``size`` of so many base arms.
+        r"""Every subset of ``size`` of this many base arms.
 
         Raises :class:`InvalidParameter` for arms outside of [1, 62] and a size outside of [1, m].
         """
@@ -137,7 +139,7 @@ class Unions(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Decisions):
-    r"""Super arms that are given one by one, each a tuple of base arms.
+    r"""Super arms given explicitly, each a tuple of base arms.
 
     >>> Listed(3, ((0, 1), (2,))).best(np.array([[0.5, 0.4, 0.8]]))
     array([[ True,  True, False]])
@@ -153,7 +155,9 @@ class Listed(Decisions):
         m = _check_arms(self.count)
         distinct = {frozenset(each) for each in self.sets}
         if not self.sets or len(distinct) < len(self.sets):
-            raise InvalidParameter("sets", self.sets, "must be one super arm or more, none twice")
+            raise InvalidParameter(
+                "sets", self.sets, "must be one or more super arms without duplicates"
+            )
         for each in self.sets:
             inside = all(type(arm) is int and 0 <= arm < m for arm in each)
             if not each or not inside or len(set(each)) < len(each):
@@ -187,7 +191,9 @@ class _Graph(Decisions):
 
     def __post_init__(self) -> None:
         if not self.edges or len(set(self.edges)) < len(self.edges):
-            raise InvalidParameter("edges", self.edges, "must be one edge or more, none twice")
+            raise InvalidParameter(
+                "edges", self.edges, "must be one or more edges without duplicates"
+            )
         _check_arms(len(self.edges))
         if any(type(end) is not int or end < 0 for edge in self.edges for end in edge):
             raise InvalidParameter("edges", self.edges, "must be pairs of nodes 0, 1, ...")
@@ -198,7 +204,7 @@ class _Graph(Decisions):
 
     @property
     def nodes(self) -> int:
-        r"""How many nodes there are."""
+        r"""The number of nodes."""
         return 1 + max(v for _, v in self.edges)
 
 
@@ -290,7 +296,7 @@ class SpanningTrees(_Graph):
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
         if any(u >= v for u, v in self.edges):
-            raise InvalidParameter("edges", self.edges, "must rise: (u, v) with u < v")
+            raise InvalidParameter("edges", self.edges, "must be increasing: (u, v) with u < v")
         if self.best(np.ones((1, self.arms))).sum() < self.nodes - 1:
             raise InvalidParameter("edges", self.edges, "must connect all nodes")
 

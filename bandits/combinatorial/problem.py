@@ -1,4 +1,4 @@
-r"""A combinatorial problem, what a server knows before it plays: super arms, reward and oracle.
+r"""A combinatorial problem: super arms, reward and oracle.
 
 An oracle goes from estimated means to a super arm. It is given a table of values, a row for each
 run, and a public coin in [0, 1) for each row. With probability ``beta`` its super arm is worth
@@ -66,7 +66,7 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    r"""The chance that some base arm of S is 1: the mean of the maximum of independent bits.
+    r"""The probability that some base arm of S is 1: the mean of the maximum of independent bits.
 
     >>> AtLeastOne().of(np.array([0.5, 0.5]), np.array([[True, True]]))
     array([0.75])
@@ -126,13 +126,13 @@ class Influence(Reward):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.edges) <= _MOST_EDGES or len({*self.edges}) < len(self.edges):
-            raise InvalidParameter("edges", self.edges, "must be 1 to 12 edges, none twice")
+            raise InvalidParameter("edges", self.edges, "must be 1 to 12 edges without duplicates")
         if not self.sources:
-            raise InvalidParameter("edges", self.edges, "must leave a node that no edge enters")
+            raise InvalidParameter("edges", self.edges, "must leave a node without incoming edges")
 
     @property
     def sources(self) -> tuple[int, ...]:
-        r"""The nodes that no edge enters, in rising order."""
+        r"""The nodes without incoming edges, in increasing order."""
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
@@ -192,21 +192,21 @@ class Oracle(ABC):
 
     @property
     def alpha(self) -> float:
-        r"""The share of the best reward that it finds."""
+        r"""The fraction alpha of the best reward that the oracle reaches."""
         return 1.0
 
     @property
     def beta(self) -> float:
-        r"""How often it does."""
+        r"""The probability beta of reaching it."""
         return 1.0
 
     @abstractmethod
     def fits(self, reward: Reward) -> bool:
-        r"""Whether (alpha, beta) hold for that reward."""
+        r"""Whether (alpha, beta) hold for this reward."""
 
     @abstractmethod
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""A super arm for each row; ``luck`` is a coin of [0, 1) for each."""
+        r"""A super arm for each row; ``luck`` is a uniform number in [0, 1) for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""The best super arm of all, by trying each: for any reward, and few super arms.
+    r"""The best super arm by exhaustive search, for any reward and few super arms.
 
     Raises :class:`InvalidParameter` for more than 2^16 super arms.
     """
@@ -375,17 +375,17 @@ class Problem:
 
     @property
     def arms(self) -> int:
-        r"""m."""
+        r"""The number of base arms m."""
         return self.decisions.arms
 
     @property
     def most(self) -> int:
-        r"""K."""
+        r"""The largest number K of base arms in a super arm."""
         return self.decisions.most
 
     @property
     def share(self) -> float:
-        r"""alpha beta, the share of the best reward that regret is of."""
+        r"""alpha beta, the fraction of the best reward to which regret refers."""
         return self._oracle.alpha * self._oracle.beta
 
     @property
@@ -394,7 +394,7 @@ class Problem:
         return self.oracle
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""What the oracle plays for each row of values.
+        r"""The oracle's super arm for each row of values.
 
         Raises :class:`InvalidParameter` for what is no super arm: it would be played otherwise.
         """

@@ -1,4 +1,4 @@
-r"""Privatize the outcomes of base arms, round after round: the noise of CUCB-LDP and CUCB-DP.
+r"""Privatize the outcomes of base arms in every round: the noise of CUCB-LDP and CUCB-DP.
 
 A user sends the outcomes, 0 or 1, of the base arms that it is asked for. ``local``: each with
 discrete Laplace noise, before it leaves the user. ``central``: a trusted server adds them up, a
@@ -84,7 +84,7 @@ class StreamPrivatizer:
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
-        r"""How sums are made: as they are, of noisy outcomes, or as ``release`` says."""
+        r"""The method: exact sums, sums of noisy outcomes, or as given by ``release``."""
         match self.trust:
             case "none":
                 return "plain"
@@ -95,22 +95,22 @@ class StreamPrivatizer:
 
     @property
     def block(self) -> int:
-        r"""How many outcomes of a base arm make one item of the factorisation."""
+        r"""The number of outcomes of a base arm in one item of the factorisation."""
         return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
 
     @property
     def items(self) -> int:
-        r"""The most items of a base arm: it is played in every round."""
+        r"""The largest number of items of a base arm, which may be played in every round."""
         return -(-self.horizon // self.block)
 
     @property
     def grid(self) -> int:
-        r"""Noise of the factorisation comes in steps of 1/grid: at least 16 sqrt(items)."""
+        r"""The noise of the factorisation has steps of 1/grid: at least 16 sqrt(items)."""
         return _LEAST_GRID << -(-(self.items - 1).bit_length() // 2)
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""How far the noised numbers of a base arm move with one outcome of it, at the most."""
+        r"""Upper bound of the change of the noised numbers of a base arm with one outcome of it."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -121,36 +121,38 @@ class StreamPrivatizer:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""Of all noised numbers together: outcomes of ``sent`` base arms may all move."""
+        r"""The joint sensitivity of all noised numbers: outcomes of ``sent`` base arms may all
+        change.
+        """
         return _sensitivity(self)
 
     @property
     def noise(self) -> Noise | None:
-        r"""The law of the noise of each number; None where nothing is protected."""
+        r"""The law of the noise of each number; None without privacy."""
         return None if self.trust == "none" else _noise(self)
 
     @property
     def mechanism(self) -> Mechanism | None:
-        r"""One release that costs what all that a user is in costs."""
+        r"""A single release that costs as much as all releases of a user."""
         noise = self.noise
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 
     def guarantee(self) -> PrivacyCurve | None:
-        r"""What it promises each user, derived from noise and sensitivity."""
+        r"""The guarantee to each user, derived from noise and sensitivity."""
         noise = self.noise
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
     def assumed(self) -> tuple[str, ...]:
-        r"""What the promise takes for granted beside the noise."""
+        r"""The assumptions of the guarantee besides the noise."""
         return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:
-        r"""The length of one number that a user sends."""
+        r"""The number of bits of one number that a user sends."""
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""Fresh noise for so many numbers.
+        r"""New noise for this many numbers.
 
         Raises :class:`NotDerived` where nothing is protected.
         """
@@ -370,5 +372,5 @@ def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> T
     Raises :class:`InvalidParameter` for no run.
     """
     if not rngs:
-        raise InvalidParameter("rngs", len(rngs), "must be one for each run, and some")
+        raise InvalidParameter("rngs", len(rngs), "must have one per run, and at least one")
     return _KINDS[privatizer.kind](privatizer, arms, rngs)

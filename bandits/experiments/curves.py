@@ -63,7 +63,7 @@ class PlotLine:
 
 
 def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
-    r"""Every cell at every checkpoint; the file is there whole or not at all.
+    r"""Write every cell at every checkpoint; the file is written atomically.
 
     Raises :class:`InvalidParameter` where it cannot be written.
     """
@@ -101,7 +101,7 @@ def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, .
 
 
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
-    r"""The curves of a file that :func:`write_csv` wrote, in its order.
+    r"""Parse the curves of a file of :func:`write_csv`, in its order.
 
     Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
     for one that was cut, and where runs that no mean is over would be one curve: of two settings,
@@ -130,7 +130,7 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
             raise refused(f"line {number} has instance {instance} at t = {t} a second time")
         run[t] = regret
     if not curves:
-        raise refused("holds no runs")
+        raise refused("contains no runs")
     return tuple(_line(path, key, runs, begun[key][1]) for key, runs in curves.items())
 
 
@@ -245,7 +245,7 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[st
 
 
 def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
-    r"""What :func:`draw_results` leaves out of a picture, in words."""
+    r"""The curves that :func:`draw_results` omits, in words."""
     for line in lines:
         if not max(line.mean) > 0:
             yield (
@@ -284,4 +284,4 @@ def _decimal(epsilon: str) -> str:
     try:
         return up(Fraction(epsilon), _DIGITS)
     except (ValueError, ZeroDivisionError):
-        raise InvalidParameter("path", epsilon, "is no epsilon") from None
+        raise InvalidParameter("path", epsilon, "is not an epsilon") from None

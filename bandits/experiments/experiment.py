@@ -1,4 +1,4 @@
-r"""A simulated experiment: algorithms x epsilons x instances, each cell with its own coins.
+r"""A simulated experiment: algorithms x epsilons x instances, each cell with independent coins.
 
 What a cell draws is a function of (seed, preset, algorithm, epsilon, instance), whoever draws it
 and in whatever order. Simulated runs draw their noise from a seed, so they protect nobody. Users
@@ -67,7 +67,7 @@ _PLAYED_IN: Final[dict[WorldKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""One cell to come; ``epsilon`` as it is written, exact."""
+    r"""A cell to run; ``epsilon`` as written, exact."""
 
     algorithm: str
     epsilon: str
@@ -101,7 +101,7 @@ class Cell:
         return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are read back as they were."""
+        r"""The fields by name, in order; floats are parsed back exactly."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -180,7 +180,7 @@ class Experiment(RunParameters):
             object.__setattr__(self, name, value)
 
     def worlds(self, data: Data = None) -> Worlds:
-        r"""The environments of its instances; ``data`` is what a preset is read from that needs it.
+        r"""The environments of its instances; ``data`` is the input of presets that need it.
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
@@ -203,7 +203,7 @@ class Experiment(RunParameters):
 
     @property
     def population(self) -> int:
-        r"""Users who come back: as many as can give a reward for each round, unless it is said.
+        r"""The returning users: by default enough to give a reward in each round.
 
         >>> back = {"preset": "cz/easy", "algorithms": ("se",), "epsilons": (1,), "instances": 1}
         >>> Experiment(**back, horizon=10**5, max_visits=16).population
@@ -246,12 +246,12 @@ class Experiment(RunParameters):
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""What a policy of this experiment is made for; ``model`` is that of its world."""
+        r"""The setting of a policy of this experiment; ``model`` is that of its world."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""What every run of that algorithm promises each user; None where nothing is protected."""
+        r"""The guarantee of every run of that algorithm to each user; None without privacy."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.promise()
@@ -278,7 +278,7 @@ class Experiment(RunParameters):
         return cucb_of(named, setting) if combinatorial else named.policy(setting)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields, exact numbers as they are written.
+        r"""The fields as JSON, exact numbers as written.
 
         Those that not every experiment has are left out where they have their default, so that
         state files from before they were there stay valid.
@@ -339,7 +339,7 @@ def float_up(exact: Fraction) -> float:
 def _check_named(argument: str, values: Sequence[object]) -> None:
     # Refuse no ``values``, and one that is there twice.
     if not values:
-        raise InvalidParameter(argument, ABSENT, "must name one or more")
+        raise InvalidParameter(argument, ABSENT, "must contain at least one name")
     if len(set(values)) < len(values):
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
 

@@ -1,4 +1,4 @@
-r"""Play the cells of an experiment in processes, each the same at every call; keep them in a file.
+r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
 A state file (schema ``dpcore-bandit-state/2``) lets an experiment that was ended, even by
 ``kill -9``, go on. It has records of :mod:`dpcore.command.records`, each of them JSON: the first
@@ -185,7 +185,7 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: the cells it holds, and where the next one goes."""
+    r"""An open state file: its cells, and the position of the next one."""
 
     path: Path
     file: StateFile
@@ -193,7 +193,7 @@ class State:
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
-        r"""Store the next finished cell; returns when it is on the disk.
+        r"""Store the next finished cell; returns when it is on disk.
 
         Raises :class:`InvalidParameter` where it cannot be written.
         """

@@ -1,4 +1,4 @@
-r"""The folder that ``dpcore bandit run --output`` fills, and which of its files a run may replace.
+r"""The folder of ``dpcore bandit run --output``, and the files that a run may replace.
 
 A run replaces its own kind of file only: rows.json by its schema, regret.csv by its header, a
 certificate that a record of the folder implies, a picture that shows the record's preset. The
@@ -51,7 +51,7 @@ _Record: TypeAlias = set[tuple[str, str, str]]
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
-    r"""The file of a certificate, for an algorithm and an epsilon as they are written.
+    r"""The file name of a certificate, for an algorithm and an epsilon as written.
 
     >>> certificate_name("dist-rdp-se:s=20", "1/2")
     'certificate-dist-rdp-se_s=20-1_2.json'
@@ -67,7 +67,7 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 
 
 def check_results(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
+    r"""Refuse, before any run, a folder that cannot be written.
 
     A place where somebody else's file stands is refused, too. Raises :class:`InvalidParameter`,
     naming the option.
@@ -79,7 +79,7 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
-    r"""Refuse a run that would write over what it reads; ``inputs`` are files by their options.
+    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option.
 
     Raises :class:`InvalidParameter`, naming the option, for a file that stands, or would stand,
     where results are written, and for one file under two options.
@@ -112,7 +112,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def refuse_foreign(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse a folder where a file of this experiment would replace one of somebody else.
+    r"""Refuse a folder in which a file of this experiment would replace an unrelated one.
 
     Raises :class:`InvalidParameter`, naming the option and the file.
     """
@@ -140,7 +140,7 @@ def write_results(
     cells: Sequence[Cell],
     found: dict[str, Any],
 ) -> Iterator[str]:
-    r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
+    r"""Write the table, certificates, the rows, and the figure if matplotlib is installed.
 
     The files of an earlier run are removed first, and the rows are written last: what stands beside
     rows is whole and of the same experiment. Other files are left alone.
@@ -217,7 +217,7 @@ def _mechanism(noise: str, sensitivity: str) -> Mechanism:
 
 
 def remove_earlier(folder: Path) -> None:
-    r"""Remove what an earlier run wrote; what a record of the folder does not imply is left alone.
+    r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
 
     rows.json goes first: from then on the folder is not whole. The table goes last: as long as
     anything is left, it says what else there is.

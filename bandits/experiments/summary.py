@@ -1,4 +1,5 @@
-r"""What an experiment says: a row for each algorithm and epsilon, and the document of all rows.
+r"""The summary of an experiment: a row for each algorithm and epsilon, and the document of all
+rows.
 
 Means and standard errors are over instances, which are worlds drawn apart; a row says what every
 run of its algorithm promises a user, derived from its noise and never from its name.
@@ -50,7 +51,7 @@ _SIMULATED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""One algorithm at one epsilon, which is rounded up where no float is it.
+    r"""One algorithm at one epsilon, rounded up if it is not a float.
 
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
@@ -82,7 +83,7 @@ class Row:
 def promises_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
 ) -> Promises:
-    r"""What each algorithm promises at each epsilon, as :func:`guarantee_json`; nothing is drawn.
+    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs.
 
     Every policy of the experiment is made for it, so whoever asks before a run hears before it what
     cannot be made. ``progress`` is given the number of promises there are.
@@ -134,7 +135,7 @@ def rows_of(
     cells: Iterable[Cell],
     promises: Promises,
 ) -> tuple[Row, ...]:
-    r"""The rows, in the order of the cells, which are all those of the experiment."""
+    r"""The rows, in the order of the cells."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
@@ -166,7 +167,7 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    r"""The mean and its standard error, s/sqrt(n); None where one value says nothing of it.
+    r"""The mean and its standard error, s/sqrt(n); None for a single value.
 
     >>> mean_and_error((1.0, 3.0)), mean_and_error((2.0,))
     ((2.0, 1.0), (2.0, None))
@@ -196,7 +197,7 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float,
 def guarantee_json(
     promised: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
 ) -> dict[str, Any]:
-    r"""What a run promises each user, as a sentence and as numbers; for all of ``max_visits``.
+    r"""The guarantee of a run to each user, as a sentence and as numbers, over all ``max_visits``.
 
     ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
     number of the sentence is smaller than what it stands for.
@@ -233,7 +234,7 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The end of a sentence: for whom a promise is, users who are new or who come back.
+    r"""The end of a sentence: the users of a guarantee, new or returning.
 
     >>> for_each_user(None), for_each_user(16)
     (' for each user, who is new at every pull', ' for each user, over at most 16 visits')
@@ -244,7 +245,7 @@ def for_each_user(max_visits: int | None) -> str:
 
 
 def written_up(value: Fraction) -> str:
-    r"""``value`` exactly, as a decimal or a fraction, where that is short; else rounded up.
+    r"""``value`` exactly, as a short decimal or fraction, otherwise rounded up.
 
     >>> [written_up(Fraction(text)) for text in ("0.5", "1/3", "1.23456499e-6", "1e-400")]
     ['0.5', '1/3', '1.23456499e-6', '1e-400']
@@ -259,7 +260,7 @@ def written_up(value: Fraction) -> str:
 
 
 def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dict[str, Any]:
-    r"""Everything, as ``dpcore bandit run --json`` prints it."""
+    r"""The document of ``dpcore bandit run --json``."""
     fields = experiment.to_json()
     fields.pop("checkpoints")
     return {
@@ -296,7 +297,7 @@ def _out_of_users(row: Row) -> str:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""Of a hard instance what its theorem says of the regret at each epsilon; else nothing."""
+    r"""The theorem's lower bound of regret at each epsilon for a hard instance; otherwise empty."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(
@@ -331,7 +332,7 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""Regret of A over regret of B; None where B has none, or less than 10^-30.
+    r"""Regret of A over regret of B; None if B has none, or less than 10^-30.
 
     ``error`` is None for one instance.
     """
@@ -352,7 +353,7 @@ class Ratio:
 
 
 def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
-    r"""What ``dpcore bandit run`` wrote: a file, or the rows.json of a folder.
+    r"""Parse the output of ``dpcore bandit run``: a file, or the rows.json of a folder.
 
     Raises :class:`InvalidParameter`, naming the argument, for anything else.
     """
@@ -440,7 +441,7 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
 
 
 def alone(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    r"""Algorithm and epsilon of every row of the first that has no partner in the second.
+    r"""Algorithm and epsilon of every row of the first without a partner in the second.
 
     >>> se, dp = ({"algorithm": name, "epsilon": 1} for name in ("se", "dp-se"))
     >>> alone({"rows": [se, dp]}, {"rows": [dp]})

@@ -1,1 +1,1 @@
-r"""Replays: every privacy theorem of the papers, claimed against exact."""
+r"""The privacy theorems of the papers, compared with exact values."""

@@ -1,4 +1,4 @@
-r"""What samplers of the papers really add: a recipe in floats, and two slips in released code.
+r"""Samplers of the papers: a floating-point recipe, and two bugs in released code.
 
 Erratum 8: CZ, footnote 6, draws Polya noise as a Poisson number with a Gamma mean, in floats.
 Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MABPrivate.py).

@@ -1,4 +1,4 @@
-r"""A printed claim beside the truth: what every row of the replay is made of.
+r"""A published claim and the exact value: the rows of the comparison.
 
 Each claim has one shape: truth <= claimed. The truth is the exact loss of the mechanism (an
 epsilon, a delta, a divergence), or the least noise that the promise needs where the paper states
@@ -28,7 +28,8 @@ LOOSE: Final = 2
 
 
 def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
-    r"""What the enclosures say of truth <= claimed; ``proof`` is what the paper's argument gives.
+    r"""The verdict on truth <= claimed from enclosures; ``proof`` is the value of the paper's
+    argument.
 
     >>> half, one = Enclosure.exactly(Fraction(1, 2)), Enclosure.exactly(1)
     >>> answer(one, one), answer(half, one), answer(one, half), answer(half, half, proof=one)
@@ -80,12 +81,12 @@ class Judgement:
 
     @property
     def verdict(self) -> Answer:
-        r"""Computed from the enclosures, whenever it is asked for."""
+        r"""The verdict, computed from the enclosures on access."""
         return answer(self.claimed, self.exact, self.proof)
 
     @property
     def ours(self) -> bool:
-        r"""Whether the row states what this package says in the place of the paper."""
+        r"""Whether the row states this package's claim instead of the paper's."""
         return self.statement.startswith("ours")
 
     @property
@@ -181,7 +182,7 @@ def _format(text: str | None, words: Mapping[str, Any]) -> Any:
 
 
 def enclosed(value: Value) -> Enclosure:
-    r"""An exact number as an enclosure of no width."""
+    r"""An exact number as an enclosure of width 0."""
     return value if isinstance(value, Enclosure) else Enclosure.exactly(value)
 
 
@@ -196,7 +197,7 @@ def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
 
 
 def shown(value: Enclosure | Bound) -> str:
-    r"""Six digits of each end, rounded outwards; one number where the two are the same.
+    r"""Six digits of each end, rounded outwards; a single number if both are equal.
 
     >>> shown(Enclosure(Fraction(1, 4), Fraction(1, 3))), shown(Enclosure.infinite())
     ('[0.25, 0.333334]', 'infinity')

@@ -1,4 +1,4 @@
-r"""Replays the theorems of four papers: what is claimed, what is true, and the verdict.
+r"""Check the theorems of four papers: claim, exact value, and verdict.
 
 CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
 Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
@@ -17,7 +17,7 @@ from bandits.papers.statement import Judgement, LaterRow
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""Every row, not yet computed; ``quick`` takes fewer points, and every erratum all the same.
+    r"""Every row, computed lazily; ``quick`` takes fewer points, but every erratum.
 
     >>> len(rows(quick=True)) < len(rows())
     True
@@ -48,7 +48,7 @@ def replay(
 
 
 def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
-    r"""The rows as text, paper by paper, and a last line that counts the verdicts."""
+    r"""The rows as text, by paper, and a last line with the counts of verdicts."""
     counts: Counter[str] = Counter()
     paper = None
     for row in verdicts:
@@ -63,7 +63,7 @@ def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
 
 
 def to_json(verdicts: Iterable[Judgement]) -> dict[str, Any]:
-    r"""All rows as data, and how many have each verdict."""
+    r"""All rows as data, and the count of each verdict."""
     listed = tuple(verdicts)
     return {
         "rows": [row.to_json() for row in listed],

@@ -56,7 +56,7 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms in rising order, of ``arms``, and the release that comes next.
+    r"""The active arms in increasing order, of ``arms``, and the index of the next release.
 
     ``sums`` holds what the first ``part`` releases of ``batch`` gave for each active arm.
     """
@@ -70,7 +70,7 @@ class EliminationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuccessiveElimination(Policy[EliminationState]):
-    r"""What eliminations share that look at one batch at a time; ``length`` tells them apart.
+    r"""Base class of eliminations that use one batch at a time; subclasses define ``length``.
 
     ``confidence`` is p: the best arm is dropped with chance at most p, as far as ``radius`` has a
     proof. It is the chance of the mistake, and not the ``failure`` of a protocol, which is a
@@ -83,14 +83,17 @@ class SuccessiveElimination(Policy[EliminationState]):
     @property
     @abstractmethod
     def privatizer(self) -> Privatizer:
-        r"""What releases the sum of each arm."""
+        r"""The privatizer of the sum of each arm."""
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
-        r"""How often batch b = 1, 2, ... pulls each of ``active`` arms: no fewer for more arms."""
+        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ...
+
+        More active arms never have more pulls each.
+        """
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
-        r"""The people in each release of an arm in batch b: ``length`` together."""
+        r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
         return (self.length(batch, active),)
 
     def init(self, arms: int, horizon: int) -> EliminationState:
@@ -124,7 +127,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedElimination(SuccessiveElimination):
-    r"""Algorithm 1 over ``privatizer``, with batches as long as ``schedule`` says.
+    r"""Algorithm 1 with ``privatizer`` and the batch lengths of ``schedule``.
 
     No release has more than ``most`` people, if it is given: a longer batch is split into parts.
 
@@ -183,7 +186,7 @@ class BatchedElimination(SuccessiveElimination):
 
 
 def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
-    r"""Pull every active arm ``each`` times, or commit to the one that is left.
+    r"""Pull every active arm ``each`` times, or commit to the last one.
 
     >>> next_batch(3, (0, 2), 8), next_batch(3, (2,), 8)
     (Pulls(counts=(8, 0, 8)), Commit(arm=2))
@@ -194,7 +197,7 @@ def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
 
 
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
-    r"""The lengths of all batches that an elimination can complete, in rising order.
+    r"""The lengths of all batches that an elimination can complete, in increasing order.
 
     ``length(b, active)`` pulls of each active arm in batch b = 1, 2, ..., never fewer for more arms
     and in the end beyond any horizon. The first batch pulls all ``arms``. Of a later one with
@@ -245,7 +248,7 @@ def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[in
 
 
 def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
-    r"""The arms whose mean is at most ``gap`` below the largest; all, where it is infinite.
+    r"""The arms whose mean is at most ``gap`` below the largest; all arms if it is infinite.
 
     >>> surviving({0: Fraction(1, 2), 1: Fraction(1, 4), 4: Fraction(0)}, 0.25)
     (0, 1)

@@ -1,4 +1,4 @@
-r"""Choose how often to play which actions of a linear bandit: near-G-optimal designs.
+r"""Near-G-optimal designs for linear bandits: which actions to play, and how often.
 
 A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x, over the active actions: the
 largest variance of an estimated reward, if h pi(x) rounds play x, times h. The least value is d,
@@ -39,7 +39,7 @@ _LEAST_FOR_LOGS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    r"""Weights of some active actions: ``support`` (indices), ``weights`` (they add up to about 1).
+    r"""Weights of some active actions: ``support`` (indices), ``weights`` (their sum is about 1).
 
     ``basis`` has orthonormal columns that span the active actions, ``rank`` of them. ``value`` is a
     proven upper bound of max_x x^T V^-1 x over these actions, in their coordinates in ``basis`` as
@@ -90,11 +90,11 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     :class:`DpcoreError` where no design could be proven good enough: sizes that differ too much.
     """
     if not active:
-        raise InvalidParameter("active", active, "must name an action or more")
+        raise InvalidParameter("active", active, "must contain at least one action")
     points = actions.points[list(active)]
     basis = _span(points)
     if not basis.shape[1]:
-        raise InvalidParameter("actions", active, "must hold an action other than 0")
+        raise InvalidParameter("actions", active, "must contain a nonzero action")
     if np.abs(points).max() < _LEAST:
         raise InvalidParameter("actions", active, f"must hold an action of size {_LEAST} or more")
     # By powers of two, which is exact and changes no value; one for all, unless some are far apart.

@@ -44,7 +44,7 @@ _NEWTON: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    r"""What was played in a phase: ``times[i]`` rounds of ``design.support[i]``, seen by ``users``.
+    r"""The plays of a phase: ``times[i]`` rounds of ``design.support[i]``, observed by ``users``.
 
     ``apart``: every round has users of its own (LZJ Appendix C), and ``users`` is 1. ``local``:
     each user adds noise. ``noise`` and ``rounding`` are variance proxies of what a privatizer adds
@@ -82,7 +82,7 @@ class Phase:
 
 
 class LinearWidth(ABC):
-    r"""Says which of the active actions stay, from the released averages of the support."""
+    r"""Selects the active actions that remain, from the released averages of the support."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ class LinearWidth(ABC):
 
     @abstractmethod
     def staying(self, phase: Phase, averages: Floats) -> tuple[int, ...]:
-        r"""The active actions that are not shown to be worse than another one."""
+        r"""The active actions that are not proven to be worse than another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +265,7 @@ _MOST_CLIENTS: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AverageSizes:
-    r"""The releases that there may be: of at most ``users`` clients and ``coordinates`` actions.
+    r"""The possible releases: of at most ``users`` clients and ``coordinates`` actions.
 
     The promise of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
     number of clients, so one of each number of coordinates stands for all.
@@ -293,7 +293,7 @@ class AverageSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasedState:
-    r"""The active actions in rising order, the phase that comes next, and T."""
+    r"""The active actions in increasing order, the next phase, and T."""
 
     active: tuple[int, ...]
     phase: int
@@ -337,7 +337,7 @@ class PhasedElimination(Policy[PhasedState]):
             reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
         if self.each is not None and self.clients != "fixed":
-            raise InvalidParameter("each", self.each, "must be of clients that are fixed")
+            raise InvalidParameter("each", self.each, "must be a model with a fixed set of clients")
         for argument, field_name in (("each", "each"), ("users", "population")):
             if (value := getattr(self, field_name)) is not None:
                 object.__setattr__(self, field_name, integer(argument, value, at_least=1))
@@ -353,7 +353,7 @@ class PhasedElimination(Policy[PhasedState]):
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
 
     def users(self, phase: int, horizon: int) -> int:
-        r"""The clients of phase l who watch it together."""
+        r"""The number of clients that observe phase l together."""
         match self.clients:
             case "growing":
                 return _clients(self.alpha, phase)
@@ -366,7 +366,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""The most phases that can begin within T rounds: each is at least h rounds long.
+        r"""Upper bound of the number of phases within T rounds: each has at least h rounds.
 
         >>> model = LinearModel(actions=Actions(np.eye(20)), deviation="0.1")
         >>> dpe = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="none"))
@@ -464,7 +464,7 @@ class PhasedElimination(Policy[PhasedState]):
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""The most clients that a run of T rounds may ask for, its last phase counted whole."""
+    r"""Upper bound of the number of clients in a run of T rounds, with a full last phase."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)

@@ -25,7 +25,8 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""Sizes of releases: ``in`` says which there may be, and iteration is over enough of them.
+    r"""Sizes of releases: ``in`` tests whether one is possible; iteration yields a sufficient
+    subset.
 
     A tuple of all of them will do. Where sizes have one promise, one of these is enough.
     """
@@ -39,7 +40,7 @@ Choice: TypeAlias = Pulls | Plays | Commit
 
 
 class Policy(ABC, Generic[State]):
-    r"""A bandit algorithm: it chooses batches of pulls. All its methods are pure functions.
+    r"""A bandit algorithm: it chooses batches of pulls. All methods are pure functions.
 
     A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
     horizon or a :class:`Commit`. A batch that does not fit before the horizon is pulled as far as
@@ -80,12 +81,12 @@ class Policy(ABC, Generic[State]):
     @property
     @abstractmethod
     def name(self) -> str:
-        r"""How the algorithm is called in tables, e.g. ``"dist-dp-se"``."""
+        r"""The algorithm's name in tables, e.g. ``"dist-dp-se"``."""
 
     @property
     @abstractmethod
     def privatizer(self) -> Releasing[Any]:
-        r"""The only way by which the policy learns of rewards."""
+        r"""The privatizer, the policy's only access to rewards."""
 
     @abstractmethod
     def init(self, arms: int, horizon: int) -> State:
@@ -96,15 +97,15 @@ class Policy(ABC, Generic[State]):
 
     @abstractmethod
     def choose(self, state: State) -> Choice:
-        r"""The next batch, or the arm that is left."""
+        r"""The next batch, or the arm to commit to."""
 
     @abstractmethod
     def observe(self, state: State, released: Released) -> State:
-        r"""The state after the batch that :meth:`choose` asked for."""
+        r"""The state after the batch that :meth:`choose` requested."""
 
     @abstractmethod
     def sizes(self, arms: int, horizon: int) -> Sizes:
-        r"""Every size of a release that a run could make, whatever is released before.
+        r"""Every possible size of a release of a run.
 
         Of sums, the numbers of users whose rewards one could hold.
         Which sum a user is in depends on what was released before; the promise to the user is the

@@ -1,4 +1,4 @@
-r"""Algorithms by name: what ``dpcore bandit`` calls them, and the policies they stand for.
+r"""The registry of algorithms: names of ``dpcore bandit``, and their policies.
 
 With the exact radius, elimination takes the exact schedule and, where the paper leaves no choice of
 s, four times the paper's precision; with the paper's radius everything is the paper's, or that of
@@ -79,7 +79,7 @@ r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A name, what it means, and its parameter with the default (None: found from the setting).
+    r"""A name, its description, and its parameter with the default (None: from the setting).
 
     ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
     ``world`` is the kind of world that it is played in.
@@ -146,14 +146,14 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    r"""An entry with the value of its parameter, None where that is the default."""
+    r"""An entry with the value of its parameter, None for the default."""
 
     entry: Entry
     value: Fraction | None = None
 
     @property
     def own(self) -> bool:
-        r"""Whether it is a policy of the user's own, found by its place."""
+        r"""Whether it is a user's policy, given by file or module."""
         return self.entry.sentence == _OWN
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy for this setting, made once.
+        r"""The policy for this setting, cached.
 
         >>> setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=10)
         >>> read_algorithm("dist-dp-se").policy(setting).schedule
@@ -174,7 +174,7 @@ class Algorithm:
 
 
 def read_algorithm(text: str) -> Algorithm:
-    r"""Read an algorithm from text: a name such as dist-dp-se, or name:s=100, or a policy's place.
+    r"""Parse an algorithm: a name such as dist-dp-se, or name:s=100, or the path of a policy.
 
     A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``; it is imported when its
     policy is made (:mod:`bandits.policies.registry`).
@@ -322,7 +322,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether a name is that of a file or module, and of no algorithm.
+    r"""Whether a name is that of a file or module instead of an algorithm.
 
     >>> is_own("mine.py:Policy"), is_own("my.bandits:Policy"), is_own("dist-rdp-se:s=10")
     (True, True, False)
@@ -335,7 +335,7 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""The policy that ``name`` is, or what it returns when it is called.
+    r"""The policy called ``name``, or its return value if it is callable.
 
     It is called with those of ``given`` that it has parameters for; ``epsilon`` among them must be
     one. Errors name ``argument`` and its value, ``spelling``.
@@ -377,7 +377,7 @@ def own_policy(
 
 
 def source_of(name: str) -> str:
-    r"""The SHA-256 of the file that ``name`` is read from; empty where there is none.
+    r"""The SHA-256 of the source file of ``name``; empty if there is none.
 
     >>> source_of("lost.py:Policy")
     ''

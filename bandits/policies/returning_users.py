@@ -1,4 +1,4 @@
-r"""Users who come back: one promise for all their visits, and batches released in parts.
+r"""Returning users: one guarantee for all their visits, and batches released in parts.
 
 The least noise that is certified to keep (epsilon, delta) over B releases of one law
 (``accounting.budget.calibrate``), and elimination in releases of at most half of the people, or
@@ -64,7 +64,7 @@ def steady_for(
     failure: RationalLike,
     deployment: Deployment = EVERYONE,
 ) -> SteadyPrivatizer:
-    r"""The least noise of an algorithm's law that keeps (epsilon, delta) over ``max_visits``.
+    r"""The least noise of an algorithm's law that satisfies (epsilon, delta) over ``max_visits``.
 
     >>> once, often = (
     ...     steady_for("sdp-ae", epsilon=1, delta="1e-6", max_visits=b, failure="1e-9")
@@ -115,7 +115,7 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
 def returning_policy(
     algorithm: str, setting: Setting, *, value: Fraction | None = None
 ) -> Policy[Any]:
-    r"""The policy of that name for users who return: no release has more than half of the people.
+    r"""The policy of that name for returning users: a release has at most half of the users.
 
     ``value`` is the m of sdp-ae, None for as many users as there are noise bits.
 

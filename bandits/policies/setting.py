@@ -1,4 +1,4 @@
-r"""What a named policy is made for, how long its batches are among it.
+r"""The parameters of a named policy, including its batch lengths.
 
 Batches that are too long cost regret, too short ones releases. An elimination that keeps nothing of
 earlier batches pulls an arm l(1) + ... + l(b) times, where l(b) is the first length that tells it
@@ -85,7 +85,7 @@ r"""The code released with the paper, for its distributed algorithms: l(b) = 4^b
 def exact_schedule(
     privatizer: Privatizer, *, arms: int, horizon: int, failure: RationalLike
 ) -> Schedule:
-    r"""The shortest first batch that is sure to tell a gap of 1/2, growing by 3.
+    r"""The shortest first batch that certainly resolves a gap of 1/2, growing by 3.
 
     With D the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, at p =
     ``failure`` shared equally among the batches that ``horizon`` has room for), an arm more than
@@ -132,7 +132,7 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParameters:
-    r"""What a policy and an experiment are both given: how long runs are, and which variants.
+    r"""Parameters shared by policies and experiments: horizon, and variants.
 
     ``confidence`` is p, the chance that the run makes a mistake. ``renyi_tail`` is the h of Renyi
     noise in the paper's radius, None for the released code's with its schedule and the printed one
@@ -188,7 +188,7 @@ class Setting(RunParameters):
 
     @property
     def failure(self) -> Fraction:
-        r"""The chance that a sum is read wrongly mod m: 1/T in the paper.
+        r"""The probability that a sum mod m is decoded wrongly: 1/T in the paper.
 
         With the exact radius a wrong reading is paid from an interval's share of p, so it may not
         exceed a hundredth of the least share either: no run has more batches than
@@ -207,7 +207,7 @@ class Setting(RunParameters):
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
-        r"""The batches that ``schedule`` names; the exact ones are fit for the noise."""
+        r"""The batches that ``schedule`` names; exact ones are adapted to the noise."""
         return _OF_PAPERS.get(self.schedule) or exact_schedule(
             privatizer, arms=self.arms, horizon=self.horizon, failure=self.confidence
         )

@@ -92,7 +92,7 @@ def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
 
 
 def reporting(privatizer: Privatizer, sums: Sums) -> int:
-    r"""N: the users whose rewards are in ``sums``, of all who are asked."""
+    r"""N: the users whose rewards are in ``sums``, out of all selected users."""
     return sum(privatizer.reporting(users) * count for users, count in sums)
 
 
@@ -142,7 +142,7 @@ class ShuffleElimination(Policy[ShuffleState]):
         return "vb-sdp-ae" if self.batch is None else "sdp-ae"
 
     def size(self, phase: int) -> int:
-        r"""The users of one arm in phase t >= 1."""
+        r"""The number of users of one arm in phase t >= 1."""
         return 1 << phase if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
@@ -150,7 +150,7 @@ class ShuffleElimination(Policy[ShuffleState]):
         return reporting(self.privatizer, self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
-        r"""What the mean of an active arm is over after phase t."""
+        r"""The sums that the mean of an active arm averages after phase t."""
         if self.batch is not None:
             return ((self.batch, phase),)
         return tuple((self.size(t), 1) for t in range(1, phase + 1))
@@ -171,7 +171,7 @@ class ShuffleElimination(Policy[ShuffleState]):
     def observe(self, state: ShuffleState, released: Released) -> ShuffleState:
         fresh = released.sums
         if len(fresh) != state.arms or any(fresh[arm] is None for arm in state.active):
-            raise InvalidParameter("released", fresh, "must hold a sum of every active arm")
+            raise InvalidParameter("released", fresh, "must contain a sum of every active arm")
         sums = tuple(old + (new or 0) for old, new in zip(state.sums, fresh, strict=True))
         pulled = self.pulled(state.phase)
         means = {arm: sums[arm] / pulled for arm in state.active}

@@ -1,1 +1,1 @@
-r"""Privatizers: how a batch of rewards is released, and what that promises."""
+r"""Privatizers: the release of a batch of rewards, and its guarantee."""

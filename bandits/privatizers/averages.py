@@ -1,4 +1,4 @@
-r"""Privatize the averages of several actions at once: the PRIVATIZERs of Li, Zhou and Ji.
+r"""Private averages of several actions at once: the PRIVATIZERs of Li, Zhou and Ji.
 
 A client sends one average reward for each of s actions, clipped to [-B, B] and counted in g steps
 (:class:`bandits.batch.Encoding`), so that no client moves any of the s sums over clients by more
@@ -122,7 +122,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""Of s numbers: g + b bits each if shuffled, 64 with noise, else as many as g has."""
+        r"""Bits of s numbers: g + b bits each if shuffled, 64 with noise, else the bits of g."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -162,7 +162,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return draws * _proxy(noise) * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
-        r"""How heavy the tails of that noise X are: c >= 0, in rewards; 0 if it is sub-Gaussian.
+        r"""A tail parameter of the noise X: c >= 0, in rewards; 0 if it is sub-Gaussian.
 
         log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as of Laplace noise of
         scale c with that variance, or of a sum of such.
@@ -171,7 +171,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return own.scale * self._step(size) if isinstance(own, DiscreteLaplace) else Fraction(0)
 
     def rounding(self, size: Averages) -> Fraction:
-        r"""A variance proxy of what rounding at random adds to one released average."""
+        r"""A variance proxy of the randomised rounding of one released average."""
         return self.encoding(size).step ** 2 / (4 * size.users)
 
     def release_sums(
@@ -214,7 +214,9 @@ class AveragePrivatizer(Releasing[Averages]):
         return drawn
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The target, where the noise is chosen to keep it; else what the paper's noise keeps."""
+        r"""The target if the noise is calibrated to it; otherwise the guarantee of the paper's
+        noise.
+        """
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
@@ -224,7 +226,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Pure(largest) if isinstance(largest, Fraction) else curve
 
     def curve(self, size: Averages) -> Guarantee:
-        r"""What one release of this size gives a client, derived from its noise."""
+        r"""The guarantee of one release of this size to a client, derived from its noise."""
         return mechanism_guarantee(self._mechanism(size))
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
@@ -304,7 +306,7 @@ def moves(s: int) -> Sensitivity:
 
 @lru_cache(maxsize=1 << 12)
 def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The least discrete Gaussian noise that certainly gives (epsilon, delta)."""
+    r"""The least discrete Gaussian noise that is proven to give (epsilon, delta)."""
     found = calibrate(
         noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=moves(s)
     ).noise
@@ -315,14 +317,14 @@ def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussi
 
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""That of LZJ eq. 5, whose formula keeps (epsilon, delta) for epsilon <= 1 only."""
+    r"""The noise of LZJ eq. 5, whose formula guarantees (epsilon, delta) for epsilon <= 1 only."""
     ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 
 
 @lru_cache(maxsize=1 << 12)
 def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""Fair bits of n clients, about the fewest that are certified to give (epsilon, delta)."""
+    r"""Fair bits of n clients, nearly the fewest that are certified to give (epsilon, delta)."""
     return VectorShuffle(
         users=n,
         noise_bits=-(-_enough(epsilon, delta, s) // n),
@@ -334,7 +336,7 @@ def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 
 @lru_cache(maxsize=1 << 12)
 def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""The bits of LZJ Algorithm 2, checked to keep (epsilon, delta)."""
+    r"""The bits of LZJ Algorithm 2, verified to satisfy (epsilon, delta)."""
     found = lzj_vector(n, s, epsilon, delta)
     protocol = VectorShuffle(
         users=n,
@@ -383,4 +385,4 @@ def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> 
         if s * Fraction(one.delta(epsilon / s).upper) <= delta:
             return
     wanted = f"that the bits of LZJ Algorithm 2 keep ({epsilon}, {delta})"
-    raise NotDerived(wanted, "calibrate exactly")
+    raise NotDerived(wanted, "use exact calibration")

@@ -1,4 +1,4 @@
-r"""Privatize rewards: one batch of one arm becomes one released sum, all that a policy sees.
+r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's only information.
 
 :class:`Releasing` says how numbers are encoded, released, recorded and promised, whatever they are.
 A *size* says which release it is: the number of users for a sum of one arm (:class:`Privatizer`),
@@ -52,7 +52,7 @@ Size = TypeVar("Size")
 
 
 class Releasing(ABC, Generic[Size]):
-    r"""Release what the users of an ask sent, summed over them and private."""
+    r"""Release the private sum of the data that the users of a request sent."""
 
     __slots__ = ()
 
@@ -67,26 +67,26 @@ class Releasing(ABC, Generic[Size]):
     @property
     @abstractmethod
     def epsilon(self) -> RationalLike | None:
-        r"""The epsilon of the papers' formulas; None where nothing is protected."""
+        r"""The epsilon of the papers' formulas; None without privacy."""
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
-        r"""Which release the users of ``ask`` are in.
+        r"""The size of the release that contains the users of ``ask``.
 
         Raises :class:`InvalidParameter` for an ask of a kind that it cannot release.
         """
 
     def present(self, ask: Ask) -> Ask:
-        r"""Those users of ``ask`` whose numbers are in the sums: all, unless some vanish."""
+        r"""The users of ``ask`` whose numbers are in the sums: all, unless some drop out."""
         return ask
 
     @abstractmethod
     def encoding(self, size: Size) -> Encoding:
-        r"""How each user's number becomes an integer, before anything leaves the user."""
+        r"""The encoding of each user's number, applied on the user's device."""
 
     @abstractmethod
     def bits(self, size: Size) -> int:
-        r"""The length of all that one user sends."""
+        r"""The number of bits that one user sends."""
 
     @abstractmethod
     def release_sums(
@@ -96,15 +96,15 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""What a release promises each user in it; None where nothing is promised."""
+        r"""The guarantee of a release to each user in it; None without privacy."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
-        r"""All that this promise takes for granted beside the noise."""
+        r"""All assumptions of this guarantee besides the noise."""
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
-        r"""The record of one release; None where no mechanism says all that is seen."""
+        r"""The record of one release; None if no mechanism covers the server's view."""
 
 
 NEW: Final = "users are new: each takes part in one release at most"
@@ -114,7 +114,7 @@ _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee(Guarantee):
-    r"""What a run promises each of its users: the worst over ``parts``.
+    r"""The guarantee of a run to each of its users: the worst over ``parts``.
 
     For new users a part is a distinct release, for those who come back all that one may take part
     in. ``parts`` cover every release that a run of this length could make, whatever it saw; a run
@@ -127,11 +127,11 @@ class RunGuarantee(Guarantee):
 
     @property
     def scope(self) -> Scope:
-        r"""Of the parts, which share one; the usual one where there are none."""
+        r"""The common scope of the parts; the default scope if there are none."""
         return next((part.scope for part in self.parts), Scope())
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of epsilon at ``delta`` in [0, 1]; no lower end is claimed."""
+        r"""An upper bound of epsilon at ``delta`` in [0, 1], without a lower bound."""
         exact = probability("delta", delta)
         return self._worst(
             part.pure() if _assumed_pure(part) else _epsilon(part, exact, relative)
@@ -139,7 +139,7 @@ class RunGuarantee(Guarantee):
         )
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of delta at ``epsilon`` >= 0; no lower end is claimed."""
+        r"""An upper bound of delta at ``epsilon`` >= 0, without a lower bound."""
         exact = at_least_zero("epsilon", epsilon)
         return self._worst(
             _all_or_nothing(part, exact) if _assumed_pure(part) else part.delta(exact, relative)
@@ -147,12 +147,12 @@ class RunGuarantee(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of the Renyi divergence; no lower end is claimed."""
+        r"""An upper bound of the Renyi divergence, without a lower bound."""
         exact = order_above_one(order)
         return self._worst(part.renyi(exact, relative) for part in self.parts)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of the zCDP parameter; no lower end is claimed."""
+        r"""An upper bound of the zCDP parameter, without a lower bound."""
         return self._worst(part.zcdp(relative) for part in self.parts)
 
     def _worst(self, found: Iterable[Bound]) -> Bound:
@@ -167,7 +167,7 @@ class RunGuarantee(Guarantee):
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon, if any, what the parts are, and the assumptions."""
+        r"""The pure epsilon, if any, the parts, and the assumptions."""
         largest = self.pure().upper
         return {
             "pure": str(largest) if isinstance(largest, Fraction) else None,
@@ -177,7 +177,7 @@ class RunGuarantee(Guarantee):
 
 
 class Users(ABC):
-    r"""Who pulls: whether a batch has its users, and what all a user takes part in costs."""
+    r"""The users of a run: whether a batch has enough users, and the total cost to a user."""
 
     __slots__ = ()
 
@@ -191,14 +191,14 @@ class Users(ABC):
 
     @abstractmethod
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""What releases of ``privatizer``, of so many users each, promise every user.
+        r"""The guarantee of releases of ``privatizer``, with these numbers of users, to every user.
 
         It is asked before the first batch. None where nothing is protected.
         """
 
 
 class NewUsers(Users):
-    r"""Nobody comes twice, and there are always more."""
+    r"""An unlimited supply of new users, none of whom returns."""
 
     __slots__ = ()
 
@@ -241,7 +241,7 @@ _PLAIN_STEPS: Final = 1 << 20
 
 
 class Privatizer(Releasing[int]):
-    r"""Release the sum of ``pulls`` rewards privately. Subclass it for a method of your own.
+    r"""Release the sum of ``pulls`` rewards privately. Subclass it for other methods.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
     of your own says its name, the epsilon of the formulas and the protocol; everything else follows
@@ -273,36 +273,36 @@ class Privatizer(Releasing[int]):
 
     @abstractmethod
     def protocol(self, pulls: int) -> AnyProtocol | None:
-        r"""What n users run, the same for equal n; None where nothing is protected."""
+        r"""The protocol of n users, equal for equal n; None without privacy."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""What the guarantee takes for granted beside the noise and what its protocol implies."""
+        r"""Assumptions of the guarantee besides the noise and the protocol's assumptions."""
         return ()
 
     @property
     def relaxed(self) -> Relaxed | None:
-        r"""What :class:`ShuffledPure` is assumed to run over; None for every other protocol."""
+        r"""The assumed aggregation of :class:`ShuffledPure`; None for every other protocol."""
         return None
 
     @property
     def deployment(self) -> Deployment:
-        r"""Who of n users stays and is honest, and what adds up their messages."""
+        r"""The deployment: how many of n users are present and honest, and the aggregation."""
         return EVERYONE
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""A law that the noise of each release has at least, and is promised; None: its own."""
+        r"""A law included in the noise of each release, used for the guarantee; None: its own."""
         return None
 
     @final
     def reporting(self, pulls: int) -> int:
-        r"""Whose rewards are in the sum, of n users, when as many vanish as is planned for."""
+        r"""The number of rewards in the sum, of n users, with the planned dropouts."""
         return pulls if self.protocol(pulls) is None else self.deployment.reporting(pulls)
 
     @final
     def precision(self, pulls: int) -> int:
-        r"""g: the steps in which a reward of a batch of n is encoded."""
+        r"""g: the number of steps that encode a reward in a batch of n."""
         protocol = self._of(pulls)
         if protocol is None:
             return _PLAIN_STEPS
@@ -310,13 +310,13 @@ class Privatizer(Releasing[int]):
 
     @final
     def bits(self, pulls: int) -> int:
-        r"""The length of one user's message in a batch of n."""
+        r"""The number of bits of one user's message in a batch of n."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
 
     @final
     def noise(self, pulls: int) -> Noise | None:
-        r"""The law of the noise of the sum of those who report, in steps of 1/g, or None for none.
+        r"""The law of the noise of the reported sum, in steps of 1/g; None without noise.
 
         A law that is not centred is taken less its mean: the analyzer subtracts that.
         """
@@ -325,7 +325,8 @@ class Privatizer(Releasing[int]):
 
     @final
     def missed(self, pulls: int) -> Fraction:
-        r"""An upper bound of the chance that the noise of a batch of n is none of :meth:`noise`.
+        r"""An upper bound of the probability that the noise of a batch of n differs from
+        :meth:`noise`.
 
         0 but for a :class:`PureShuffle`, whose covers stand for rewards.
         """
@@ -335,7 +336,7 @@ class Privatizer(Releasing[int]):
         return protocol.missed(self.reporting(pulls))
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
-        r"""The law of the noises of releases of so many users each, added up, and :meth:`missed`.
+        r"""The law of the total noise of releases with these numbers of users, and :meth:`missed`.
 
         Raises :class:`InvalidParameter` for several parts whose noises have no one law.
         """
@@ -376,7 +377,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""What a release of a batch of n promises each user in it; None where nothing is.
+        r"""The guarantee of a release of a batch of n to each user in it; None without privacy.
 
         Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``, and
         for a :class:`PureShuffle` that is not certified for the epsilon of its shares.
@@ -388,7 +389,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
-        r"""All that the guarantee of a batch of n takes for granted beside the noise."""
+        r"""All assumptions of the guarantee of a batch of n besides the noise."""
         found = implied(self._of(pulls), self.relaxed, self.deployment)
         return tuple(dict.fromkeys((*found, *self.assumptions)))
 
@@ -427,7 +428,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
-        r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
+        r"""``encoded_sum`` if n encodings can sum to it; :class:`InvalidParameter` otherwise."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > self.reporting(pulls) * self.precision(pulls):
             raise InvalidParameter(
@@ -449,7 +450,7 @@ class Privatizer(Releasing[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""No privacy: the sum itself, rewards read in 2^20 steps. The floor of every comparison.
+    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison.
 
     >>> Unprotected().release(3 << 20, 8), Unprotected().guarantee(8)
     (Fraction(3, 1), None)

@@ -1,4 +1,4 @@
-r"""What a protocol of n users implies, and how it is deployed: who stays, what adds up messages.
+r"""The assumptions and deployment of a protocol of n users: dropouts, collusion, aggregation.
 
 Users who vanish or collude take their noise along, so a protocol is planned for the others: their
 noise alone has to keep the promise. Noise, mechanism, guarantee and assumptions are derived from
@@ -53,7 +53,7 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    r"""Plan a protocol for dropouts: at most a share ``dropouts`` of n users vanishes.
+    r"""Plan a protocol for dropouts: at most a fraction ``dropouts`` of n users.
 
     A share ``honest`` at least follows the protocol and keeps its noise to itself; the others may
     collude with the server. What a release promises is derived for the worst set that is left,
@@ -84,32 +84,33 @@ class Deployment:
             raise InvalidParameter("dropouts", self.dropouts, reason)
 
     def reporting(self, users: int) -> int:
-        r"""How many of n users send their message when as many vanish as is planned for."""
+        r"""The number of n users who send their message with the planned dropouts."""
         return integer("users", users, at_least=1) - math.floor(users * self.dropouts)
 
     def colluding(self, users: int) -> int:
-        r"""How many of n users may tell the server their noise."""
+        r"""The number of n users who may reveal their noise to the server."""
         return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
-        r"""How many of n users are left, at the worst, whose noise hides each of them: >= 1."""
+        r"""The least number of n users whose noise protects each of them: >= 1."""
         return self.reporting(users) - self.colluding(users)
 
     @property
     def factor(self) -> int:
-        r"""An integer that n/counted_on(n) never exceeds: how much more noise there may be."""
+        r"""An integer bound of n/counted_on(n), the factor by which noise may increase."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
     def assumption(self) -> str:
-        r"""What the promise takes for granted of the users."""
+        r"""The assumption of the guarantee about the users."""
         gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST
         return f"{SOME_HONEST}{gone} vanish, and {dishonest} break the protocol or tell their noise"
 
     def check(self, name: str, users: int, *, secure: bool) -> None:
-        r"""Refuse a release of n users that this cannot carry, of the privatizer ``name``.
+        r"""Refuse a release of n users that this deployment cannot support, of the privatizer
+        ``name``.
 
         Raises :class:`InvalidParameter` for a masked release that runs over no secure aggregation
         (``secure`` False), or of fewer than 2 users or more than 2^16 - 1.
@@ -130,7 +131,7 @@ NO_NOISE: Final = "no noise gives epsilon 0"
 
 
 def check_planned(plan: Deployment, parameters: str) -> None:
-    r"""Refuse parameters of a paper for a deployment that it does not plan for.
+    r"""Refuse parameters of a paper that does not cover this deployment.
 
     Raises :class:`InvalidParameter`.
     """
@@ -142,7 +143,7 @@ def check_planned(plan: Deployment, parameters: str) -> None:
 def masked_sum(
     protocol: AggregatedSum, encoded: int, plan: Deployment, rng: Rng = SYSTEM
 ) -> Fraction:
-    r"""Run ``protocol`` once over masks: keys, shares, masked messages, and the sum that is left.
+    r"""Run ``protocol`` once over masks: keys, shares, masked messages, and the resulting sum.
 
     As many users vanish as ``plan`` allows, at steps in turn; ``encoded`` is the sum over those who
     stay, dealt out among them evenly: the sum of messages depends on nothing else.
@@ -209,7 +210,7 @@ class Relaxed:
 def implied(
     protocol: AnyProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
-    r"""What the protocol takes for granted beside its noise."""
+    r"""The assumptions of the protocol besides its noise."""
     match protocol:
         case AggregatedSum():
             masked = (MASKED,) if plan.aggregation == "masked" else ()
@@ -225,7 +226,7 @@ def implied(
 
 
 def noise_of(protocol: AnyProtocol, present: int) -> Noise:
-    r"""All the noise in the estimate when so many users sent their message."""
+    r"""The total noise in the estimate when this many users sent their message."""
     match protocol:
         case BinaryShuffle() | PureShuffle():
             return protocol.observed_noise(present)
@@ -240,7 +241,7 @@ def noise_of(protocol: AnyProtocol, present: int) -> Noise:
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    r"""What hides a user at the worst: the noise of those counted on, or its part ``least``.
+    r"""The mechanism that protects a user in the worst case, with noise ``least`` of honest users.
 
     Raises :class:`NotDerived` where their noise does not hold ``least``.
     """
@@ -273,7 +274,7 @@ def _holds(noise: Noise, least: Noise) -> bool:
 def guarantee_of(
     protocol: AnyProtocol, plan: Deployment, least: Noise | None, relaxed: Relaxed | None
 ) -> Guarantee:
-    r"""What one release promises each user in it.
+    r"""The guarantee of one release to each user in it.
 
     Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``, and for a
     :class:`PureShuffle` that is not certified for the epsilon of its shares.

@@ -1,4 +1,4 @@
-r"""Users who come back: M of them, each in at most B releases, charged before every one.
+r"""Returning users: M users, each in at most B releases and charged before each one.
 
 A user who may be in several releases is promised what they cost together, so all releases are one
 mechanism here: the same steps g and one law of noise, which each has at least, whatever the number
@@ -59,7 +59,7 @@ _ROUNDED: Final = 10**6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyPrivatizer(Privatizer):
-    r"""Release sums with one ``law`` of noise in each, in steps of 1/g, of whatever many users.
+    r"""Release sums with the same ``law`` of noise, in steps of 1/g, for any number of users.
 
     Discrete Laplace or Skellam noise over secure aggregation: the users add shares of it. A sum of
     N discrete Gaussians, or N fair bits that are shuffled (``steps`` = 1, rewards are rounded to a
@@ -119,7 +119,7 @@ class SteadyPrivatizer(Privatizer):
 
     @property
     def curve(self) -> PrivacyCurve:
-        r"""What one release promises one contribution."""
+        r"""The guarantee of one release to one contribution."""
         return PrivacyCurve(noise=self.law, sensitivity=self.steps)
 
     def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
@@ -130,7 +130,7 @@ class SteadyPrivatizer(Privatizer):
         return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
 
     def noise_of(self, parts: Sequence[int]) -> Noise:
-        r"""The law of the noises of releases of so many users each, added up.
+        r"""The law of the total noise of releases with these numbers of users.
 
         >>> steady = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-6")
         >>> steady.noise_of((10, 11))
@@ -218,7 +218,7 @@ def returning_guarantee(
 
 
 class Pool(Users):
-    r"""M = ``users`` people, of whom each may be in ``max_visits`` releases, and in each once.
+    r"""M = ``users`` users, each in at most ``max_visits`` releases, and once in each.
 
     To every release people come in a random order, drawn by ``arrivals``: who has been in B
     releases of this pool, or cannot pay by its ``book``, is turned away, until the release has its
@@ -295,7 +295,7 @@ class Pool(Users):
 
     @property
     def most_visits(self) -> int:
-        r"""The most releases that anyone was charged for."""
+        r"""The largest number of releases charged to one user."""
         return int(self.visited.max())
 
     def _filled(self, count: int, release: str) -> bool:
@@ -342,7 +342,7 @@ _PLAYED: Final = "was played on this ledger before: new noise needs a new name"
 
 
 def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
-    r"""The budget of a user that holds ``max_visits`` releases of ``curve``, and not one more.
+    r"""The budget of a user for exactly ``max_visits`` releases of ``curve``.
 
     Of its epsilon, where it is pure; else of its Renyi divergences at the orders 2 to 32. A filter
     counts shares and rounds each price up, so the budget is larger than the visits by a part in
@@ -382,30 +382,31 @@ def people(users: object) -> int:
 
 
 class Book(ABC):
-    r"""What every user has spent on releases of one ``curve``."""
+    r"""The spent budget of every user on releases of one ``curve``."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def curve(self) -> PrivacyCurve:
-        r"""What one release costs each user in it."""
+        r"""The cost of one release to each user in it."""
 
     @property
     @abstractmethod
     def users(self) -> int | None:
-        r"""How many users there are, or None where everyone may have a line."""
+        r"""The number of users, or None if it is unlimited."""
 
     @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        r"""Who of ``users`` can pay for a release; nothing is charged.
+        r"""The users who can pay for a release; no user is charged.
 
         A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
         """
 
     @abstractmethod
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-        r"""Charges each of ``users`` for ``release``: False for those who cannot pay, and did not.
+        r"""Charge each of ``users`` for ``release``: False for those who cannot pay and were not
+        charged.
 
         They must not take part. Raises :class:`InvalidParameter` for a user that is none or is
         named twice, and charges nobody then.
@@ -413,7 +414,7 @@ class Book(ABC):
 
 
 class MemoryBook(Book):
-    r"""The counters of a ledger's filter, in memory, for simulated worlds.
+    r"""The counters of a ledger's filter, in memory, for simulations.
 
     >>> from bandits.privatizers.returning_users import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
@@ -470,7 +471,7 @@ def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerBook(Book):
-    r"""A ledger, where users are called ``user 0``, ``user 1``, and so on.
+    r"""A ledger whose users are named ``user 0``, ``user 1``, and so on.
 
     ``run`` names this run in the ledger, and was used for no other: noise is drawn anew at every
     start, and a batch that was charged before is not charged again. Of all who play one name at

@@ -1,4 +1,4 @@
-r"""Sums of rewards by protocols that are planned for an epsilon: all but users who come back.
+r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
 
 In every trust model of Chowdhury and Zhou (Theorems 1 to 6), by shuffled bits (Algorithm 3 of
 Tenenbaum, Kaplan, Mansour and Stemmer), and by a pure shuffle, noise with covers, certified.
@@ -62,7 +62,7 @@ class _Planned(Privatizer, Generic[_Run]):
 
     @abstractmethod
     def plan(self, n: int) -> _Run:
-        r"""What n >= 1 users run."""
+        r"""The protocol of n >= 1 users."""
 
     def protocol(self, pulls: int) -> _Run:
         found: _Run = _protocol(self, integer("pulls", pulls, at_least=1))

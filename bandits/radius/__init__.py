@@ -1,1 +1,1 @@
-r"""Radii: how far a released mean may lie from the true one."""
+r"""Confidence radii of released means."""

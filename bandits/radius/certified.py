@@ -1,4 +1,4 @@
-r"""The certified width of a released mean: the law of its noise and Hoeffding's bound, mixed.
+r"""The certified confidence width of a released mean, from its noise law and Hoeffding's bound.
 
 A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g): E_i/g the encoded rewards,
 independent, in [0, 1], of mean mu; X the noise of the sum less its mean, in steps of 1/g. With
@@ -109,7 +109,7 @@ def union_width(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""The plain form: ``failure`` split once between reward and noise, by the best of a list.
+    r"""The simple form: ``failure`` split once between reward and noise, optimised over a list.
 
     The least t/(n g) plus Hoeffding's width at ``failure`` - P(|X| > t) over 64 thresholds t: the
     oracle that :func:`certified_width` never exceeds. Arguments and errors as there.

@@ -1,4 +1,4 @@
-r"""How far a released mean may be from the true one: the widths that eliminate arms.
+r"""Confidence radii of released means, by which arms are eliminated.
 
 :class:`ExactRadius` (the default) holds the law of the noise that really is in the sum, certified;
 :class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772) and
@@ -39,7 +39,7 @@ _BITS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius(ABC):
-    r"""A rule for the width of a released mean."""
+    r"""A rule for the confidence width of a released mean."""
 
     name: ClassVar[str]
 
@@ -86,7 +86,7 @@ class ExactRadius(Radius):
             make_integers(self, "batches")
 
     def weight(self, batch: int) -> Fraction:
-        r"""w(b), the share of p that batch b has.
+        r"""w(b), the fraction of p assigned to batch b.
 
         >>> ExactRadius().weight(3), ExactRadius(batches=8).weight(3)
         (Fraction(1, 12), Fraction(1, 8))

@@ -1,4 +1,4 @@
-r"""Worlds and settings by name: the experiments of the papers, and real data."""
+r"""Worlds and presets by name: the experiments of the papers, and real data."""
 
 from __future__ import annotations
 

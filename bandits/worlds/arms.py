@@ -1,4 +1,4 @@
-r"""Worlds of independent arms: simulated ones, tables of one's own, and two data sets.
+r"""Worlds of independent arms: simulated ones, user tables, and two data sets.
 
 ``cz/easy`` and ``cz/hard`` are as the code released with Chowdhury and Zhou draws them: K = 10 arms
 with rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u
@@ -112,7 +112,7 @@ def table_arms(path: Path, arms: int | None = None) -> Table:
                 raise InvalidParameter("data", str(path), reason)
             column.append(value)
     if not columns:
-        raise InvalidParameter("data", str(path), "holds no row of rewards")
+        raise InvalidParameter("data", str(path), "contains no row of rewards")
     if arms is not None and len(columns) != arms:
         reason = f"must be {len(columns)}: so many columns are in the file"
         raise InvalidParameter("arms", arms, reason)
@@ -172,7 +172,7 @@ def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
         shown[item] += 1
         clicked[item] += click
     if not shown:
-        raise InvalidParameter("data", str(path), "holds no rows")
+        raise InvalidParameter("data", str(path), "contains no rows")
     if arms is not None and len(shown) != arms:
         raise InvalidParameter("arms", arms, f"must be {len(shown)}: so many items are in the file")
     return Bernoulli(means=[Fraction(clicked[item], shown[item]) for item in sorted(shown)])

@@ -44,22 +44,22 @@ class Environment(ABC):
 
     @property
     def model(self) -> LinearModel | Problem | None:
-        r"""What the server knows before it plays: of independent arms nothing."""
+        r"""The server's prior knowledge: none for independent arms."""
         return None
 
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, for the regret only: floats to within 1e-12."""
+        r"""The true means, used for the regret only: floats to within 1e-12."""
 
     @property
     def arms(self) -> int:
-        r"""K."""
+        r"""The number of arms K."""
         return len(self.means)  # environments whose means take time say it themselves
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        r"""Best mean less mean, arm by arm.
+        r"""The best mean minus the mean, for each arm.
 
         >>> Bernoulli(means=(0.5, 0.75)).gaps
         (0.25, 0.0)
@@ -70,7 +70,7 @@ class Environment(ABC):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""What the users of ``ask`` would send, encoded and summed over them, for each action.
+        r"""The encoded sums over the users of ``ask``, for each action.
 
         Here an arm that each of them pulls once. Raises :class:`InvalidParameter` for another ask.
         """
@@ -80,7 +80,7 @@ class Environment(ABC):
         return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)
 
     def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""The sum of ``pulls`` fresh rewards of ``arm``, each encoded in ``precision`` steps.
+        r"""The sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
         An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
         Raises :class:`InvalidParameter` for an arm that is not there, pulls < 1, a precision
@@ -98,7 +98,7 @@ class Environment(ABC):
 
     @abstractmethod
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""What :meth:`encoded_sum` returns, and all that a world of your own draws.
+        r"""The result of :meth:`encoded_sum`; the only random method of a user's world.
 
         The arguments are checked. The sum is of ``pulls`` encodings, each an integer in
         [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform

@@ -243,7 +243,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["targets.py:"], "must be written module:callable"),
-        (["exec:"], "names no program"),
+        (["exec:"], "does not name a program"),
         (["exec:./absent"], "the program ./absent was not found"),
         (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),
         (["exec:'"], "cannot be split into words"),

@@ -109,8 +109,8 @@ def test_outputs_without_mass_are_not_counted(file: File) -> None:
         ("law.json", "3", "must be"),
         ("law.json", "[[{}, 1]]", "an output must be text, a number"),
         ("law.json", "[" * 100_000, "is not JSON"),
-        ("law.json", "{}", "has no output in it"),
-        ("law.csv", "output,mass\n", "has no output in it"),
+        ("law.json", "{}", "has no outputs"),
+        ("law.csv", "output,mass\n", "has no outputs"),
         ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,probability"),
         ("law.csv", 'a,1/2\n"b,1/2\n', "line 2: unexpected end"),
         (

@@ -191,8 +191,8 @@ def test_json_can_also_say_null(tmp_path: Path) -> None:
     ("name", "text", "place"),
     [
         ("pairs.txt", "", "must be a file that ends in .toml or .json"),
-        ("pairs.toml", "", "holds no pair"),
-        ("pairs.json", "[]", "holds no pair"),
+        ("pairs.toml", "", "contains no pair"),
+        ("pairs.json", "[]", "contains no pair"),
         ("pairs.toml", "[[pair]]\na = 1\nb = \n", "is not TOML: Invalid value (at line 3"),
         ("pairs.json", "[[1, 2],]", "is not JSON: "),
         ("pairs.json", "[" * 100_000, "is not JSON: "),
