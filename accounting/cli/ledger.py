@@ -2,9 +2,11 @@ r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,6 +20,7 @@ from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import brief, down, up
 
 if TYPE_CHECKING:
     from accounting.claims.claim import Assumed, Word
@@ -52,6 +55,7 @@ Database = Annotated[
         "URL",
         "The ledger: a file, sqlite:///file or postgresql://user@host/database.",
         "--db",
+        "--ledger",
         default=...,
     ),
 ]
@@ -271,27 +275,30 @@ def _history(damages: list[str]) -> list[str]:
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
     spent, history = book.spent(user), book.history(user)
-    left = {name: write_rational(value) for name, value in book.remaining(user).items()}
+    left = book.remaining(user)
     if as_json:
-        found = {"user": user, "spent": spent.to_json(), "remaining": left}
+        exact = {name: write_rational(value) for name, value in left.items()}
+        found = {"user": user, "spent": spent.to_json(), "remaining": exact}
         charges = [each.to_json() for each in history]
         show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
-    lines.append(_line("spent", _claim_text(spent)))
-    lines += [_line("left", f"{name}={value}") for name, value in left.items()]
+    lines.append(_line("spent", _claim_text(spent, partial(brief, rounded=up))))
+    lines += [_line("left", f"{name}={brief(value, down)}") for name, value in left.items()]
     lines += [_line(each.made[:10], each.batch) for each in history]
     show(lines + _history([]))
 
 
-def _claim_text(word: Word | Assumed) -> str:
+def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) -> str:
     # As --budget reads it.
     from accounting.claims.claim import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word
-    numbers = {key: text for key, text in claim.to_json().items() if key not in ("claim", "scope")}
-    told = ",".join(f"{key}={text}" for key, text in numbers.items())
-    return f"{told}, assumed: {word.reason}" if isinstance(word, Assumed) else told
+    text = ",".join(
+        f"{key}={write(Fraction(each)) if isinstance(each, str) else each}"
+        for key, each in claim.parameters().items()
+    )
+    return f"{text}, assumed: {word.reason}" if isinstance(word, Assumed) else text
 
 
 def _names(users: str | None, users_file: str | None) -> list[str]:

@@ -2,10 +2,14 @@ r"""The ``dpcore release`` commands: a private statistic of a CSV or Parquet fil
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
 
 from accounting.cli.releases import NEIGHBOURS, exact, whole
 from dpcore.command.input_file import read_text
@@ -14,13 +18,15 @@ from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational, write_rational
+from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
-    from accounting.ledger import Ledger
+    from accounting.ledger import Ledger, Receipt
     from accounting.queries.query import Query, Target
     from accounting.queries.release import Released
     from accounting.queries.table import TableScope
+    from accounting.theorems.filter import Filter
 
 _SCHEMA: Final = "dpcore-release/1"
 _MOST_NAMES: Final = 1 << 28  # bytes of a file of keys or users
@@ -64,8 +70,12 @@ class ReleaseOptions:
     epsilon: str | None = option("EPSILON", "What the release costs: a pure epsilon, e.g. 1/2.")
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
-    ledger: str | None = option("URL", "The ledger whose users pay, e.g. year.db.")
-    batch: str | None = option("NAME", "The name of the release in the ledger.")
+    ledger: str | None = option(
+        "URL", "The ledger whose users pay, e.g. year.db.", "--ledger", "--db"
+    )
+    batch: str | None = option(
+        "NAME", "The name of the release in the ledger; required with --ledger."
+    )
     users_file: str | None = option(
         "FILE", "Who pays, one name per line; under add-remove all who were asked."
     )
@@ -258,6 +268,7 @@ def _run(
     as_json: bool,
     dry: bool = False,
 ) -> None:
+    from accounting.ledger import BudgetExhausted
     from accounting.queries import release as releasing
     from accounting.queries.release import plan as planning
     from accounting.queries.table import Table
@@ -267,14 +278,21 @@ def _run(
     options |= {"url": "--ledger", "q": "-q", "keys": "--keys", "column": "--column", "count": "-k"}
     options |= {"users": "--users-file", "table": "FILE", "confidence": "--confidence"}
     options |= {"rows_per_user": "--rows-per-user", "scope": "--relation", "user": "--user"}
+    options |= {"budget": "--ledger"}
     with named(**options), ExitStack() as stack:
         query, target = _query(name, given), _target(asked)
-        users = None if asked.users_file is None else _lines("--users-file", asked.users_file)
+        users = (
+            None if asked.users_file is None else _lines("--users-file", asked.users_file, "user")
+        )
         book = None if asked.ledger is None else stack.enter_context(_opened(asked.ledger))
         table, scope = Table.open(file), _scope(asked, book)
         table.require(scope.user, *query.columns)
         if dry or asked.dry_run:
-            _show(planning(query, scope, target), book, users, as_json=as_json)
+            planned = planning(query, scope, target)
+            charge = None if book is None else _planned_charge(planned, book, users)
+            _show(planned, charge, as_json=as_json)
+            if charge is not None and not charge.document["fits"]:
+                raise typer.Exit(BudgetExhausted.exit_code)
             return
         rng = SYSTEM if asked.seed is None else SeededRng(whole("--seed", asked.seed))
         found = releasing(
@@ -288,7 +306,7 @@ def _run(
             confidence=rational("--confidence", asked.confidence),
             rng=rng,
         )
-        _show(found, book, users, as_json=as_json)
+        _show(found, None if found.receipt is None else _paid(found.receipt), as_json=as_json)
 
 
 def _opened(url: str) -> Ledger:
@@ -325,22 +343,35 @@ def _query(name: str, given: dict[str, Any]) -> Query:
         path = fields["keys"]
         if (path is None) != unknown:
             raise InvalidParameter("--keys", path or ABSENT, "give either --keys or --unknown-keys")
-        fields["keys"] = None if path is None else tuple(_lines("--keys", path))
+        fields["keys"] = None if path is None else tuple(_lines("--keys", path, "key"))
     if name == "top":
         fields["count"] = whole("-k", fields.pop("k"), 1)
     made: Query = kinds[name](**fields)
     return made
 
 
-def _lines(argument: str, path: str) -> list[str]:
+def _lines(argument: str, path: str, what: str) -> list[str]:
+    if path != "-" and not Path(path).exists():
+        raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
     text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
     if not text.strip():
         raise InvalidParameter(argument, path, "is empty")
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _show(found: Released, book: Ledger | None, users: list[str] | None, *, as_json: bool) -> None:
-    cost = _cost(found, book, users)
+class _Charge(NamedTuple):
+    r"""What a release costs in a ledger: for a JSON document, and as lines of text."""
+
+    document: dict[str, Any]
+    lines: list[tuple[str, str]]
+
+
+def _paid(receipt: Receipt) -> _Charge:
+    document = {"charge": receipt.number, "users": receipt.paid}
+    return _Charge(document, [(name, str(value)) for name, value in document.items()])
+
+
+def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     promise = found.promise()
     if as_json:
         many = isinstance(found.value, dict)
@@ -357,7 +388,7 @@ def _show(found: Released, book: Ledger | None, users: list[str] | None, *, as_j
             "noise": found.noise,
             "guarantee": {**guarantee, **found.scope.scope.to_json()},
             "rows_per_user": found.scope.rows_per_user,
-            "charge": cost,
+            "charge": None if charge is None else charge.document,
             "repeated": found.repeated,
             "private": found.private,
             "note": found.answer.note,
@@ -370,7 +401,7 @@ def _show(found: Released, book: Ledger | None, users: list[str] | None, *, as_j
     if found.standard_error is not None:
         lines.append(("standard error", f"{found.standard_error:.6g}"))
     lines += [("note", found.answer.note)] if found.answer.note else []
-    lines += [(word.replace("_", " "), _line(each)) for word, each in (cost or {}).items()]
+    lines += [] if charge is None else charge.lines
     if found.repeated:
         lines.append(("repeated", "released before: nothing was paid or drawn"))
     if not found.private:
@@ -401,12 +432,6 @@ def _decimal(number: Any) -> str:
     return f"{float(number):.12g}"
 
 
-def _line(cost: Any) -> str:
-    if isinstance(cost, dict):
-        return ", ".join(f"{name}={amount}" for name, amount in cost.items())
-    return str(cost)
-
-
 def _number(value: Any) -> Any:
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else float(value)
@@ -417,18 +442,28 @@ def _ends(ends: Any) -> Any:
     return None if ends is None else [_number(end) for end in ends]
 
 
-def _cost(found: Released, book: Ledger | None, users: list[str] | None) -> dict[str, Any] | None:
-    if book is None:
-        return None
-    if found.receipt is not None:
-        return {"charge": found.receipt.number, "users": found.receipt.paid}
+def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:
+    r"""What each user would pay; without ``users``, only a user never charged is looked at."""
     from accounting.ledger.request import cost
 
-    price, _ = cost(book.filter, found.mechanism)
-    held = zip(book.filter.counters, book.filter.held(price.amounts), strict=True)
-    answer: dict[str, Any] = {"costs": {name: write_rational(each) for name, each in held}}
-    if users is not None:
-        left = [book.remaining(user) for user in users]
-        least = {name: min(each[name] for each in left) for name in book.filter.counters}
-        answer["least_left"] = {name: write_rational(each) for name, each in least.items()}
-    return answer
+    keeper = book.filter
+    price, _ = cost(keeper, planned.mechanism)
+    fits = keeper.admits((0,) * len(keeper.limits), price)
+    document = {"costs": _exact(keeper, price.costs)}
+    lines = [("costs", keeper.format_cost(price))]
+    if users is None:
+        lines.append(("budget", f"{keeper.format(keeper.budgets, down)} before any charge"))
+    else:
+        left = zip(*(book.remaining(user).values() for user in users), strict=True)
+        least = tuple(map(min, left))
+        document["least_left"] = _exact(keeper, least)
+        lines.append(("least left", keeper.format(least, down)))
+        fits = fits and not book.exhausted(users, planned.mechanism)
+    if not fits:
+        who = "every user" if users is None else "a user"
+        lines.append(("does not fit", f"{who} has too little left: the release would be refused"))
+    return _Charge({**document, "fits": fits}, lines)
+
+
+def _exact(keeper: Filter, amounts: Sequence[Fraction]) -> dict[str, str]:
+    return dict(zip(keeper.counters, map(write_rational, amounts), strict=True))

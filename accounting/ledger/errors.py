@@ -41,9 +41,10 @@ class Receipt:
 class BudgetExhausted(DpcoreError):
     r"""A user cannot pay the charge: no user was charged and nothing may be released.
 
-    ``users`` are all who cannot pay, in order of name; ``left`` says what the first of them have.
+    ``users`` are all who cannot pay, in order of name; ``left`` says what the first of them have,
+    and ``cost`` what each would have paid.
 
-    >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"})
+    >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"}, "rho=1/2")
     Traceback (most recent call last):
     ...
     accounting.ledger.errors.BudgetExhausted: batch 'monday': 2 of 5 users have too little left: ...
@@ -52,18 +53,20 @@ class BudgetExhausted(DpcoreError):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self, batch: str, users: tuple[str, ...], asked: int, left: dict[str, str]
+        self, batch: str, users: tuple[str, ...], asked: int, left: dict[str, str], cost: str = ""
     ) -> None:
-        super().__init__(batch, users, asked, left)
+        super().__init__(batch, users, asked, left, cost)
         self.batch, self.users, self.asked, self.left = batch, users, asked, left
+        self.cost = cost
 
     def __str__(self) -> str:
         named = [f"{user} ({left})" for user, left in list(self.left.items())[:_NAMED]]
         more = ["..."] if len(self.users) > len(named) else []
         have = "has" if len(self.users) == 1 else "have"
+        cost = f"the batch costs {self.cost}; " if self.cost else ""
         return (
             f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
-            f"left: {', '.join(named + more)}; nobody was charged, release nothing"
+            f"left: {', '.join(named + more)}; {cost}nobody was charged, release nothing"
         )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
 from accounting.claims.orders import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.threshold import threshold_guarantee
@@ -29,10 +29,14 @@ from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, 
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import integer, write_rational
 from dpcore.selection import NoisyThreshold, Selection
 
 _BITS: Final = 192
+_NO_DELTA: Final = (
+    "has no delta to pay for unknown keys: name the keys (--keys), or open a ledger with a budget "
+    "such as epsilon=1,delta=1e-6"
+)
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
 """What a ledger draws a value of."""
@@ -107,14 +111,23 @@ class CheckedRequest:
         return cls(
             batch=name("batch", said["batch"]),
             names=sorted_names(said["names"]),
-            price=Price(amounts=amounts, assumptions=tuple(map(str, price["assumptions"]))),
+            price=Price(
+                amounts=amounts,
+                assumptions=tuple(map(str, price["assumptions"])),
+                costs=tuple(Fraction(each) for each in price["costs"]),
+            ),
             record=record,
             skip_exhausted=bool(said["skip_exhausted"]),
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields but ``draw``, which is not serialised."""
-        price = {"amounts": self.price.amounts, "assumptions": self.price.assumptions}
+        r"""All fields but ``draw``, which no other process may run."""
+        costs = [write_rational(each) for each in self.price.costs]
+        price = {
+            "amounts": self.price.amounts,
+            "assumptions": self.price.assumptions,
+            "costs": costs,
+        }
         said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**said, "skip_exhausted": self.skip_exhausted}
 
@@ -129,6 +142,8 @@ def cost(
     if isinstance(guarantee, Description | Mechanism | Selection):
         guarantee = derived(guarantee)
     if isinstance(guarantee, NoisyThreshold):
+        if "delta" not in keeper.counters:
+            raise InvalidParameter("budget", said(keeper.budget), _NO_DELTA)
         guarantee = threshold_guarantee(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
@@ -162,7 +177,7 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
         found = _price_in_two(keeper, whole)
     else:
         found = keeper.price(ZCdp(_finite(whole, whole.zcdp().upper), scope=scope))
-    return Price(amounts=found.amounts, assumptions=whole.assumptions)
+    return replace(found, assumptions=whole.assumptions)
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
@@ -184,12 +199,9 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
         rho += Fraction(as_zcdp(Pure(epsilon)).rho)
         delta += at
     scope = keeper.budget.scope
-    return Price(
-        amounts=(
-            keeper.price(ZCdp(rho, scope=scope)).amounts[0],
-            keeper.price(Approx(0, min(delta, Fraction(1)), scope=scope)).amounts[1],
-        )
-    )
+    added = keeper.price(ZCdp(rho, scope=scope))
+    lost = keeper.price(Approx(0, min(delta, Fraction(1)), scope=scope))
+    return Price(amounts=(added.amounts[0], lost.amounts[1]), costs=(added.costs[0], lost.costs[1]))
 
 
 def _finite(whole: Composition, upper: End) -> Fraction:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import uuid4
@@ -34,7 +33,7 @@ from accounting.ledger.request import CheckedRequest
 from accounting.ledger.tables import FORMAT, Tables, put, run, those
 from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.rounding import down
 
 
 class Head(NamedTuple):
@@ -269,10 +268,7 @@ class Book:
     def left(self, accounts: dict[str, Account], user: str) -> str:
         r"""The remaining budget of a user, as text."""
         kept = self.filter.remaining(accounts.get(user, self.untouched).totals)
-        return ", ".join(
-            f"{counter} {_short(value)}"
-            for counter, value in zip(self.filter.counters, kept, strict=True)
-        )
+        return self.filter.format(kept, down)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -308,12 +304,6 @@ class Book:
         connection.execute(update(self.tables.ledger).values(identity=self.identity))
 
 
-def _short(value: Fraction) -> str:
-    # Rounded down: this much is left.
-    text = str(value)
-    return text if len(text) <= 12 else str(round_down(value))
-
-
 Charged: TypeAlias = Receipt | DpcoreError
 """What becomes of one request: it is in the ledger, or why it is not."""
 
@@ -345,7 +335,8 @@ def charged(
         poor = book.poor(accounts, request.names, request.price)
         if poor and not request.skip_exhausted:
             left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
-            outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left))
+            cost = book.filter.format_cost(request.price)
+            outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left, cost))
             continue
         try:
             value = None if request.draw is None else _text_of(request.draw())

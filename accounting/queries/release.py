@@ -17,6 +17,7 @@ from accounting.claims.claim import ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.errors import BudgetExhausted, Receipt
+from accounting.ledger.request import cost
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
 from accounting.queries.table import Table, TableScope
 from accounting.release.guarantee import guarantee
@@ -240,7 +241,8 @@ def _paid(
         poor = ledger.exhausted(charged, mechanism)
         if poor:
             left = {name: ledger.left(name) for name in poor[:3]}
-            raise BudgetExhausted(batch, poor, len(charged), left)
+            price, _ = cost(ledger.filter, mechanism)
+            raise BudgetExhausted(batch, poor, len(charged), left, ledger.filter.format_cost(price))
         value = planned.query.encode(table, scope, rng)
     question = f"{planned.query!r} for {scope!r}"
     if len(question) > _LONGEST:

@@ -20,6 +20,7 @@ from accounting.queries.release import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import filter_for
 from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, Rng
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class Session:
         price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
         stored = self._ledger is not None and self._ledger.has(named)
         if not stored and not self._filter.admits(self._total, price):
-            raise BudgetExhausted(named, (_EVERYBODY,), 1, {_EVERYBODY: self._text(self.remaining)})
+            left = {_EVERYBODY: self._left()}
+            charge = self._filter.format_cost(price)
+            raise BudgetExhausted(named, (_EVERYBODY,), 1, left, charge)
         found = release(
             query,
             self._table,
@@ -114,11 +117,11 @@ class Session:
         r"""The exact remaining budget, by counter name."""
         return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
 
-    def _text(self, amounts: dict[str, Fraction]) -> str:
-        return ", ".join(f"{name}={value}" for name, value in amounts.items())
+    def _left(self) -> str:
+        return self._filter.format(self._filter.remaining(self._total), down)
 
     def __repr__(self) -> str:
-        return f"Session(spent {said(self.spent)}, left {self._text(self.remaining)})"
+        return f"Session(spent {said(self.spent)}, left {self._left()})"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -33,7 +33,9 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import as_approx, as_rdp, as_zcdp
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.rounding import brief, up
 
 SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
 r"""A counter counts shares of its budget, each the budget divided by this.
@@ -52,10 +54,12 @@ class Price:
 
     An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
     costs more than the whole budget. ``assumptions`` are the reasons of an :class:`Assumed` claim.
+    ``costs`` are the same amounts before they became shares, without the limit.
     """
 
     amounts: tuple[int, ...]
     assumptions: tuple[str, ...] = ()
+    costs: tuple[Fraction, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,9 @@ class Filter(ABC):
             )
         if isinstance(guarantee, Assumed):
             priced = self.price(guarantee.guarantee)
-            return Price(amounts=priced.amounts, assumptions=(guarantee.reason,))
-        return Price(amounts=tuple(map(_shares, self._cost(guarantee), self.budgets)))
+            return replace(priced, assumptions=(guarantee.reason,))
+        costs = self._cost(guarantee)
+        return Price(amounts=tuple(map(_shares, costs, self.budgets)), costs=costs)
 
     def admits(self, total: Sequence[int], price: Price) -> bool:
         r"""Whether every counter, at ``total`` now, stays within its limit after ``price``.
@@ -134,6 +139,19 @@ class Filter(ABC):
         r"""The exact remaining amount of each counter, at least 0."""
         held = self.held(total)
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
+
+    def format_cost(self, price: Price) -> str:
+        r"""What a charge adds to each counter, as text, rounded up.
+
+        >>> PureFilter(budget=Pure(1)).format_cost(PureFilter(budget=Pure(1)).price(Pure(10)))
+        'epsilon=10'
+        """
+        return self.format(price.costs, up)
+
+    def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
+        r"""A value of each counter as text, rounded ``down`` or ``up`` where it is long."""
+        named = zip(self.counters, values, strict=True)
+        return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
         r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
@@ -320,6 +338,12 @@ class ApproxFilter(Filter):
             return Approx(0, delta, scope=self.budget.scope)
         epsilon = approx_from_renyi(lambda order: rho * order, slack).upper
         return Approx(Fraction(epsilon), min(delta + slack, Fraction(1)), scope=self.budget.scope)
+
+    def format_cost(self, price: Price) -> str:
+        r"""What a charge adds to rho and to delta, as text, rounded up."""
+        # A dataclass with slots is made twice: the one super() would look for is the first.
+        cost = Filter.format_cost(self, price)
+        return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
 
     def to_json(self) -> dict[str, Any]:
         r"""The filter as text; :func:`filter_from_json` reads it back."""

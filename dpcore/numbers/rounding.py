@@ -3,6 +3,7 @@ r"""Directed rounding of bounds to a few decimals."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from dpcore.numbers.enclosure import End
 
 _BITS = 4096
 _LONGEST = 30
+_BRIEF = 12
 
 
 def down(value: End, digits: int = 4) -> str:
@@ -52,6 +54,16 @@ def shortest(value: Fraction) -> str:
     ('1.1', '1/1024')
     """
     return min(exactly(value), str(value), key=len)
+
+
+def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
+    r"""``value`` exactly where twelve characters write it, else in decimals by ``down`` or ``up``.
+
+    >>> brief(Fraction(1, 4), down), brief(Fraction(10**12, 3 * 10**12 + 1), up)
+    ('1/4', '0.333334')
+    """
+    text = min(str(value), exactly(value), key=len)
+    return text if len(text) <= _BRIEF else rounded(value, digits)
 
 
 def _rounded(value: End, digits: int, rounding: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from fractions import Fraction
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -88,13 +89,64 @@ def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
     assert first["charge"] == again["charge"] == {"charge": 1, "users": 40}
     assert first["guarantee"] == {"rho": 0.01, "unit": "user", "relation": "replace"}
     planned = shell("plan sum", *words[:-1], "--json")
-    assert planned.json["charge"] == {"costs": {"rho": "1/100"}}
+    assert planned.json["charge"] == {"costs": {"rho": "1/100"}, "fits": True}
     assert planned.json["value"] is None
     assert shell("count", "--rho", "0.01", "--ledger", url, "--batch", "b").code == 0
     poor = shell("count", "--rho", "0.01", "--ledger", url, "--batch", "c")
     assert (poor.code, poor.out) == (1, "")
     assert "have too little left" in poor.err
     assert shell("sum", *words).json["value"] == first["value"]  # also when all is spent
+
+
+def test_a_plan_shows_the_true_cost_and_whether_it_fits(shell: Shell) -> None:
+    url = shell.open("--budget", "epsilon=1")
+    for epsilon, code in (("10", 1), ("1.5", 1), ("1", 0), ("1/3", 0)):
+        words = ("--epsilon", epsilon, "--ledger", url)
+        found = shell("plan count", *words)
+        assert f"costs           epsilon={epsilon}\n" in found.out
+        assert "budget          epsilon=1 before any charge\n" in found.out
+        assert (found.code, "does not fit" in found.out) == (code, code == 1)
+        whole = shell("plan count", *words, "--json")
+        exact = {"costs": {"epsilon": str(Fraction(epsilon))}, "fits": code == 0}
+        assert (whole.code, whole.json["charge"]) == (code, exact)
+    # A dry run is a plan; a release is refused with the same cost.
+    assert shell("count", "--epsilon", "10", "--db", url, "--dry-run").code == 1
+    refused = shell("count", "--epsilon", "10", "--db", url, "--batch", "one")
+    assert (refused.code, "the batch costs epsilon=10;" in refused.err) == (1, True)
+
+
+def test_an_approximate_budget_is_counted_as_rho(shell: Shell) -> None:
+    url = shell.open("--budget", "epsilon=1,delta=1e-5")
+    costs = set()
+    for epsilon in ("3/2", "1", "1/2", "1/4", "1/5"):
+        found = shell("plan count", "--epsilon", epsilon, "--ledger", url)
+        costs |= {line for line in found.out.splitlines() if line.startswith("costs ")}
+        assert found.code == (0 if epsilon == "1/5" else 1)
+        assert max(map(len, found.out.splitlines())) < 100  # no exact fraction
+    assert len(costs) == 5
+    counted = "(an epsilon,delta budget is counted as rho and delta)"
+    assert all(line.endswith(counted) for line in costs)
+    refused = shell("count", "--epsilon", "1/2", "--ledger", url, "--batch", "one")
+    assert refused.code == 1
+    assert f"the batch costs rho=0.12246, delta=0 {counted}" in refused.err
+    keys = ("--column", "city", "--unknown-keys", "--delta", "1e-6")
+    words = ("--epsilon", "1/20", "--ledger", url, "--batch", "two")
+    assert shell("histogram", *keys, *words).code == 0
+    shown = typed(shell.streams, "ledger", "show", "--ledger", url, "--user", "u1")
+    assert (shown.code, "/" in shown.out) == (0, False)
+    exact = typed(shell.streams, "ledger", "show", "--db", url, "--user", "u1", "--json")
+    assert "/" in exact.json["remaining"]["rho"]
+
+
+def test_unknown_keys_need_a_budget_with_delta(shell: Shell) -> None:
+    keys = ("--column", "city", "--unknown-keys", "--epsilon", "1/8", "--delta", "1e-6")
+    for query in ("histogram", "plan histogram"):
+        url = shell.open("--budget", "epsilon=1")
+        found = shell(query, *keys, "--ledger", url, "--batch", "one")
+        assert (found.code, found.out) == (2, "")
+        assert "--ledger = epsilon=1: has no delta to pay for unknown keys: name the keys" in (
+            found.err
+        )
 
 
 def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:
@@ -139,6 +191,11 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
             "--step = 3: must divide both ends",
         ),
         ("histogram", ("--column", "city", "--epsilon", "1"), "give either --keys or"),
+        (
+            "histogram",
+            ("--column", "city", "--keys", "red,green", "--epsilon", "1"),
+            "--keys = red,green: must be a file with one key per line",
+        ),
         ("plan median", ("--epsilon", "1"), "QUERY = median: must be one of"),
         ("plan sum", ("--epsilon", "1"), "--clip: must be given"),
     ],
@@ -173,7 +230,11 @@ def test_under_add_remove_the_users_that_were_asked_pay(shell: Shell) -> None:
     assert found.json["charge"] == {"charge": 1, "users": 50}
     assert found.json["guarantee"]["relation"] == "add-remove"
     planned = shell("plan count", *words, "--users-file", asked, "--json").json
-    assert planned["charge"] == {"costs": {"epsilon": "1"}, "least_left": {"epsilon": "0"}}
+    assert planned["charge"] == {
+        "costs": {"epsilon": "1"}, "least_left": {"epsilon": "0"}, "fits": False
+    }  # fmt: skip
+    some = shell("plan count", *words, "--users-file", asked)
+    assert (some.code, "least left      epsilon=0\ndoes not fit " in some.out) == (1, True)
     other = shell("count", *words, "--users-file", asked, "--relation", "replace")
     assert (other.code, "--relation" in other.err) == (2, True)
 
