@@ -106,7 +106,8 @@ class CheckedRequest:
         r"""Parse a request from :meth:`to_json`; raises if it is invalid."""
         price, record = said["price"], said["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
-        if len(amounts) != counters or not isinstance(record, dict):
+        costs = tuple(Fraction(each) for each in price["costs"])
+        if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
             raise InvalidParameter("amounts", amounts, f"must be {counters}, with a record")
         return cls(
             batch=name("batch", said["batch"]),
@@ -114,7 +115,7 @@ class CheckedRequest:
             price=Price(
                 amounts=amounts,
                 assumptions=tuple(map(str, price["assumptions"])),
-                costs=tuple(Fraction(each) for each in price["costs"]),
+                costs=costs,
             ),
             record=record,
             skip_exhausted=bool(said["skip_exhausted"]),

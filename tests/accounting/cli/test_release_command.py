@@ -100,7 +100,7 @@ def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
 
 def test_a_plan_shows_the_true_cost_and_whether_it_fits(shell: Shell) -> None:
     url = shell.open("--budget", "epsilon=1")
-    for epsilon, code in (("10", 1), ("1.5", 1), ("1", 0), ("1/3", 0)):
+    for epsilon, code in (("10", 1), ("3/2", 1), ("1", 0), ("1/3", 0)):
         words = ("--epsilon", epsilon, "--ledger", url)
         found = shell("plan count", *words)
         assert f"costs           epsilon={epsilon}\n" in found.out

@@ -315,8 +315,9 @@ def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
         ({"group": "another"}, False),
         ({"until": time.time() - 1}, False),
         ({"asked": [{**SAID, "names": ["ada", "ada"]}]}, False),
-        ({"asked": [{**SAID, "price": {"amounts": [-1], "assumptions": []}}]}, False),
-        ({"asked": [{**SAID, "price": {"amounts": [1, 1], "assumptions": []}}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "amounts": [-1]}}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "amounts": [1, 1]}}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "costs": []}}]}, False),
         ({"asked": [{**SAID, "record": None}]}, False),
         ({"asked": [{}]}, False),
         ({"asked": 7}, False),
@@ -330,10 +331,10 @@ def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
     assert ledger.charges() == 0
 
 
-SAID = {
+SAID: dict[str, Any] = {
     "batch": "one",
     "names": ["ada"],
-    "price": {"amounts": [7], "assumptions": []},
+    "price": {"amounts": [7], "assumptions": [], "costs": ["1/9"]},
     "record": {},
     "skip_exhausted": False,
 }
