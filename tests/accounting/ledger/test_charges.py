@@ -106,7 +106,7 @@ def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
         assert ledger.exhausted(everyone, per_user(price)) == poor
     assert (ledger.charges(), ledger.users()) == (1, 2)
     for users, guarantee, match in (
-        ([], per_user("1/2"), "must name someone"),
+        ([], per_user("1/2"), "must contain at least one user"),
         (["ada", "ada"], per_user("1/2"), "appears twice"),
         (["ada"], 1, "guarantee = 1"),
     ):
@@ -126,7 +126,7 @@ def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
     curve = PrivacyCurve(noise=mechanism.noise, sensitivity=1, scope=PER_USER)
     ledger.charge(["ada"], curve, batch="tuesday")
     assert ledger.spent("ada") == ZCdp("1/400", scope=PER_USER)
-    with pytest.raises(InvalidParameter, match="must name someone"):
+    with pytest.raises(InvalidParameter, match="must contain at least one user"):
         ledger.charge(Release(mechanism=mechanism, batch="nobody"), rows_per_user=1)
     with pytest.raises(InvalidParameter, match="give no other arguments"):
         ledger.charge(release, batch="one")  # type: ignore[call-overload]  # what is refused
@@ -189,7 +189,7 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Callable[[Any], object], str]] = [
-    (lambda ledger: ledger.charge([], per_user(1), batch="b"), "users = .*must name someone"),
+    (lambda ledger: ledger.charge([], per_user(1), batch="b"), "users = .*must contain at least one user"),
     (lambda ledger: ledger.charge("ada", per_user(1), batch="b"), "users = ada: must be several"),
     (lambda ledger: ledger.charge(7, per_user(1), batch="b"), "users = 7: must be several"),
     (lambda ledger: ledger.charge([7], per_user(1), batch="b"), "users = 7: must be a name"),
@@ -197,7 +197,7 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
     (lambda ledger: ledger.charge([""], per_user(1), batch="b"), "must be a name of 1 to 200"),
     (lambda ledger: ledger.charge(["a" * 201], per_user(1), batch="b"), "a name of 1 to 200"),
     (lambda ledger: ledger.charge(["a\n"], per_user(1), batch="b"), "must be printable"),
-    (lambda ledger: ledger.charge([" a"], per_user(1), batch="b"), "space at its ends"),
+    (lambda ledger: ledger.charge([" a"], per_user(1), batch="b"), "leading or trailing space"),
     (lambda ledger: ledger.charge(["\ud800"], per_user(1), batch="b"), "must be printable"),
     (lambda ledger: ledger.charge(["e\u0301"], per_user(1), batch="b"), "normal form NFC"),
     (lambda ledger: ledger.charge(["ada\ufe0f"], per_user(1), batch="b"), "invisible characters"),

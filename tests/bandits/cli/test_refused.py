@@ -256,5 +256,5 @@ def test_a_table_without_epsilons_has_no_picture(tmp_path: Path) -> None:
         for text in ("1/0", "some")
     ]
     for line in lines:
-        with pytest.raises(InvalidParameter, match="is no epsilon"):
+        with pytest.raises(InvalidParameter, match="is not an epsilon"):
             curves.draw_results([line], tmp_path / "regret.svg")

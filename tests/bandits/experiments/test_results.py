@@ -300,7 +300,7 @@ HEAD = ",".join(COLUMNS) + "\n"
     [
         ("", "no column preset"),
         ("t,regret\n1,2\n", "no column preset"),
-        (HEAD, "holds no runs"),
+        (HEAD, "contains no runs"),
         (HEAD + "x," * 8 + "0,x,0,1\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "y,x,5,1\n", "line 2 holds no round"),
@@ -321,7 +321,7 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
     # In the last number a cut leaves another number; after a line a run misses its end.
     for cut, words in (
         (len(text) - 1, "its last line has no newline"),
-        (-5, "last line has no end"),
+        (-5, "last line has no newline"),
     ):
         path.write_text(text[:cut])
         with pytest.raises(InvalidParameter, match=words):

@@ -255,7 +255,7 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     opened(file).close()
     copy.write_text("precious", encoding="ascii")
-    with pytest.raises(InvalidParameter, match=r"destination = .*copy.db: exists"):
+    with pytest.raises(InvalidParameter, match=r"destination = .*copy.db: already exists"):
         backup(str(file), copy)
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere.db")
     with pytest.raises(InvalidParameter, match="exists"):
