@@ -308,7 +308,7 @@ def test_a_certificate_that_was_made_up_fails(made: Any) -> None:
 def test_a_release_of_no_part_is_named() -> None:
     (failure,) = recheck(sealed(without_worst())).failures
     assert failure.where.startswith("released[")
-    assert failure.reason == "is of no part"
+    assert failure.reason == "belongs to no part"
 
 
 def test_what_is_assumed_comes_first() -> None:
@@ -401,9 +401,9 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     ("name", "reason"),
     [
         ("se", "se protects nobody: it has no certificate"),
-        ("dist-dp-se ", "must have no blanks at its ends"),
-        (" dist-dp-se", "must have no blanks at its ends"),
-        (" ", "must have no blanks at its ends"),
+        ("dist-dp-se ", "must not start or end with blanks"),
+        (" dist-dp-se", "must not start or end with blanks"),
+        (" ", "must not start or end with blanks"),
     ],
 )
 def test_names_that_are_refused(name: str, reason: str) -> None:

@@ -300,7 +300,7 @@ HEAD = ",".join(COLUMNS) + "\n"
     [
         ("", "no column preset"),
         ("t,regret\n1,2\n", "no column preset"),
-        (HEAD, "holds no runs"),
+        (HEAD, "contains no runs"),
         (HEAD + "x," * 8 + "0,x,0,1\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "y,x,5,1\n", "line 2 holds no round"),

@@ -473,5 +473,5 @@ def test_a_policy_is_no_world() -> None:
         def means(self) -> tuple[float, ...]:
             return (0.5, 0.5, 0.5)
 
-    with pytest.raises(InvalidParameter, match="must be an Environment, and no Policy"):
+    with pytest.raises(InvalidParameter, match="must be an Environment, not a Policy"):
         played(Explore(private(), 10), Both())

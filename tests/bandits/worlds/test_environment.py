@@ -270,8 +270,8 @@ def test_columns_are_arms_and_rows_are_rewards(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no row of rewards"),
-        ("a,b\n", "holds no row of rewards"),
+        ("", "contains no row of rewards"),
+        ("a,b\n", "contains no row of rewards"),
         ("a,b\nc,d\n", "line 2, column 1: 'c' is no reward"),
         ("0,1\n1\n", "line 2 has 1 cells, the first line 2"),
         ("a,b\n1\n", "line 2 has 1 cells, the first line 2"),

@@ -287,7 +287,7 @@ def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) 
     [
         ("", "no column item_id"),
         ("item_id,position\n1,2\n", "no column click"),
-        (HEADER + "\n", "holds no rows"),
+        (HEADER + "\n", "contains no rows"),
         (obd_text((1, 0), (2, 2)), "line 3 holds no item number and click"),
         (obd_text((1, 0), (2, "")), "line 3 holds no item number and click"),
         (obd_text((-1, 0)), "line 2 holds no item number and click"),
