@@ -87,7 +87,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
-        r"""The pulls of each of ``active`` arms in batch b = 1, 2, ...; at most those of fewer arms."""
+        r"""The pulls of each of ``active`` arms in batch b >= 1: no fewer for more arms."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
