@@ -189,7 +189,10 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Callable[[Any], object], str]] = [
-    (lambda ledger: ledger.charge([], per_user(1), batch="b"), "users = .*must contain at least one user"),
+    (
+        lambda ledger: ledger.charge([], per_user(1), batch="b"),
+        "users = .*must contain at least one user",
+    ),
     (lambda ledger: ledger.charge("ada", per_user(1), batch="b"), "users = ada: must be several"),
     (lambda ledger: ledger.charge(7, per_user(1), batch="b"), "users = 7: must be several"),
     (lambda ledger: ledger.charge([7], per_user(1), batch="b"), "users = 7: must be a name"),

@@ -34,7 +34,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
     "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
     "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
-    "cz/easy --algorithms ,": "--algorithms: must name one or more",
+    "cz/easy --algorithms ,": "--algorithms: must contain at least one name",
     "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
     "cz/easy --instances 0": "--instances = 0: must be >= 1",
     "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
