@@ -269,7 +269,7 @@ def _policy(
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
-        reason = f"{name} protects nobody: it claims nothing that could be refuted"
+        reason = f"{name} is a non-private policy: it states no claim to refute"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
     combinatorial = name in FAMILY
