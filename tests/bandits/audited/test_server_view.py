@@ -257,7 +257,7 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
     ("rest", "argument", "says"),
     [
         ("dist-dp-se", "target", "epsilon is missing"),
-        ("se,epsilon=1", "target", "claims nothing"),
+        ("se,epsilon=1", "target", "states no claim"),
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
         ("dist-dpse,epsilon=1", "target", "did you mean dist-dp-se?"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
