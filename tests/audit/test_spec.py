@@ -100,7 +100,10 @@ def test_the_same_spec_runs_in_python(here: Path, audit: Shell) -> None:
         ("target = 3", "TARGET = 3: must be given"),
         ('target = "half-scale"\nruns = 0', "-n = 0: must be a whole number"),
         ('target = "half-scale"\nfeatures = "sign"', "--feature = sign: must be a list"),
-        ('target = "half-scale"\npair = [0, 1]\npairs = [[0, 1]]', "--pairs: is given together with pair"),
+        (
+            'target = "half-scale"\npair = [0, 1]\npairs = [[0, 1]]',
+            "--pairs: is given together",
+        ),
     ],
 )
 def test_a_file_that_is_none_is_one_line_and_2(

@@ -155,7 +155,7 @@ def test_several_rows_of_a_user_cost_what_so_many_steps_cost(
     alone = ["--sensitivity", "3", *NOISE]
     assert opened("charge", "--users", "bob", "--batch", "two", *alone).code == 0
     spent = [opened("show", "--user", user).out.splitlines()[1] for user in ("ada", "bob")]
-    assert spent == ["spent      epsilon=3/10"] * 2
+    assert spent == ["spent      epsilon=0.3"] * 2
     claim = ["--claim", "epsilon=1/10", "--reason", "x"]
     assert opened(*words, "2", "--batch", "three", *claim).code == 0
     refused = opened(*words, "0", "--batch", "four", *claim)
