@@ -116,8 +116,8 @@ def write_noise(noise: _Law) -> str:
 
     Numbers are exact, in decimals unless the fraction is shorter.
 
-    >>> write_noise(DiscreteGaussian(sigma_squared="12.25"))
-    'discrete-gaussian:sigma_squared=12.25'
+    >>> write_noise(DiscreteGaussian(sigma_squared="12.26"))
+    'discrete-gaussian:sigma_squared=12.26'
     """
     exact = {key: Fraction(str(value)) for key, value in noise.parameters.items()}
     parameters = ",".join(f"{key}={shortest(value)}" for key, value in exact.items())

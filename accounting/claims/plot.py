@@ -26,7 +26,7 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
     r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale.
 
     >>> [str(delta) for delta in deltas_down_to(Fraction("1e-4"), 3)]
-    ['1/2', '707/100000', '1/10000']
+    ['1/2', '7071/1000000', '1/10000']
 
     Raises :class:`InvalidParameter` for a least delta that is not in (0, 1/2).
     """
