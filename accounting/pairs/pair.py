@@ -114,7 +114,7 @@ class ClosedPair(Pair):
     def guess(self, delta: Fraction) -> int | None:
         r"""A position near the optimum for epsilon(delta), or None if the precision is too low.
 
-        Nothing rests on the result but speed.
+        Only speed depends on this value.
         """
 
     @abstractmethod

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accounting.claims.claim import ZCdp
+from accounting.claims.orders import rho_within
 from accounting.errors import NotDerived
 from accounting.pairs.shift import heaviest
 from accounting.queries.table import Table, TableScope
@@ -192,12 +192,10 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
             return found
     except NotDerived:
         pass  # too many shifts for an exact curve: zCDP holds for all of them
-    low, high = Fraction(0), Fraction(epsilon)
-    for _ in range(40):
-        rho = (low + high) / 2
-        kept = rho > 0 and ZCdp(rho).epsilon(delta).upper <= epsilon
-        low, high = (rho, high) if kept else (low, rho)
-    return DiscreteGaussian(sigma_squared=squared / (2 * low))
+    rho = rho_within(epsilon, delta)
+    if not rho:
+        raise NotDerived(f"Gaussian noise for {target.text}", "allow a larger epsilon or delta")
+    return DiscreteGaussian(sigma_squared=squared / (2 * rho))
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:

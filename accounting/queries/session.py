@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import Word, read_claim, said
@@ -19,6 +18,7 @@ from accounting.queries.query import Query, Target
 from accounting.queries.release import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import filter_for
+from dpcore.command.terminal import html_table
 from dpcore.numbers.parameter import RationalLike
 from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -124,10 +124,5 @@ class Session:
         return f"Session(spent {said(self.spent)}, left {self._left()})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(each.query.name)}</td><td>{escape(str(each.value))}</td>"
-            f"<td>{escape(each.target.text)}</td></tr>"
-            for each in self.answers
-        )
-        head = "<tr><th>query</th><th>value</th><th>cost</th></tr>"
-        return f"<table>{head}{rows}</table><p>{escape(repr(self))}</p>"
+        rows = [(each.query.name, each.value, each.target.text) for each in self.answers]
+        return html_table(repr(self), rows)

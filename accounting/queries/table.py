@@ -195,7 +195,7 @@ class Table:
             return self.source
         polars = _polars()
         if self.name.lower().endswith(".csv"):
-            # Every cell as it is written: what is a number is decided by the query.
+            # Cells are read as text; the query parses them as numbers.
             return polars.scan_csv(self.name, infer_schema=False)
         return polars.scan_parquet(self.name)
 

@@ -80,7 +80,7 @@ _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    r"""One side of an entry, the failure or its twin: what is installed, run and tested.
+    r"""The failure of an entry, or its corrected twin: its packages, code and claim.
 
     ``known`` says how the truth about it is known, ``seen`` is the lower bound of epsilon that was
     measured with the entry's runs.

@@ -257,7 +257,7 @@ def curve_points(p: AnyLaw, q: AnyLaw) -> tuple[Point, ...]:
 
 
 def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
-    # A round number near it: epsilons of a picture have few digits. Nothing rests on it.
+    # Round the epsilons of the figure; no bound depends on this choice.
     for delta in (Fraction(), _LEAST_DELTA):
         try:
             found = epsilon_point(p, q, delta)

@@ -2,11 +2,11 @@ r"""Test statistics of draws against a law: cells, p-values and a test martingal
 
 The cells are cut from the law and the number of draws, never from the draws. Every cell has its
 probability between two floats, from the law's own float functions and their proven error; a test
-takes whichever end is kinder to the law. Five tests of a number of draws fixed beforehand are
-joined; the wealth of bets against the law may be looked at after any draw: it is a mixture, with
-weights fixed for ever, of likelihood ratios of fixed alternatives (laws tilted along the scores of
-the cells, an urn that learns any shape, the same urn for residues), a supermartingale that starts
-at 1. Statements and proofs: ``docs/proofs/known_laws.md``.
+uses the end that favours the law. For a fixed number of draws, five p-values are combined. For
+sequential use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture
+with fixed weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the
+cells, an urn that learns any shape, the same urn for residues).
+Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from accounting.budget.continual import calibrate_sum
 from audit.catalogue import Subject
+from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
-from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.sampling.rng import SYSTEM
 from dpcore.spec import read_keys
 
 _ITEMS: Final = ("low", "high", "unit")
-_SEEDS: Final = 1 << 63
 _SCALE: Final = 60
 _FEATURES: Final = (
     "coordinate:0",
@@ -70,7 +70,7 @@ def target_of(
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
             reason = f"must be a list of {setting.horizon} items: the stream"
             raise InvalidParameter("dataset", dataset, reason)
-        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        drawn = seeded_stream(rng) if seeded else SYSTEM
         shown = np.zeros((n, setting.horizon), dtype=np.int64)
         for row in shown:
             stream = setting.start(rng=drawn)

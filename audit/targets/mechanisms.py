@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.catalogue import Subject
+from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
@@ -34,14 +35,13 @@ from dpcore.local import (
 )
 from dpcore.local.report import Outcome
 from dpcore.numbers.parameter import integer, whole_number
-from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.spec import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12
 r"""The most reports whose law the exact layer is given."""
 
-_SEEDS: Final = 1 << 63
 _FAMILIES: Final = {
     each.name: each
     for each in (
@@ -170,7 +170,7 @@ def _read(
 
 
 def _source(rng: np.random.Generator, *, seeded: bool) -> Rng:
-    return SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+    return seeded_stream(rng) if seeded else SYSTEM
 
 
 def _value(dataset: Any, mechanism: LocalReport) -> int:

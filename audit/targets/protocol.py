@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from accounting.protocols.choose import Plan, Protocol, choose
 from audit.catalogue import Subject
+from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
@@ -36,7 +37,7 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.spec import read_keys
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
@@ -48,7 +49,6 @@ _NUMBERS: Final = ("epsilon", "delta", "honest_fraction", "failure", "scaling")
 _COUNTS: Final = ("users", "precision", "coordinates")
 _WORDS: Final = ("parameters", "functionality")
 _GRID: Final = 10**6
-_SEEDS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def target_of(
         nobody = ([0] * protocol.coordinates, [1] * protocol.coordinates)
 
     def rounds(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        drawn = seeded_stream(rng) if seeded else SYSTEM
         return _seen(plan, _held(protocol, dataset, "dataset"), below, n, drawn)
 
     epsilon, delta = _claimed(plan)

@@ -26,6 +26,7 @@ from accounting.queries.query import Query, Target
 from accounting.queries.release import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
 from audit.catalogue import Subject
+from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
@@ -35,7 +36,6 @@ from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.selection import NoisyThreshold
 from dpcore.spec import read_keys
 
-_SEEDS: Final = 1 << 63
 _KINDS: Final = {
     each.name: each
     for each in (
@@ -131,7 +131,7 @@ def target_of(
     epsilon, delta = (_rounded_up(each) for each in (promise["epsilon"], delta))
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        drawn = seeded_stream(rng) if seeded else SYSTEM
         value = query.encode(_table(dataset), scope, drawn)
         found: list[Any] = [mechanism.release(value, rng=drawn) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):

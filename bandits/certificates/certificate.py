@@ -57,8 +57,9 @@ _MOST_MOVES: Final = 16
 class RunCertificate:
     r"""The certificate as data; :meth:`to_json` adds schema and digest.
 
-    ``claims`` hold an upper bound of epsilon for each delta, the worst over ``parts``, which are
-    all that may befall one user. ``released`` are the mechanisms that really ran, with how often.
+    ``claims`` hold an upper bound of epsilon for each delta, the worst over ``parts``, which list
+    every release that one user may take part in. ``released`` lists the mechanisms that ran, each
+    with its number of runs.
     """
 
     algorithm: str

@@ -151,7 +151,7 @@ def run(
     crowd = _crowd(protocol.users, values, vanish, colluding)
     record = None
     if not isinstance(protocol, (ShuffledPure, PureShuffle)):
-        # The noise of one draw is there whoever else is.
+        # A single draw adds its noise however many users take part.
         alone = isinstance(protocol, (LocalSum, CentralSum))
         record = Release(
             mechanism=protocol.mechanism(crowd.honest),
