@@ -10,10 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from flint import arb
-
+from accounting.loss.normal_loss import NormalLoss
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 _BITS: Final = 64
@@ -30,8 +29,7 @@ def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure
     r, e = positive_rational("ratio", ratio, "sigma 0 adds no noise"), rational("epsilon", epsilon)
     if e < 0:
         raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    half, shift = 1 / (2 * r), e * r
-    return narrow(lambda: _phi(half - shift) - ball(e).exp() * _phi(-half - shift), _BITS)
+    return NormalLoss(variance=1 / r**2).delta(e, _BITS)
 
 
 def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
@@ -56,7 +54,3 @@ def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure
         else:
             break
     return Enclosure(low, high)
-
-
-def _phi(x: Fraction) -> arb:
-    return (-ball(x) / arb(2).sqrt()).erfc() / 2
