@@ -180,7 +180,7 @@ def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
         np.maximum(np.outer(p, p) - math.e * np.outer(q, q), 0).sum() for p, q in ((a, b), (b, a))
     )
     assert compose((mixture, 2)).delta(1).upper_float == pytest.approx(two, rel=1e-3)
-    with pytest.raises(InvalidParameter, match="sum 1"):
+    with pytest.raises(InvalidParameter, match="must sum to 1"):
         ShiftSampled(curve=one("1"), weights=["1/2", "1/4"])
     for bad in (["1"], ["3/2", "-1/2"], ["1/2", "1/2", "0"], [0] * 65 + [1]):
         with pytest.raises(InvalidParameter, match="weights"):
