@@ -261,7 +261,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
     fine = law.law in REAL_LAWS or share != 1
     unknown = law.unknown(fine=fine, unit=honest.denominator)
-    digits = (7, 11) if fine else (5, 7, 11)
+    digits = _DIGITS if fine else (5, 7, 11)
 
     def bound(value: Fraction) -> Bound:
         planned = law.at(value)

@@ -33,6 +33,7 @@ from accounting.fourier.saddle import (
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.threads import one_thread
 
 # What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
 # time or width, and no bound is wrong for it.
@@ -101,7 +102,7 @@ class ContourIntegral:
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
-        with precision(_BITS):
+        with precision(_BITS), one_thread():
             if not self._side:
                 return self._delta(exact, wanted, 1.0)
             guess = 1.0
@@ -145,7 +146,7 @@ class ContourIntegral:
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")
         wanted = _width(relative)
-        with precision(_BITS):
+        with precision(_BITS), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
             saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
