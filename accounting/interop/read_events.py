@@ -24,8 +24,8 @@ from accounting.mechanism.sampling_schemes import (
     TruncatedPoisson,
 )
 from accounting.release.curve import described
-from accounting.release.group import MOST_MEMBERS
 from accounting.release.guarantee import guarantee
+from accounting.release.subsampling import MOST_MEMBERS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope, Sensitivity

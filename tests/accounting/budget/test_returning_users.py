@@ -14,7 +14,7 @@ import accounting.budget.returning_users as module
 from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
 from accounting.budget.returning_users import Route
 from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.guarantee import PoissonSampled
 from dpcore import (
     Binomial,
     DiscreteGaussian,

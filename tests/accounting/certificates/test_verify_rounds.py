@@ -28,14 +28,13 @@ from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
 from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled
+from accounting.release.guarantee import PoissonSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.spelling import noise_from_json, read_noise
+from tests.support.accounting import samples
 from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
 from tests.support.accounting.shown import Shown
 
@@ -239,9 +238,9 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
             case "poisson":
                 source = PoissonSampled(curve=source, rate="1/2")
             case "poisson-replaced":
-                source = PoissonReplaced(curve=source, rate="1/2")
+                source = samples.replaced(curve=source, rate="1/2")
             case "poisson-group":
-                source = GroupSampled(curve=source, rate="1/2", members=2)
+                source = samples.poisson(curve=source, rate="1/2", members=2)
         total = compose((source, 1))
         if total.scope != scope:
             return True

@@ -19,8 +19,9 @@ from accounting.interop.events import accountant, to_dp_event
 from accounting.interop.read_events import from_dp_event
 from accounting.loss.privacy_loss_distribution import Listing
 from accounting.mechanism.real_noise import Gaussian, Laplace
+from accounting.release.guarantee import FixedSizeSampled, PoissonSampled
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.subsampling import FixedSizeSample, PoissonSample
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson import Poisson
@@ -310,9 +311,9 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
     )
     assert total.parts[0][1] == 6
     sampled = from_dp_event(events.PoissonSampledDpEvent(0.25, laplace))
-    assert isinstance(sampled.parts[0][0], PoissonSampled)
+    assert isinstance(sampled.parts[0][0], PoissonSample)
     fixed = from_dp_event(events.SampledWithoutReplacementDpEvent(10, 3, laplace), Scope())
-    assert isinstance(fixed.parts[0][0], FixedSizeSampled)
+    assert isinstance(fixed.parts[0][0], FixedSizeSample)
     assert from_dp_event(events.PoissonSampledDpEvent(0.0, laplace)).parts[0][0] == Pure(
         0, scope=ADD_REMOVE
     )

@@ -14,9 +14,9 @@ from accounting.interop.events import accountant, to_dp_event
 from accounting.interop.read_events import from_dp_event
 from accounting.interop.write_events import _EVENTS, event_from_json, event_to_json
 from accounting.mechanism.real_noise import Gaussian
+from accounting.release.guarantee import PoissonSampled
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
-from accounting.release.truncated import PoissonTruncated
+from accounting.release.truncated import TruncatedSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 
@@ -94,8 +94,10 @@ def test_batches_that_are_cut(dp: Any, events: Any) -> None:
         assert from_dp_event(nothing).parts == ((Pure(0, scope=ADD_REMOVE), 1),)
     assert from_dp_event(cut(4, 0.5, 2, 0.0)).parts == ((Approx(0, 1, scope=ADD_REMOVE), 1),)
     (source, _), *_ = from_dp_event(both, Scope()).parts
-    assert isinstance(source, PoissonTruncated)
-    for refused in (source, replace(source, rate="1/3", relation=Relation.ADD_REMOVE)):
+    assert isinstance(source, TruncatedSample)
+    other = replace(source.scheme, rate="1/3")
+    added = replace(source.description, scheme=other, relation=Relation.ADD_REMOVE)
+    for refused in (source, TruncatedSample(description=added)):
         with pytest.raises(NotDerived):
             to_dp_event(refused)
     for bad in (cut(4, 1.5, 2, 1.0), cut(-4, 0.5, 2, 1.0), cut(4, 0.5, 2, -1.0)):

@@ -18,14 +18,13 @@ from accounting.ledger import Ledger
 from accounting.ledger.request import Request, for_user
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled
-from accounting.release.guarantee import guarantee
+from accounting.release.guarantee import PoissonSampled, guarantee
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity
+from tests.support.accounting import samples
 from tests.support.ledger.budget import PER_USER
 from tests.support.typed import Answer, typed
 
@@ -122,7 +121,7 @@ def test_parts_of_a_composition_move_as_often() -> None:
     assert (two, one) == (2, 1)
     assert isinstance(first, RealCurve)
     assert first.sensitivity == Sensitivity.l2_squared(18)
-    assert second == GroupSampled(curve=real, rate="1/10", members=3)
+    assert second == samples.poisson(curve=real, rate="1/10", members=3)
 
 
 def test_rows_that_no_theorem_covers_are_refused() -> None:
