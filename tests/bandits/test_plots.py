@@ -166,7 +166,7 @@ def test_few_points_have_ticks_of_their_own(tmp_path: Path) -> None:
         ({"x": ()}, "one x or more"),
         ({"y": (1.0,)}, "one y and one error"),
         ({"y": (1.0, float("nan"))}, "finite"),
-        ({"x": (10, 10)}, "rises"),
+        ({"x": (10, 10)}, "increasing"),
         ({"error": (0.0, -1.0)}, "errors >= 0"),
     ],
 )
