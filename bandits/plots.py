@@ -94,12 +94,6 @@ class Curve:
 
     ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
     is to be rounded in its direction.
-
-    >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
-    'se'
-
-    Raises :class:`InvalidParameter` for no point, lengths that differ, numbers that are not finite,
-    an x that does not rise and an error below 0.
     """
 
     label: str
@@ -159,9 +153,6 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = 
     Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
     under the title, says so. The picture is written beside its place and moved there when it is
     whole.
-
-    Raises :class:`InvalidParameter` for no panel, what :func:`check_picture` refuses, and a value
-    <= 0 on a logarithmic axis where no curve has one above.
     """
     check_picture("path", path)
     if not panels:
@@ -257,11 +248,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A look for each name: its algorithm's, or a spare one where another has that already.
-
-    >>> looks_of(["dp-se", "dp-se, exact radius"])["dp-se"] == LOOKS["dp-se"]
-    True
-    """
+    r"""A look for each name: its algorithm's, or a spare one where another has that already."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

@@ -105,10 +105,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The short run of ``policy``, whose model is :data:`MODEL`.
-
-    Raises :class:`InvalidParameter` for another model.
-    """
+    r"""The short run of ``policy``, whose model is :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be that of the view")
     if policy.privatizer.trust == "local":
@@ -118,11 +115,7 @@ def linear_view_of(policy: PhasedElimination) -> LinearView:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of action 0 minus that of action 1 in the first phase, in steps.
-
-    >>> lead([3, 4, 9, 7, 3]), second([3, 4, 9, 7, 3])
-    (-1, 2)
-    """
+    r"""The sum of action 0 minus that of action 1 in the first phase, in steps."""
     return int(view[0]) - int(view[1])
 
 

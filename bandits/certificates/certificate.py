@@ -81,10 +81,7 @@ class RunCertificate:
 
 
 def certificate_of(
-    run: Run,
-    *,
-    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
-    most_steps: int = _STEPS,
+    run: Run, *, deltas: Iterable[RationalLike] | RationalLike = ("1e-6",), most_steps: int = _STEPS
 ) -> RunCertificate:
     r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 

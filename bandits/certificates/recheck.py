@@ -148,10 +148,7 @@ class CertificateForm:
 
 
 def read(document: object) -> CertificateForm:
-    r"""Parse and check every field of a certificate.
-
-    Raises :class:`Malformed`, naming the first field that is not as the schema says.
-    """
+    r"""Parse and check every field of a certificate."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -185,11 +182,7 @@ def read(document: object) -> CertificateForm:
 
 
 def knows(algorithm: str) -> bool:
-    r"""Whether the server's and users' views in a run of the algorithm are known.
-
-    >>> knows("dist-dp-se"), knows("Dist-dp-se")
-    (True, False)
-    """
+    r"""Whether the server's and users' views in a run of the algorithm are known."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 

@@ -64,10 +64,7 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop of ``policy``, whose oracle takes the largest sum of values over unions.
-
-    Raises :class:`InvalidParameter` for other super arms.
-    """
+    r"""The loop of ``policy``, whose oracle takes the largest sum of values over unions."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(

@@ -63,10 +63,7 @@ class PlotLine:
 
 
 def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
-    r"""Write every cell at every checkpoint; the file is written atomically.
-
-    Raises :class:`InvalidParameter` where it cannot be written.
-    """
+    r"""Write every cell at every checkpoint; the file is written atomically."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -184,11 +181,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def title_of(preset: str, epsilon: str) -> str:
-    r"""What a panel of the picture is headed, and the picture is known by.
-
-    >>> title_of("cz/easy", "0.5")
-    'cz/easy, epsilon = 0.5'
-    """
+    r"""What a panel of the picture is headed, and the picture is known by."""
     return f"{preset}, epsilon = {epsilon}"
 
 
@@ -268,11 +261,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
-
-    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
-    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
-    """
+    r"""An algorithm's name in a picture, the parameter with it even where it is the default."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:

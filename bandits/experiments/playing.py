@@ -193,10 +193,7 @@ class State:
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
-        r"""Store the next finished cell; returns when it is on disk.
-
-        Raises :class:`InvalidParameter` where it cannot be written.
-        """
+        r"""Store the next finished cell; returns when it is on disk."""
         record, self.digest = next_record(self.digest, _json(cell.to_json()))
         self.file.append(record)
         self.cells.append(cell)
@@ -204,11 +201,7 @@ class State:
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""Open the state of this experiment, or create its file.
-
-    Raises :class:`InvalidParameter` for another experiment's file or another kind of file, and for
-    one that is damaged before its end, in use, not regular, or cannot be written.
-    """
+    r"""Open the state of this experiment, or create its file."""
     place = Path(path)
     with open_state("resume", place, owner="experiment") as file:
         try:

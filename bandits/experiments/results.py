@@ -51,11 +51,7 @@ _Record: TypeAlias = set[tuple[str, str, str]]
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
-    r"""The file name of a certificate, for an algorithm and an epsilon as written.
-
-    >>> certificate_name("dist-rdp-se:s=20", "1/2")
-    'certificate-dist-rdp-se_s=20-1_2.json'
-    """
+    r"""The file name of a certificate, for an algorithm and an epsilon as written."""
     # A number of many digits would be too long a name: its digest tells it from others.
     name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
     if len(name) > _LONGEST:
@@ -79,11 +75,7 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
-    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option.
-
-    Raises :class:`InvalidParameter`, naming the option, for a file that stands, or would stand,
-    where results are written, and for one file under two options.
-    """
+    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option."""
     named = [(option, path) for option, path in inputs.items() if path is not None]
     for number, (option, path) in enumerate(named):
         if folder is not None and any(_same(path, place) for place in _results(folder, path)):
@@ -112,10 +104,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def refuse_foreign(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse a folder in which a file of this experiment would replace an unrelated one.
-
-    Raises :class:`InvalidParameter`, naming the option and the file.
-    """
+    r"""Refuse a folder in which a file of this experiment would replace an unrelated one."""
     record = _record_of(folder)
     for place in (folder / ROWS, folder / TABLE):
         if os.path.lexists(place) and _read(place) is None:
@@ -221,8 +210,6 @@ def remove_earlier(folder: Path) -> None:
 
     rows.json goes first: from then on the folder is not whole. The table goes last: as long as
     anything is left, it says what else there is.
-
-    Raises :class:`InvalidParameter` where that cannot be done.
     """
     record = _record_of(folder)
     certified = _certified(folder, record)

@@ -76,9 +76,6 @@ def swapped_scale(scale: Fraction) -> Enclosure:
 
     Poisson with a Gamma mean of shape r and scale x is Polya(r, x/(1+x)); the right x makes that
     beta = e^(-1/s), the other one 1 - beta. So the scale is -1/ln(1-beta).
-
-    >>> swapped_scale(Fraction(32)).upper_float
-    0.287...
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 
@@ -133,11 +130,6 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
 
     Differences of coordinates carry no noise: where ``moves`` changes one, the two worlds share no
     output. Where all coordinates move alike, one of them says what all say.
-
-    >>> shared_draw_delta((1, 0), DiscreteLaplace(scale=2), Fraction(1, 2))
-    Enclosure([1, 1])
-    >>> shared_draw_delta((1, 1), DiscreteLaplace(scale=2), Fraction(1, 2))
-    Enclosure([0, 0])
     """
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)

@@ -100,9 +100,6 @@ def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameter
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
 
     ``noise`` is that of one message.
-
-    >>> cz_local(16, Fraction(1), Fraction(1, 1000), constant=2).threshold
-    125
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
@@ -182,10 +179,6 @@ def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fract
 
     The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
     x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
-
-    >>> three, two = Fraction(3, 10), Fraction(2)
-    >>> [str(cz_renyi_bound(32, three, two, form=form)) for form in ("printed", "corrected")]
-    ['603/400', '333/200']
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)

@@ -111,9 +111,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     ),
     Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
     Entry(
-        name="dp-se",
-        sentence="Sajed and Sheffet's elimination, a trusted analyzer",
-        lengths="own",
+        name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer", lengths="own"
     ),
     Entry(name="se", sentence="batched elimination without privacy: the floor"),
     Entry(
@@ -162,14 +160,7 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy for this setting, cached.
-
-        >>> setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=10)
-        >>> read_algorithm("dist-dp-se").policy(setting).schedule
-        Schedule(first=192, growth=3)
-
-        Raises :class:`InvalidParameter` for what the algorithm cannot be made for.
-        """
+        r"""The policy for this setting, cached."""
         return _policy(self, setting)
 
 
@@ -322,11 +313,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether a name is that of a file or module instead of an algorithm.
-
-    >>> is_own("mine.py:Policy"), is_own("my.bandits:Policy"), is_own("dist-rdp-se:s=10")
-    (True, True, False)
-    """
+    r"""Whether a name is that of a file or module instead of an algorithm."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module
@@ -339,9 +326,6 @@ def own_policy(
 
     It is called with those of ``given`` that it has parameters for; ``epsilon`` among them must be
     one. Errors name ``argument`` and its value, ``spelling``.
-
-    Raises :class:`InvalidParameter` for a file, module or name that is not there, that fails, or
-    that gives no :class:`bandits.Policy`.
     """
     place, _, attribute = name.rpartition(":")
 
@@ -377,11 +361,7 @@ def own_policy(
 
 
 def source_of(name: str) -> str:
-    r"""The SHA-256 of the source file of ``name``; empty if there is none.
-
-    >>> source_of("lost.py:Policy")
-    ''
-    """
+    r"""The SHA-256 of the source file of ``name``; empty if there is none."""
     place = name.rpartition(":")[0]
     path = Path(place)
     if not place.endswith(".py"):

@@ -71,10 +71,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
-        r"""The size of the release that contains the users of ``ask``.
-
-        Raises :class:`InvalidParameter` for an ask of a kind that it cannot release.
-        """
+        r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
         r"""The users of ``ask`` whose numbers are in the sums: all, unless some drop out."""
@@ -450,11 +447,7 @@ class Privatizer(Releasing[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison.
-
-    >>> Unprotected().release(3 << 20, 8), Unprotected().guarantee(8)
-    (Fraction(3, 1), None)
-    """
+    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison."""
 
     @property
     def name(self) -> str:

@@ -38,11 +38,7 @@ class ShadowedPackage(DpcoreError):
 
 @cache
 def package_names() -> frozenset[str]:
-    r"""dpcore, and the packages installed with it.
-
-    >>> "dpcore" in package_names()
-    True
-    """
+    r"""dpcore, and the packages installed with it."""
     try:
         points = distribution(_OWN).entry_points
     except PackageNotFoundError:
@@ -68,10 +64,7 @@ def prefer_own_packages() -> None:
 
 
 def require_own_packages() -> None:
-    r"""Refuse to run if another module would be imported instead, here or in a child process.
-
-    Raises :class:`ShadowedPackage`, which names the file and says what to do.
-    """
+    r"""Refuse to run if another module would be imported instead, here or in a child process."""
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:

@@ -50,10 +50,7 @@ def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
-    r"""Read the records from the beginning of a file to its end, or to a torn record.
-
-    Raises :class:`Damaged`.
-    """
+    r"""Read the records from the beginning of a file to its end, or to a torn record."""
     size, at = file.seek(0, os.SEEK_END), 0
     while at + _HEAD.size <= size:
         file.seek(at)

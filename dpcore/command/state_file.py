@@ -31,11 +31,7 @@ class StateFile:
     reader: BinaryIO
 
     def append(self, data: bytes) -> None:
-        r"""Append data; returns when it is on disk.
-
-        Raises :class:`InvalidParameter` for what the system refuses: the end may then be torn, and
-        nothing more is to be appended.
-        """
+        r"""Append data; returns when it is on disk."""
         try:
             left = memoryview(data)
             while left:
@@ -71,15 +67,6 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
 
     It is never truncated by opening, and removed again where the block fails before it holds a
     byte.
-
-    >>> with open_state("--resume", Path(__file__).parent, owner="run"):
-    ...     pass
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --resume = ...: is not a regular file
-
-    Raises :class:`InvalidParameter` for a pipe, a device or a folder, a file in use, one that
-    cannot be read or written, and a system without locks.
     """
     try:
         import fcntl

@@ -144,10 +144,7 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""Lower and upper bounds of the variance of ``noise``.
-
-    Raises :class:`Unrepresentable` where it is not bounded.
-    """
+    r"""Lower and upper bounds of the variance of ``noise``."""
     found = noise.variance
     ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
     if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):

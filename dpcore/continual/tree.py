@@ -28,12 +28,7 @@ class _BlockSum(ContinualSum):
         r"""The number of blocks in the total of ``taken`` items."""
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""The noise variance times the number of blocks in the total.
-
-        >>> from dpcore import Skellam
-        >>> TreeSum(horizon=8, noise=Skellam(variance=10)).mean_squared_error(7)
-        Enclosure([30, 30])
-        """
+        r"""The noise variance times the number of blocks in the total."""
         draws = self._draws(self.covered(self.checked_count(taken)))
         low, high = variance(self.noise)
         scale = draws * Fraction(self.unit) ** 2

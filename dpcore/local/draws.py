@@ -26,11 +26,7 @@ r"""Probabilities are multiples of 1/GRID."""
 
 
 def rounded_down(probability: Callable[[], arb]) -> Fraction:
-    r"""The largest multiple of 1/GRID that is proven to be at most ``probability``.
-
-    >>> rounded_down(lambda: arb(1) / 3) * GRID == GRID // 3
-    True
-    """
+    r"""The largest multiple of 1/GRID that is proven to be at most ``probability``."""
     return Fraction(math.floor(narrow(probability, 96).lower * GRID), GRID)
 
 
@@ -43,10 +39,6 @@ def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
     r"""``count`` independent coins with heads at ``probability``, a multiple of 1/GRID below 1.
 
     A byte decides unless it equals the first byte of the probability; 24 more bits decide then.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> flip(Fraction(1, 2), 4, SeededRng(2)).shape
-    (4,)
     """
     threshold = int(probability * GRID)
     first, rest = threshold >> 24, threshold & 0xFFFFFF
@@ -64,10 +56,6 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
 
     The high half of a product of 32 random bits with the bound, where the low half is not among
     the 2^32 mod bound values that would make some integers likelier (Lemire 2019).
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> below(1, 3, SeededRng(1)).tolist()
-    [0, 0, 0]
     """
     words = rng.words(-(-count // 2)).astype("<u8", copy=False)
     products = words.view("<u4")[:count].astype(np.uint64) * np.uint64(bound)

@@ -395,9 +395,6 @@ def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
     r"""The sum over s of table[s, <s, v>], for every v of so many digits; <,> is mod ``base``.
 
     One digit of s is exchanged for one of v at a time, all in integers.
-
-    >>> inner_product_counts(np.array([[5, 0], [1, 2]]), 2, 1).tolist()
-    [6, 7]
     """
     for digit in range(digits):
         held = table.reshape(base ** (digits - 1 - digit), base, base**digit, base)

@@ -32,11 +32,6 @@ class Neighbourhood:
     k is even, half of it on either side of the circle, in [2, 1024]; (k + 1)/2 < ``threshold`` <=
     k + 1; otherwise :class:`InvalidParameter`. Which k and threshold are safe depends on how many
     collude and vanish: :func:`dpcore.masked.sizing.size_neighbourhood`.
-
-    >>> Neighbourhood(neighbours=4, threshold=6)
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: threshold = 6: must be <= 5: so many hold shares of a user
     """
 
     neighbours: Whole = Whole(at_least=2)
@@ -63,11 +58,6 @@ def neighbours_of(
 
     The order on the circle is uniform and independent of everything else. Nothing is drawn for the
     complete graph. ``names`` are distinct and more than k + 1.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> ring = Neighbourhood(neighbours=2, threshold=2)
-    >>> neighbours_of(["ann", "bob", "eve", "joe"], ring, SeededRng(2))["ann"]
-    ('ann', 'eve', 'joe')
     """
     if neighbourhood is None:
         return dict.fromkeys(names, tuple(sorted(names)))
@@ -87,9 +77,6 @@ class Round:
     are enrolled, up to ``dropouts`` of them may vanish, 2 dropouts < users; inputs are vectors of
     ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a ``neighbourhood``
     everyone shares with everyone; with one, k <= users - 2.
-
-    >>> Round(identifier=bytes(32), users=5, dropouts=1, coordinates=3, modulus=100).threshold
-    4
     """
 
     identifier: bytes
@@ -148,13 +135,7 @@ def _context(terms: Round) -> bytes:
 
 
 def check_identity(identity: str) -> str:
-    r"""Check an identity: 1 to 255 bytes of UTF-8.
-
-    >>> check_identity("")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: identity = : must be a string of 1 to 255 bytes of UTF-8
-    """
+    r"""Check an identity: 1 to 255 bytes of UTF-8."""
     try:
         fits = isinstance(identity, str) and 1 <= len(identity.encode()) <= 255
     except UnicodeEncodeError:

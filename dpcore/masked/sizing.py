@@ -47,15 +47,7 @@ class NeighbourhoodRisk:
 def neighbourhood_risk(
     *, users: int, dropouts: int, colluding: int, neighbourhood: Neighbourhood
 ) -> NeighbourhoodRisk:
-    r"""Bounds for up to ``dropouts`` users who drop out and up to ``colluding`` users.
-
-    >>> ring = Neighbourhood(neighbours=60, threshold=36)
-    >>> risk = neighbourhood_risk(users=1000, dropouts=100, colluding=100, neighbourhood=ring)
-    >>> risk.exposure < Fraction(1, 2**40), risk.stranded < Fraction(1, 10**6)
-    (True, True)
-
-    Raises :class:`InvalidParameter` for counts below 0 or not below ``users``, and for k > n - 2.
-    """
+    r"""Bounds for up to ``dropouts`` users who drop out and up to ``colluding`` users."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
         reason = (
@@ -84,14 +76,6 @@ def size_neighbourhood(
     ``exposure`` bounds the chance that the server learns more than the sum, ``failure`` the chance
     that up to ``dropouts`` users who vanish leave no sum. None where no k <= min(n - 2, 1024) keeps
     them: then the complete graph serves, ``neighbourhood=None``.
-
-    >>> size_neighbourhood(users=1000, dropouts=100, colluding=100)
-    Neighbourhood(neighbours=44, threshold=26)
-    >>> size_neighbourhood(users=11, dropouts=5, colluding=4) is None
-    True
-
-    Raises :class:`InvalidParameter` for counts below 0 or not below ``users``, and for chances
-    outside (0, 1).
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     most_exposed = rational_in("exposure", exposure, "(0, 1)")

@@ -10,11 +10,6 @@ def one_thread() -> AbstractContextManager[object]:
 
     Several threads wait for each other longer than small matrices take, and a busy machine makes
     them wait longer still.
-
-    >>> import numpy as np
-    >>> with one_thread():
-    ...     float(np.ones(3) @ np.ones(3))
-    3.0
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
 

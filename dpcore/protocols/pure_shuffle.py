@@ -44,14 +44,6 @@ class PureShuffle:
     :meth:`missed`, and covers move the expectation of the sum by at most half of it.
 
     What it guarantees depends on all parameters together and is not known here.
-
-    >>> share = PolyaDifference(shape="1/50", scale=1)
-    >>> protocol = PureShuffle(users=64, precision=1, reach=40, cover="1/1048576", share=share)
-    >>> protocol.bits_per_user, protocol.observed_noise(50)
-    (81, PolyaDifference(shape=1, scale=1))
-
-    Raises :class:`InvalidParameter` for users, precision or reach below 1, a cover outside of
-    (0, 1), and a share that is no Polya difference of a shape of at most 1.
     """
 
     name: ClassVar[str] = "pure-shuffle"
@@ -111,11 +103,7 @@ class PureShuffle:
         return (spread + (covered * g / 2) ** 2) / g**2
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users that hold x.
-
-        Raises :class:`InvalidParameter`, with nothing drawn, for anything but 1 to n numbers of
-        [0, 1].
-        """
+        r"""R: the messages of the users that hold x."""
         ones = self.values(x, rng=rng)
         # The order within a message tells nothing new: the shuffler chooses another.
         bits = (np.arange(self.width) < ones[:, None]).astype(np.uint8)
@@ -168,9 +156,6 @@ class PureShuffle:
         return Fraction(int(ones) - present * self.reach, self.precision)
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: the estimate of the sum, from the shuffled bits (one row).
-
-        Raises :class:`InvalidParameter` for what 1 to n users cannot have sent.
-        """
+        r"""A: the estimate of the sum, from the shuffled bits (one row)."""
         present = users_of(shuffled, rows=1, width=self.width, most=self.users)
         return self.estimate(int(shuffled.sum(dtype=np.int64)), present)

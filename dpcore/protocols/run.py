@@ -60,8 +60,6 @@ class RunOutcome:
     def release(self) -> Release:
         r"""The release record; its mechanism has the noise that the ``honest`` users actually
         added.
-
-        Raises :class:`InvalidParameter` where there is none.
         """
         if self.record is None:
             reason = "must be one whose server sees no more than one mechanism: this has no release"

@@ -43,9 +43,6 @@ class ModularSum(ABC):
     [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol`` certifies
     how likely that is. A larger ``modulus`` may be given (a power of two, say), a smaller one is
     refused.
-
-    Raises :class:`InvalidParameter` for users or precision below 1, a threshold below 0, a modulus
-    that is too small, or one beyond 2^62.
     """
 
     name: ClassVar[str]
@@ -96,11 +93,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x.
-
-        Raises :class:`InvalidParameter` for values outside of [0, 1] and more values than users,
-        :class:`Unrepresentable` where an array's noise could leave int64; nothing is drawn then.
-        """
+        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -137,10 +130,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y.
-
-        Raises :class:`InvalidParameter` for anything but integers in [0, m).
-        """
+        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y."""
         edge = self.users * self.precision + self.threshold
         if not isinstance(y, np.ndarray):
             whole = integer("y", y, at_least=0)
@@ -176,10 +166,7 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that protects one honest user when ``honest`` are present.
-
-        Raises :class:`InvalidParameter` unless 1 <= honest <= users.
-        """
+        r"""The law of the noise that protects one honest user when ``honest`` are present."""
 
     def _check_honest(self, honest: int) -> int:
         return integer("honest", honest, at_least=1, at_most=self.users, limit="users")

@@ -30,10 +30,6 @@ def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
     r"""S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
 
     1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), Z the sum of e^(-j^2/2v) over all integers j.
-
-    >>> law = theta.ThetaSum(variance=Fraction(4), count=16)
-    >>> bool(deviation_from_gaussian(law) < arb(2) ** -60)
-    True
     """
     v, n = ball(law.variance), law.count
     with precision(_BITS + n.bit_length()):

@@ -40,11 +40,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""``count`` values filled piece by piece, each small enough to stay in the cache.
-
-    >>> in_blocks(3, lambda piece: piece.fill(7)).tolist()
-    [7, 7, 7]
-    """
+    r"""``count`` values filled piece by piece, each small enough to stay in the cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -52,12 +48,7 @@ def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
 
 
 class Uniform:
-    r"""A uniform real V in [0, 1) whose bits are drawn lazily.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> Uniform(SeededRng(1), 0).below(lambda: arb(1) / 2)
-    True
-    """
+    r"""A uniform real V in [0, 1) whose bits are drawn lazily."""
 
     __slots__ = ("_bits", "_rng", "_value")
 
@@ -90,9 +81,6 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
 
     Such a c separates: u < c implies V < F and u > c implies V >= F. When the interval straddles
     an integer it is narrowed by ``exact``, the ball of F at the ambient precision.
-
-    >>> certified_threshold(1 << 126, (1 << 126) + 5, 128, lambda: arb(1) / 4) == 1 << 62
-    True
     """
     threshold = low >> (bits - 64)
     if high <= (threshold + 1) << (bits - 64):
@@ -109,11 +97,7 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
 
 
 def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
-    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS.
-
-    >>> place([(1 << 191, 1 << 191)], 0, lambda k: arb(1) / 2) == [1 << 63]
-    True
-    """
+    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS."""
     return [
         certified_threshold(low, high, FIXED_BITS, partial(cdf, k))
         for k, (low, high) in enumerate(masses, first)
@@ -121,11 +105,7 @@ def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], ar
 
 
 def fixed_point(value: arb) -> tuple[int, int]:
-    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1].
-
-    >>> fixed_point(arb(1) / 2) == (1 << 191, 1 << 191)
-    True
-    """
+    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1]."""
     scaled = value * arb(2) ** FIXED_BITS
     low = integer_below(scaled)
     high = -integer_below(-scaled)
@@ -133,11 +113,7 @@ def fixed_point(value: arb) -> tuple[int, int]:
 
 
 def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
-    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1].
-
-    >>> fixed_enclosure(Enclosure.exactly(1)) == (1 << 192, 1 << 192)
-    True
-    """
+    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1]."""
     unit = 1 << FIXED_BITS
     return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
@@ -150,11 +126,6 @@ class InversionTable:
     above: a word beyond it is refined. So every word either falls strictly between two thresholds,
     below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
     every integer k.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(min(max(k + 1, 0), 2)) / 2)
-    >>> coin.draw(SeededRng(1), 8).tolist()
-    [0, 1, 1, 0, 0, 0, 1, 1]
     """
 
     __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
@@ -218,13 +189,7 @@ class InversionTable:
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
-        r"""The draw for a uniform real that starts with ``word``.
-
-        >>> from dpcore.sampling.rng import SeededRng
-        >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(k + 1) / 2)
-        >>> coin.refine(SeededRng(1), 1 << 62)
-        0
-        """
+        r"""The draw for a uniform real that starts with ``word``."""
         guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
         uniform = Uniform(rng, word)
         return least(lambda k: uniform.below(lambda: self._cdf(k)), guess)
@@ -235,23 +200,13 @@ def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
 
     For parameters that no table and no urn can serve: it costs a few dozen balls whatever they
     are. ``guess`` decides speed only.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> invert(SeededRng(1), lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0) in (0, 1)
-    True
     """
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 
 
 class Inverted:
-    r"""A batch of draws by :func:`invert`, for laws without a table or proposal.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> coin = Inverted(lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0)
-    >>> set(coin.draw(SeededRng(1), 20).tolist())
-    {0, 1}
-    """
+    r"""A batch of draws by :func:`invert`, for laws without a table or proposal."""
 
     def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
         self._cdf, self._guess = cdf, guess
@@ -278,10 +233,7 @@ class Difference:
 
 
 def table_of_masses(
-    first: int,
-    below: tuple[int, int],
-    masses: Iterable[tuple[int, int]],
-    cdf: Callable[[int], arb],
+    first: int, below: tuple[int, int], masses: Iterable[tuple[int, int]], cdf: Callable[[int], arb]
 ) -> InversionTable:
     r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
 
@@ -289,11 +241,6 @@ def table_of_masses(
     (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. Where the
     masses end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold
     they cannot place costs a ball of F.
-
-    >>> half = 1 << (FIXED_BITS - 1)
-    >>> coin = table_of_masses(0, (0, 0), [(half, half)], lambda k: arb(min(k + 1, 2)) / 2)
-    >>> coin.thresholds.tolist()
-    [9223372036854775808]
     """
     low, high = below
     sums = []

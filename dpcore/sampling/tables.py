@@ -43,16 +43,10 @@ class FloatTable(NamedTuple):
 
 
 def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
-    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n).
-
-    >>> table = float_table([arb(1) / 2, arb(1) / 4], arb(0))
-    >>> table.mass(np.array([-2, -1, 0, 9])).tolist(), table.upper(np.array([0, 1])).tolist()
-    ([0.0, 0.25, 0.5, 0.0], [0.25, 0.0])
-    """
+    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
     tails = [*accumulate(masses[:0:-1], initial=beyond)]
     return FloatTable(
-        np.array([*map(nearest, masses), 0.0, 0.0]),
-        np.array([*map(nearest, reversed(tails)), 0.0]),
+        np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
     )
 
 

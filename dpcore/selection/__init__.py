@@ -9,11 +9,4 @@ from dpcore.selection.noisy import AboveThreshold, MaxNoise, NoisyMax
 from dpcore.selection.partition_selection import NoisyThreshold
 from dpcore.selection.selection import Rule, Selection
 
-__all__ = [
-    "AboveThreshold",
-    "MaxNoise",
-    "NoisyMax",
-    "NoisyThreshold",
-    "Rule",
-    "Selection",
-]
+__all__ = ["AboveThreshold", "MaxNoise", "NoisyMax", "NoisyThreshold", "Rule", "Selection"]

@@ -82,11 +82,6 @@ def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     assert played(script, 20).checkpoints == (20,)
 
 
-def test_regret_per_round_is_that_of_the_last_checkpoint() -> None:
-    run = played(Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2))), 20, 4, 10)
-    assert run.regret_per_round == run.regret[-1] / 10
-
-
 def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
     return [sum(gaps[arm] for arm in order[:t]) for t in checkpoints]
 
@@ -154,26 +149,6 @@ def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     ]
 
 
-def test_records_hold_the_mechanisms_that_ran() -> None:
-    run = played(Script(batches=(Pulls((4, 0, 9)), Commit(0)), privatizer=private("renyi")), 50)
-    wanted = [private("renyi").protocol(n).mechanism(n) for n in (4, 9)]  # type: ignore[union-attr]  # an aggregated sum
-    assert [release.mechanism for release in run.releases] == wanted
-    assert run.bits_per_user == max(private("renyi").bits(n) for n in (4, 9))
-
-
-def test_the_bits_of_a_run_are_the_most_of_any_user() -> None:
-    # The batches shrink: the last user is not who sent most.
-    run = played(Script(batches=(Pulls((900, 0, 2)), Commit(0)), privatizer=private()), 950)
-    assert run.bits_per_user == private().bits(900) > private().bits(2)
-
-
-def test_nothing_is_drawn_once_the_policy_commits() -> None:
-    counted = Counted(of=EASY)
-    run = played(Script(batches=(Commit(1),), privatizer=private()), 1000, world=counted)
-    assert (run.pulls, counted.drawn, run.releases) == ((0, 1000, 0), [], ())
-    assert (run.bits_per_user, run.mean_bits_per_user) == (0, 0.0)
-
-
 def test_the_same_seeds_give_the_same_run() -> None:
     policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
 
@@ -207,18 +182,6 @@ def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch
     assert asked == [SYSTEM] * 3
 
 
-def test_the_arms_that_are_left_are_those_of_the_last_choice() -> None:
-    first, second = Pulls((4, 2, 1)), Pulls((0, 3, 5))
-    for batches, horizon, active in (
-        ((first, second, Commit(2)), 20, (2,)),
-        ((first, second, Commit(2)), 15, (1, 2)),
-        # A batch that the horizon cuts was asked for, too.
-        ((first, second, Commit(2)), 8, (1, 2)),
-        ((first, second, Commit(2)), 3, (0, 1, 2)),
-    ):
-        assert played(Script(batches=batches), horizon).active == active
-
-
 # -- whole algorithms --------------------------------------------------------------------------
 
 
@@ -243,14 +206,6 @@ def test_noise_costs_regret_in_the_order_of_trust() -> None:
     quarter = SumPrivatizer(trust="pure", epsilon="1/4", failure="1e-5")
     local = SumPrivatizer(trust="local", epsilon="1/4", failure="1e-5")
     assert regret(Unprotected()) < regret(quarter) < regret(local) / 2
-
-
-def test_one_arm_and_a_horizon_of_one_round() -> None:
-    policy = BatchedElimination(privatizer=private())
-    run = play(policy, Bernoulli(means=(0.5,)), horizon=1, world=np.random.default_rng(1))
-    assert (run.pulls, run.regret, run.releases) == ((1,), (0.0,), ())
-    two = play(policy, Bernoulli(means=(0.5, 1)), horizon=2, world=np.random.default_rng(1))
-    assert (two.pulls, two.regret, two.batches) == ((2, 0), (1.0,), 0)
 
 
 REFUSED: list[tuple[str, dict[str, object]]] = [

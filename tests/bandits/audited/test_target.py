@@ -240,8 +240,7 @@ def test_devices_whose_shares_are_nothing_are_refuted(
 
 @by_day(1)
 @pytest.mark.parametrize(
-    ("name", "law"),
-    [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)],
+    ("name", "law"), [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)]
 )
 def test_devices_that_add_nothing_are_refuted(
     name: str, law: type[Noise], monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,7 @@ import copy
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from accounting.certificates.form import digest_of
 from accounting.claims.claim import Pure
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
-from accounting.release.curve import PrivacyCurve
 from bandits.certificates.certificate import _worst, certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
@@ -96,36 +95,6 @@ def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None
     assert sum(each["times"] for each in certificate.released) == len(run.releases)
 
 
-def test_assumptions_are_named() -> None:
-    shuffled = certificate_of(run_of(POLICIES["shuffled-pure"]), deltas=[DELTA]).assumptions
-    assert any("(1/8, 1/1000)-relaxed aggregation" in each for each in shuffled)
-    for each in (shuffled, certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA]).assumptions):
-        assert any("semi-honest" in text for text in each)
-        assert any("users are new" in text for text in each)
-
-
-def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation() -> None:
-    certificate = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA])
-    assert certificate.claims[0]["epsilon"] == "0.5"
-    assert not any("relaxed" in each for each in certificate.assumptions)
-    verdict = recheck(certificate.text())
-    assert verdict.holds
-    bare = certificate.to_json()
-    assert any("the shuffler shows the server the bits only" in e for e in bare["assumptions"])
-    bare["assumptions"] = [each for each in bare["assumptions"] if "the shuffler" not in each]
-    bare["digest"] = digest_of(bare)
-    assert not recheck(json.dumps(bare)).holds
-
-
-def test_the_epsilon_of_every_shuffle_is_computed_again() -> None:
-    text = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
-    document = json.loads(text)
-    assert len(document["parts"]) > 1  # one for each number of users
-    found = [each for each in recheck(text).findings if each.where.startswith("parts")]
-    assert {each.status.value for each in found} == {"holds"}
-    assert all("honest users of a shuffle" in each.reason for each in found)
-
-
 def as_if(document: Any, part: int, **fields: Any) -> str:
     changed = json.loads(json.dumps(document))
     changed["parts"][part]["is"] |= fields
@@ -180,11 +149,6 @@ def test_no_protection_is_refused_by_name() -> None:
         certificate_of(run_of(elimination(Unprotected())))
 
 
-def test_a_run_that_releases_nothing_is_refused() -> None:
-    with pytest.raises(NotDerived, match="releases nothing"):
-        certificate_of(run_of(elimination(summed("pure")), arms=1))
-
-
 def test_a_release_that_was_not_promised_is_refused() -> None:
     run = run_of(POLICIES["pure"])
     alien = Release(
@@ -208,19 +172,6 @@ def test_a_release_that_was_not_promised_is_refused() -> None:
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], name: str) -> None:
     with refused(name):
         certificate_of(run_of(POLICIES["pure"]), **arguments)
-
-
-@pytest.mark.parametrize("deltas", [["1e-6", "1/1000000"], ["1/3", "1/3"]])
-@pytest.mark.parametrize("most_steps", [0, 100])
-def test_a_delta_is_claimed_once(deltas: list[str], most_steps: int) -> None:
-    with refused("deltas"):
-        certificate_of(run_of(POLICIES["pure"]), deltas=deltas, most_steps=most_steps)
-
-
-@pytest.mark.parametrize("delta", ["1e-6", 1e-6, Fraction(1, 10**6)])
-def test_one_delta_is_a_list_of_one(delta: Any) -> None:
-    run = run_of(POLICIES["pure"], horizon=60)
-    assert certificate_of(run, deltas=delta) == certificate_of(run, deltas=["1/1000000"])
 
 
 def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
@@ -303,17 +254,6 @@ def sealed(edited: dict[str, Any]) -> str:
 def test_epsilons_are_compared_as_numbers() -> None:
     parts = tuple({"claims": [{"delta": "1/2", "epsilon": e}]} for e in ("9.5", "10.25", "2"))
     assert _worst(parts, Fraction(1, 2))["epsilon"] == "10.25"
-
-
-def test_a_part_of_just_as_many_steps_is_checked() -> None:
-    run = run_of(POLICIES["renyi"], horizon=SHORT)
-    assert run.guarantee is not None
-    curves = [cast(PrivacyCurve, part) for part in run.guarantee.parts]
-    steps = [int(cast(Any, curve.sensitivity).amount) for curve in curves]
-    assert min(steps) < max(steps)
-    certificate = certificate_of(run, deltas=[DELTA], most_steps=min(steps))
-    checked = [part["certificate"] is not None for part in certificate.parts]
-    assert checked == [each == min(steps) for each in steps]
 
 
 def test_an_infinite_epsilon_is_not_certified() -> None:

@@ -19,7 +19,6 @@ from accounting import Status
 from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
 from bandits.certificates.recheck import recheck
-from bandits.experiments.curves import label
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import compare, promises_of, read_document
 from bandits.policies.registry import ALGORITHMS, read_algorithm
@@ -59,17 +58,6 @@ def test_help_teaches_with_an_example(bandit: Bandit, words: list[str]) -> None:
     assert "dpcore bandit" in answer.out
     assert ("Start with" if not words else "Example: dpcore bandit") in answer.out
     assert "[bold]" not in answer.out
-
-
-def test_the_example_of_the_help_runs(bandit: Bandit) -> None:
-    words = next(
-        line.strip(" │").removeprefix("Example: dpcore bandit ").split()
-        for line in bandit("run", "--help").out.splitlines()
-        if "Example: " in line
-    )
-    answer = bandit(*words)
-    assert answer.code == 0
-    assert "dist-rdp-se" in answer.out
 
 
 # -- run --------------------------------------------------------------------------------------
@@ -113,19 +101,6 @@ def test_the_same_seed_gives_the_same_document_however_it_is_played(bandit: Band
     assert Path("state").read_bytes() == data
     longer = [*few, "-T", "30000"]
     assert document(bandit, *longer)["rows"] != document(bandit, *longer, "--seed", 2)["rows"]
-
-
-def test_real_clicks_are_a_world(bandit: Bandit) -> None:
-    rows = [f"{i % 3},{int(i % 7 > 2 * (i % 3))}" for i in range(420)]
-    Path("all.csv").write_text("\n".join(["item_id,click", *rows, ""]))
-    words = ["run", "obd", "--data", "all.csv", "-T", "2000", "--instances", 2, "--json"]
-    few = ["--algorithms", "vb-sdp-ae,se", "--epsilon", 1]
-    found = bandit(*words, *few).json
-    assert (found["preset"], found["arms"], len(found["data"])) == ("obd", None, 64)
-    promised = [row["guarantee"]["epsilon_upper"] for row in found["rows"]]
-    assert promised[0] <= 1
-    assert promised[1] is None
-    assert bandit(*words, *few, "--jobs", 2).json == found
 
 
 def test_a_table_is_shown_without_json(bandit: Bandit) -> None:
@@ -294,12 +269,6 @@ def test_a_plot_is_drawn_from_a_folder_or_its_table(bandit: Bandit) -> None:
         assert answer.err.startswith(f"error: {said}")
 
 
-def test_labels_name_the_parameter() -> None:
-    assert label("dist-cdp-se") == "dist-cdp-se s=10"
-    assert label("sdp-ae") == "sdp-ae"
-    assert label("sdp-ae:m=7") == "sdp-ae m=7"
-
-
 PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"}
 """A world of each kind."""
 
@@ -316,11 +285,7 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
 def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
     names = tuple(entry.name for entry in ALGORITHMS if entry.world == kind)
     ends = Experiment(
-        preset=PLAYED[kind],
-        algorithms=names,
-        epsilons=(epsilon,),
-        horizon=10_000,
-        instances=1,
+        preset=PLAYED[kind], algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
     )
     assert len(promises_of(ends, 10)) == len(names)
 
@@ -376,15 +341,10 @@ def stored(name: str, *rows: dict[str, Any]) -> str:
     ("change", "words"),
     [
         ({"by_instance": [10**400]}, "a regret per round outside of [-1000000, 1000000]"),
-        ({"by_instance": [1e308] * 3}, "a regret per round outside of [-1000000, 1000000]"),
-        ({"by_instance": [float("nan")]}, "a regret per round outside of [-1000000, 1000000]"),
         ({"by_instance": []}, "a row without regret"),
-        ({"by_instance": "0.5"}, "a row without regret"),
         ({"by_instance": [True]}, "a regret per round"),
         ({"algorithm": ["se"]}, "an algorithm that is no name"),
-        ({"epsilon": float("nan")}, "an epsilon that is no number > 0"),
         ({"epsilon": 10**400}, "int too large"),
-        ({"epsilon": -1}, "an epsilon that is no number > 0"),
     ],
 )
 def test_rows_that_no_run_wrote_are_refused(
@@ -402,12 +362,6 @@ def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
     assert "(an algorithm with the same epsilon twice)" in answer.err
     os.mkfifo("pipe")
     assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
-
-
-def test_hardly_any_regret_is_no_denominator(bandit: Bandit) -> None:
-    tiny = stored("tiny", {**ROW, "by_instance": [5e-324, 5e-324]})
-    (row,) = bandit("compare", stored("good", ROW), tiny, "--json").json["rows"]
-    assert (row["ratio"], row["standard_error"]) == (None, None)
 
 
 def test_rows_of_one_alone_are_named(bandit: Bandit) -> None:

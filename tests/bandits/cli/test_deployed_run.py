@@ -73,15 +73,6 @@ def test_the_presets_algorithms_that_can_be_played_are() -> None:
     assert {*read_experiment("cz/easy").algorithms} - {*gone} == {"dp-se"}
 
 
-def test_fewer_people_than_rewards_are_turned_away(bandit: Bandit) -> None:
-    # 40 people give 4 rewards each; then nothing is released, and the arms share the rest.
-    few = rows(bandit, "--visits", "4", "--users", "40", "--algorithms", "dist-rdp-se")
-    many = rows(bandit, "--visits", "4", "--algorithms", "dist-rdp-se")
-    assert few["dist-rdp-se"]["communication"]["numbers"] <= 160
-    assert many["dist-rdp-se"]["communication"]["numbers"] > 400
-    assert few["dist-rdp-se"]["regret_per_round"] > many["dist-rdp-se"]["regret_per_round"]
-
-
 def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
     words = ("--visits", "4", "--algorithms", "dist-dp-se")
     # 10 users give at most 40 rewards: the first batch of three arms needs more.
@@ -146,14 +137,6 @@ def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> No
 
 
 # -- who vanishes --------------------------------------------------------------------------------
-
-
-def test_dropouts_cost_reward_and_no_privacy(bandit: Bandit) -> None:
-    words = ("--algorithms", "dist-dp-se,cdp-se,se")
-    whole, gone = rows(bandit, *words), rows(bandit, *words, "--dropouts", "30%", "--honest", "90%")
-    for name in ("dist-dp-se", "cdp-se"):
-        assert gone[name]["guarantee"]["pure"] == whole[name]["guarantee"]["pure"] == "2"
-    assert whole["se"] == gone["se"]
 
 
 def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:

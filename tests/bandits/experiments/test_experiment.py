@@ -130,21 +130,6 @@ def test_checkpoints_end_with_the_horizon() -> None:
     assert all(len(cell.regret) == 2 for cell in both)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"horizon": 10**13},
-        {"instances": 1 << 21},
-        *({"checkpoints": rounds} for rounds in ((10, 20), (20, 20, 3_000), (0, 3_000))),
-    ],
-    ids=str,
-)
-def test_what_no_option_can_ask_for_is_refused_by_name(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        small(**change)
-    assert {refused.value.argument} == {*change}
-
-
 def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="horizon = 3"):
         small(horizon=3).worlds()
@@ -154,15 +139,6 @@ def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
         run_cells(small(instances=1), small().worlds())
     with pytest.raises(InvalidParameter, match="done"):
         played(small(), done=CELLS[1:])
-
-
-def test_a_schedule_that_is_left_out_is_that_of_the_radius_or_the_preset() -> None:
-    for name, radius, schedule in (
-        ("cz/easy", "exact", "exact"),
-        ("cz/easy", "paper", "released"),
-        ("tkms/binary", "paper", "paper"),
-    ):
-        assert small(preset=name, radius=radius).schedule == schedule
 
 
 # -- what it says -----------------------------------------------------------------------------
@@ -186,16 +162,6 @@ def test_rows_are_means_over_instances() -> None:
         assert row.guarantee["epsilon_upper"] <= row.epsilon
 
 
-def test_rows_hold_the_mean_and_the_most_of_unequal_cells() -> None:
-    experiment = small(algorithms=("cdp-se",), epsilons=(1,), instances=3)
-    sent = zip(played(experiment), (5, 9, 7), (4.0, 8.0, 6.0), strict=True)
-    cells = [
-        replace(cell, bits_per_user=bits, mean_bits_per_user=mean) for cell, bits, mean in sent
-    ]
-    (row,) = rows_of(experiment, cells, promises_of(experiment, 4))
-    assert (row.bits_per_user, row.mean_bits_per_user) == (9, 6.0)
-
-
 def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
     short = small(horizon=100, radius="paper", schedule="paper")
     # 60 rounds for 30 arms, then 8 and 16 for two that are left; two alone have room for 32 more.
@@ -203,14 +169,6 @@ def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
         privatizer = read_algorithm("dist-dp-se").policy(short.setting(1, arms)).privatizer
         found = short.guarantee("dist-dp-se", 1, arms)
         assert found == NEW_USERS.guarantee(privatizer, sizes)
-
-
-def test_what_is_assumed_has_its_own_epsilon_as_the_upper_end() -> None:
-    paper = small(algorithms=("shuffled-se",), radius="paper")
-    shuffled = paper.guarantee("shuffled-se", 1, 4)
-    found = guarantee_json(shuffled, "1e-6")
-    assert (found["epsilon_upper"], found["pure"]) == (1.0, "1")
-    assert found["text"].startswith("1-DP for each user")
 
 
 def test_the_standard_error_is_that_of_a_mean() -> None:

@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from accounting.budget.returning_users import per_user, routes
-from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import Commit, Pulls, Released
 from bandits.experiments.experiment import Cell
-from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.privatizer import Unprotected
@@ -26,22 +24,11 @@ from bandits.worlds.environment import Bernoulli, Environment
 from benchmarks.figures import returning_table as table
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
-from benchmarks.figures.page import table as page_table
 from benchmarks.figures.returning_table import Route, returning_table, visit_noise
-from benchmarks.figures.section import Effort, falls, guarantee_of, is_less, is_same
-from benchmarks.figures.sweep import (
-    Contender,
-    Outcome,
-    Ratio,
-    _outcome,
-    best_of,
-    of_contenders,
-    ratio,
-)
-from dpcore.errors import InvalidParameter
+from benchmarks.figures.section import Effort, is_less, is_same
+from benchmarks.figures.sweep import Contender, Outcome, _outcome, best_of, of_contenders, ratio
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.numbers.enclosure import round_up
 from tests.effort import by_day
 from tests.support.bandits.committed import complaints
 from tests.support.dpcore.mutants import mutated
@@ -97,22 +84,6 @@ def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
     bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
     assert bold(tuple(other + noise), NOISY) == "holds"
     assert section._same(tuple(other + noise), NOISY) == "not decided"
-
-
-def test_far_below_is_more_than_below() -> None:
-    third = outcome(*(value / 2 for value in NOISY))
-    assert is_less("", "", third, outcome(*NOISY)).verdict == "holds"
-    far = is_less("", "", third, outcome(*NOISY), at_most=1 / 3)
-    assert (far.verdict, far.figures) == ("does not hold", "0.5 ± 0")
-
-
-def test_what_falls() -> None:
-    def values(*pairs: tuple[float, float]) -> list[Ratio]:
-        return [Ratio(value=value, error=error) for value, error in pairs]
-
-    assert falls("", "", values((3, 0.1), (2, 0.1), (1, 0.1))).verdict == "holds"
-    assert falls("", "", values((3, 0.1), (2, 0.1), (1.9, 0.1))).verdict == "not decided"
-    assert falls("", "", values((1, 0.1), (2, 0.1), (0.5, 0.1))).verdict == "does not hold"
 
 
 def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
@@ -175,28 +146,7 @@ def test_an_arm_that_a_short_run_dropped_is_counted_though_pulls_do_not_show_it(
     assert 0 < found.wrong < 20
 
 
-def test_a_pure_epsilon_is_rounded_up() -> None:
-    third = replace(outcome(1.0), pure="1/3", epsilon=1 / 3)
-    assert guarantee_of(third) == ("0.3334", "0.3334")
-    assert guarantee_of(outcome(1.0))[0] == "0.5"
-
-
-def test_bad_ratios() -> None:
-    for above, below, reason in (
-        ([1.0], [1.0], "2 or more"),
-        ([1.0, 2.0], [1.0], "must be 1"),
-        ([1.0, 2.0], [0.0, 0.0], "mean > 0"),
-    ):
-        with pytest.raises(InvalidParameter, match=reason):
-            ratio(above, below)
-
-
 # -- the page ----------------------------------------------------------------------------------
-
-
-def test_cells_are_shown_with_their_errors() -> None:
-    rows = [{"a": {"value": 0.012346, "error": 0.000123}, "b": "x|y", "c": 0.25, "d": 7}]
-    assert page_table(rows).splitlines()[2] == r"| 0.0123 ± 0.00012 | x\|y | 0.25 | 7 |"
 
 
 @pytest.mark.nightly
@@ -215,22 +165,6 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "three").mkdir()
     regenerate(tmp_path / "three", effort=TINY, seed=4, jobs=1, only=("schedules",))
     assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
-
-
-def test_bad_requests(tmp_path: Path) -> None:
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"only": ("magic",)}, "only = magic: must be one of paper_figures"),
-        ({"jobs": 0, "only": ("equal_promises",)}, "jobs = 0: must be a whole number >= 1"),
-        ({"jobs": -5}, "jobs = -5"),
-        ({"seed": -1}, "seed = -1"),
-    ]
-    for edit, reason in bad:
-        asked: dict[str, Any] = {"effort": TINY, "seed": 1, "jobs": 1} | edit
-        with pytest.raises(InvalidParameter, match=reason):
-            regenerate(tmp_path, **asked)
-    with pytest.raises(InvalidParameter, match="no folder"):
-        regenerate(tmp_path / "absent", effort=TINY, seed=1, jobs=1)
-    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
@@ -260,16 +194,6 @@ def test_bad_commands_end_with_a_sentence(
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "FOLDER").exists() or "--mslr" in words
-
-
-def test_the_command_lists_the_studies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["benchmarks.figures", "--help"])
-    with pytest.raises(SystemExit):
-        main()
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(study.__name__ in told for study in STUDIES)
 
 
 @pytest.mark.nightly
@@ -355,23 +279,6 @@ def test_the_table_says_what_coming_back_costs() -> None:
     )
 
 
-def test_plain_sums_take_their_share_of_delta() -> None:
-    noise, delta = DiscreteLaplace(scale=40), Fraction(1, 10**6)
-    found = table._epsilon(noise, 16, 2, delta, "advanced")
-    one = compose(PrivacyCurve(noise=noise, sensitivity=16))
-    each = one.epsilon(delta / 2, Fraction(1, 10**5)).upper
-    assert found == 2 * each
-    assert each > one.epsilon(delta, Fraction(1, 10**5)).upper
-
-
-def test_the_error_of_one_run_is_not_a_number() -> None:
-    assert mean_and_error((0.0, 1.0, 2.0, 5.0))[1] == pytest.approx((14 / 3 / 4) ** 0.5)
-    (row,) = returning_table(
-        horizon=200, instances=1, max_visits=(1,), routes=("exact",), algorithms=("dist-dp-se",)
-    )
-    assert math.isnan(row.standard_error)
-
-
 def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.MonkeyPatch) -> None:
     # What each run begins with: its arms, and what its three streams give first.
     begun: list[tuple[object, ...]] = []
@@ -406,18 +313,6 @@ def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.Monke
     assert row.bits_per_user == max(run.bits_per_user for run, _ in found)
     assert row.most_visits == max(pool.most_visits for _, pool in found)
     assert {row.users} == {pool.users for _, pool in found} == {32}
-
-
-def test_a_row_says_what_its_route_and_its_noise_cost() -> None:
-    (row,) = returning_table(
-        horizon=200, instances=1, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
-    )
-    noise = visit_noise(
-        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
-    )
-    assert isinstance(noise, DiscreteLaplace)
-    assert row.per_visit == round_up(16 / Fraction(noise.scale))
-    assert row.epsilon_exact < row.epsilon <= 1
 
 
 @pytest.mark.nightly  # a search over compositions of binomial noise

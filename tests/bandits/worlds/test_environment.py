@@ -11,7 +11,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,7 +30,6 @@ from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
-from tests.support.typed import typed
 
 NORMAL = ClippedNormal(centers=(0.5, 0.97, 0.02), deviation=0.1)
 TABLE = Table(rewards=([0, 1, 1, "1/3"], np.array([0.25, 0.25, 0.5])))
@@ -98,26 +96,6 @@ def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) ->
         assert miss > alpha / 3
 
 
-def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
-    # 2^12 rewards in 2^40 steps are what a float holds: twice as many are two such sums.
-    world, steps, chunk = ClippedNormal(centers=(0.5,)), 1 << 40, 1 << 12
-    coins = np.random.default_rng(2)
-    halves = sum(world.encoded_sum(0, chunk, steps, coins) for _ in range(2))
-    assert world.encoded_sum(0, 2 * chunk, steps, np.random.default_rng(2)) == halves
-
-
-@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 1000.0])
-@pytest.mark.parametrize("center", [0.0, 0.05, 0.5, 0.999])
-def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> None:
-    world = ClippedNormal(centers=(center,), deviation=deviation)
-    with mpmath.workdps(40):
-        c, s = mpmath.mpf(center), mpmath.mpf(deviation)
-        low, high = -c / s, (1 - c) / s
-        inside = mpmath.ncdf(high) - mpmath.ncdf(low)
-        bent = s * (mpmath.npdf(low) - mpmath.npdf(high))
-        assert abs(world.means[0] - (mpmath.ncdf(-high) + c * inside + bent)) < 1e-12
-
-
 def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
     alpha = buy_alpha("bandits: sums of Bernoulli rewards", "1e-9")
     world, bits = np.random.default_rng(7), Bernoulli(means=(0.0, 1.0, "3/10"))
@@ -143,11 +121,6 @@ def test_a_table_is_drawn_with_replacement_and_rounded_at_random() -> None:
     rounded = [TABLE.encoded_sum(1, 1, 1, world) for _ in range(3000)]
     assert set(rounded) == {0, 1}
     assert stats.binomtest(sum(rounded), 3000, 1 / 3).pvalue > alpha / 2
-
-
-def test_floats_of_a_table_are_read_as_decimals() -> None:
-    assert Table(rewards=([0.1],)).values == ((Fraction(1, 10),),)
-    assert Table(rewards=(np.array([0.1, 0.1]),)) == Table(rewards=(["0.1", "1/10"],))
 
 
 def test_instances_are_those_of_the_published_code() -> None:
@@ -225,28 +198,11 @@ REFUSED: list[tuple[Callable[[], Environment], str]] = [
 ]
 
 
-def test_instances_may_be_as_wide_as_rewards() -> None:
-    assert cz_instance(1, 0).centers == tuple(np.random.RandomState(0).random_sample(10).tolist())
-
-
 @pytest.mark.parametrize("which", range(len(REFUSED)))
 def test_worlds_that_are_none_are_refused_by_name(which: int) -> None:
     make, name = REFUSED[which]
     with refused(name):
         make()
-
-
-def test_reordered_arms_are_those_of_the_world_within() -> None:
-    inner = Table(rewards=([0], [1], ["1/2"]))
-    world = Reordered(world=inner, order=(2, 0, 1))
-    assert (world.arms, world.means) == (3, (0.5, 0.0, 1.0))
-    coins = np.random.default_rng(1)
-    assert [world.encoded_sum(arm, 10, 4, coins) for arm in range(3)] == [20, 0, 40]
-    for order in ((0, 1), (0, 0, 1), (1, 2, 3), (0, 1, 2, 2)):
-        with pytest.raises(InvalidParameter, match="order"):
-            Reordered(world=inner, order=order)
-    with pytest.raises(InvalidParameter, match="world"):
-        Reordered(world=(0.5,), order=(0,))  # type: ignore[arg-type]  # a wrong kind
 
 
 TEXT = "left, right,best\n0,1/4,0.9\n1,0.5,1\n0,0.25,1e0\n"
@@ -290,29 +246,6 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path, text: str, words: s
     assert refused.value.argument == "data"
 
 
-def test_a_run_on_ones_own_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = at(tmp_path, TEXT)
-    words = ["-T", 20000, "--instances", 2, "--algorithms", "dist-dp-se,se", "--json"]
-    answer = typed(capsys, "bandit", "run", "own", "--rewards", place, *words)
-    assert (answer.code, answer.err) == (0, "")
-    rows = answer.json["rows"]
-    # No round costs more than the largest gap, 19/30, and the best arm is found.
-    assert all(0 < row["regret_per_round"] < 19 / 30 / 3 for row in rows)
-    by_data = typed(capsys, "bandit", "run", "own", "--data", place, *words)
-    assert by_data.out == answer.out
-    for words_given, said in (
-        (["own"], "error: PRESET = own: needs --rewards FILE"),
-        (["cz/mslr", "--rewards", place], "error: PRESET = cz/mslr: has rewards of its own"),
-        (["lzj/fig2", "--rewards", place], "error: PRESET = lzj/fig2: has rewards of its own"),
-        (["own", "--rewards", place, "--data", place], "error: --rewards = "),
-        (["own", "--rewards", tmp_path / "none"], "none: No such file"),
-        (["own", "--rewards", place, "--arms", 2], "error: --arms = 2"),
-    ):
-        refused = typed(capsys, "bandit", "run", *words_given, *words)
-        assert (refused.code, refused.out) == (2, "")
-        assert said in refused.err
-
-
 PACKAGE = "obp==0.4.1"
 LOG = "obp/dataset/obd/random/all/all.csv"
 
@@ -338,14 +271,3 @@ def test_the_arms_are_the_click_rates_of_the_log(log: Path) -> None:
     for item, mean in enumerate(found.means):
         clicks = [click for shown, click in rows if shown == item]
         assert mean == sum(clicks) / len(clicks)
-
-
-def test_shuffled_bits_run_on_real_means(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--epsilon", "1", "-T", "1e5", "--instances", "2", "--json")
-    answer = typed(capsys, "bandit", "run", "obd", "--data", log, *options)
-    assert answer.code == 0, answer
-    rows = {row["algorithm"]: row for row in answer.json["rows"]}
-    assert [*rows] == ["sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"]
-    # Rates of a few clicks in a thousand: no regret exceeds the best rate.
-    best = max(obd_arms(log).means)
-    assert all(0 < row["regret_per_round"] < best for row in rows.values())

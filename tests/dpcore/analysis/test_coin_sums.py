@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from flint import acb, arb, ctx
+from flint import acb, arb
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,15 +111,6 @@ def test_masses_and_tails_are_tight(name: str, prec: int) -> None:
             assert holds(parts[0], truth[t])
 
 
-@pytest.mark.parametrize("prec", [53, 128, 400])
-def test_central_masses_are_tight(prec: int) -> None:
-    truth = RARE.masses()
-    with precision(prec):
-        for k, found in enumerate(contour.central_masses(RARE, 9)):
-            assert holds(found, truth[k])
-            assert found.rad() < arb(2) ** (8 - prec)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Counted:
     r"""A law that keeps count of the frequencies it was asked for."""
@@ -145,14 +136,6 @@ def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
     return len(counted.asked)
 
 
-def test_the_masses_of_a_narrow_law_cost_no_more_for_a_far_reach() -> None:
-    # Else a sum of 2^28 discrete Gaussians of sigma_squared 1/64, all but constant, takes hours.
-    code = contour.central_masses
-    assert frequencies(code, 3000) == frequencies(code, 300) <= 200
-    slow = mutated(code, "min(reach, beyond)", "reach")
-    assert frequencies(slow, 400) > 200
-
-
 def test_masses_beyond_the_sum_are_held() -> None:
     # With a coarse goal the sum ends inside the law, and Chernoff's bound stands for the rest.
     truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
@@ -162,14 +145,6 @@ def test_masses_beyond_the_sum_are_held() -> None:
         old = "arb(0, (growth - ball(gap) * (near + 1)).exp().upper())"
         found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
         assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
-
-
-def test_the_two_tails_are_mirror_images() -> None:
-    mirrored = Coins(coins=tuple((p, -sign) for p, sign in MIXED.coins))
-    with precision(128):
-        for t in (-5, -4, -3):
-            assert t < MIXED.mean
-            assert contour.lower_tail(MIXED, t).overlaps(contour.upper_tail(mirrored, -t))
 
 
 # -- the bounds are what makes it true -----------------------------------------------------------
@@ -298,39 +273,3 @@ def test_a_variance_of_the_wrong_line_is_caught() -> None:
         for j in range(9, 32):
             total += abs(law.tilted_characteristic(ball(line), turn * j))
         assert total > bound.upper()
-
-
-CENTRAL_BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "the alias is dropped": (COARSE, " + arb(0, alias.upper())", ""),
-    "frequencies are forgotten": (
-        CUT,
-        "_neglected(variance, turn, arb(1), last, points) / points + ",
-        "",
-    ),
-}
-
-
-def central_missed(code: Callable[..., list[arb]]) -> int:
-    truth = RARE.masses()
-    with precision(90):
-        return sum(not holds(found, truth[k]) for k, found in enumerate(code(RARE, 6)))
-
-
-def test_coarse_central_masses_stay_true() -> None:
-    for stand_ins in (COARSE, CUT):
-        assert central_missed(rewired(contour.central_masses, **stand_ins)) == 0
-
-
-@pytest.mark.parametrize("name", CENTRAL_BOUNDS)
-def test_central_masses_without_a_bound_are_caught(name: str) -> None:
-    stand_ins, old, new = CENTRAL_BOUNDS[name]
-    assert central_missed(mutated(contour.central_masses, old, new, **stand_ins))
-
-
-# -- precision -----------------------------------------------------------------------------------
-
-
-def test_the_ambient_precision_is_left_alone() -> None:
-    before = ctx.prec
-    contour.mass(FAIR, 3)
-    assert ctx.prec == before

@@ -1,8 +1,6 @@
 r"""A signal that meets an integrand is what its caller sees, and the shell."""
 
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,6 @@ from flint import acb, arb
 
 import dpcore
 from dpcore.analysis.integration import Integrand, integral
-from dpcore.command.app import run
 
 TIGHT = arb(2) ** -50
 Integrate = Callable[[Integrand], acb]
@@ -56,25 +53,6 @@ def test_what_the_integrand_raises_is_what_the_caller_sees(error: type[BaseExcep
 
     with pytest.raises(error, match="said here"):
         ours(f)
-
-
-def test_a_command_that_is_interrupted_inside_an_integral_ends_with_130(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slow(*given: object, **more: object) -> acb:
-        timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        while True:
-            ours(lambda z, _: z.exp().sin() * z)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        monkeypatch.setattr("dpcore.analysis.polya_integral.integral", slow)
-        code = run(["pmf", "polya-difference:shape=1221/997,scale=4/7", "5000"])
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert code == 130
-    assert capfd.readouterr() == ("", "")
 
 
 def test_nothing_else_calls_flints_integral() -> None:

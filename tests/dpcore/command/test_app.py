@@ -42,13 +42,6 @@ def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
 
 
-def test_draws_as_json(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["sample", LAPLACE, "--seed", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["noise"] == {"law": "discrete-laplace", "scale": "10"}
-    assert (found["schema"], found["seed"], len(found["values"])) == (1, 1, 1)
-
-
 @pytest.mark.parametrize("before", [[], ["--"]])
 def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
     values = ["-1", "0", "12", "-30"]
@@ -70,17 +63,6 @@ def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
     assert near["lower"] < near["upper"]
     assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
     assert "-0.0" not in out
-
-
-def test_the_version(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["-V"]) == dpcore.command.app.run(["--version"]) == 0
-    assert capsys.readouterr().out.split()[0] == "dpcore"
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["sample", "-h"], ["pmf", "--help"]])
-def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> None:
-    assert dpcore.command.app.run(words) == (0 if words else 2)
-    assert "Usage: dpcore" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -134,16 +116,6 @@ def test_a_defect_is_never_taken_for_a_verdict(
     assert dpcore.command.app.run(["sample", LAPLACE]) == dpcore.command.app.DEFECT
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
-
-
-@by_day(1)
-def test_help_is_a_word_too(capsys: Capture) -> None:
-    for words in ([], ["sample"]):
-        assert dpcore.command.app.run(["help", *words]) == 0
-        said = capsys.readouterr().out
-        assert dpcore.command.app.run([*words, "--help"]) == 0
-        assert said == capsys.readouterr().out
-    assert dpcore.command.app.run(["help", "nothing"]) == 2
 
 
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])

@@ -47,10 +47,3 @@ def test_a_sum_of_one_is_the_law_itself(v: str) -> None:
     for k in (0, 1, 3, reach(other), 5 * reach(other)):
         assert one.enclose_pmf(k).overlaps(other.enclose_pmf(k))
         assert one.enclose_sf(k).overlaps(other.enclose_sf(k))
-
-
-def test_a_sum_is_no_discrete_gaussian() -> None:
-    # The reason why the law exists: for small v the law of as much variance is another one.
-    noise = DiscreteGaussianSum(count=2, sigma_squared="1/4")
-    alike = DiscreteGaussian(sigma_squared="1/2")
-    assert not noise.enclose_pmf(0).overlaps(alike.enclose_pmf(0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.refusals import ident, names, refusal
 from tests.support.exact_law import coarser
 from tests.support.laws import (
     EXAMPLES,
@@ -156,23 +155,6 @@ def test_log_concavity_where_it_is_said(noise: Noise) -> None:
     for k in {0, 1, 2, wide, middle, middle - wide, middle + 3 * wide}:
         if spelled(noise, k) and spelled(noise, k + 1):
             assert not bends_up(noise, k)
-
-
-@by_day(6)
-@pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
-@pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
-def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
-    # Beyond what a rational can spell the enclosure widens to [0, small]: still true, and never 0
-    # unless the value is.
-    for function, place in (("pmf", k), ("sf", abs(k))):
-        enclosure = getattr(noise, f"enclose_{function}")(place)
-        assert 0 <= enclosure.lower <= enclosure.upper <= 1 + Fraction(1, 1 << 100)
-        if not (enclosure.upper > 0 and enclosure.upper_float > 0):
-            assert second(noise, function, place) == 0
-    assert noise.enclose_cdf(abs(k)).upper <= 1 + Fraction(1, 1 << 100)
-    if spelled(noise, k):
-        with second_path.digits(60):
-            assert holds(noise.enclose_pmf(k), second(noise, "pmf", k))
 
 
 def brute_moments(noise: Noise) -> tuple[Any, Any] | None:
@@ -317,19 +299,6 @@ def test_one_share_more_or_less_is_seen(law: str) -> None:
     assert checked >= 2, "no share of this law was added up"
 
 
-@pytest.mark.parametrize("noise", SMALL, ids=repr)
-@pytest.mark.parametrize("parties", [0, -1, 1.5, "2", True, None], ids=ident)
-def test_a_number_of_parties_that_is_none(noise: Any, parties: Any) -> None:
-    assert names(refusal(lambda: noise.share(parties)), "parties", parties)
-
-
-@pytest.mark.parametrize("noise", SMALL, ids=repr)
-def test_whole_parameters_divide_or_are_refused(noise: Any) -> None:
-    for value in noise.parameters.values():
-        if isinstance(value, int):
-            assert names(refusal(partial(noise.share, value + 1)), "parties")
-
-
 # -- the theta function and its contour ----------------------------------------------------------
 
 
@@ -353,9 +322,7 @@ def test_log_moments_are_those_of_mpmath(v: str, order: str) -> None:
 def test_a_wrong_partition_is_seen() -> None:
     noise = DiscreteGaussian(sigma_squared=1)
     wrong = mutated(
-        DiscreteGaussian.pmf_ball,
-        "theta.partition(v)",
-        "(2 * arb.pi() * ball(v)).sqrt()",
+        DiscreteGaussian.pmf_ball, "theta.partition(v)", "(2 * arb.pi() * ball(v)).sqrt()"
     )
     with second_path.digits(60), precision(200):
         assert not holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import DpcoreError
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
 from dpcore.masked.device import AggregationServer, Device
@@ -278,11 +278,3 @@ def test_a_device_shows_no_secret() -> None:
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
     assert repr(ann.device) == "<Device of 'ann': nothing is due>"
-
-
-@pytest.mark.parametrize("wrong", [None, 7, PLAY.users[Step.SHARES]["ann"]])
-def test_it_starts_at_a_seat(wrong: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"seat = .not shown.: must be a Participant"):
-        Device(wrong)
-    with pytest.raises(InvalidParameter, match=r"opened = .not shown.: must be an Advertising"):
-        AggregationServer(wrong)

@@ -54,13 +54,6 @@ def test_one_seeded_source_stays_whole_among_threads() -> None:
     assert every == sorted(SeededRng(3).words(len(every)).tolist())
 
 
-def test_an_instance_made_in_one_thread_serves_another() -> None:
-    source = SystemRng()
-    mine = source.words(20).tolist()
-    (other,) = in_threads(lambda: source.words(20).tolist(), threads=1)
-    assert not set(mine) & set(other)
-
-
 def test_one_law_is_built_by_many_threads_at_once() -> None:
     noise = DiscreteGaussian(sigma_squared="333/7")
     batch_of.cache_clear()
