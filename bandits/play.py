@@ -140,9 +140,6 @@ def play(
     )
 
 
-# -- the rounds -------------------------------------------------------------------------------
-
-
 def _batches(
     policy: Policy[State],
     state: State,

@@ -187,9 +187,6 @@ def _check_form(certificate: RunCertificate) -> None:
         raise NotDerived(f"a certificate of {certificate.algorithm}", f"{where}: {reason}")
 
 
-# -- the parts --------------------------------------------------------------------------------
-
-
 def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
     alone = RunGuarantee(parts=(part,), assumptions=())
     claims = []

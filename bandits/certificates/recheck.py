@@ -178,9 +178,6 @@ def read(document: object) -> CertificateForm:
     )
 
 
-# -- assumptions ------------------------------------------------------------------------------
-
-
 def knows(algorithm: str) -> bool:
     r"""Whether the server's and users' views in a run of the algorithm are known."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
@@ -244,9 +241,6 @@ def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str
     yield from (("assumptions", reason) for reason in found)
     if text_of("digest", top["digest"]) != digest_of(top):
         yield "digest", "is not that of the text: something was changed"
-
-
-# -- parts ------------------------------------------------------------------------------------
 
 
 def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPart:
@@ -378,9 +372,6 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         seen.add(law)
     if times > horizon:
         raise Malformed("released", "must be one release a round at most: more than the horizon")
-
-
-# -- values -----------------------------------------------------------------------------------
 
 
 def _claims(where: str, value: object) -> dict[str, Fraction]:

@@ -299,9 +299,6 @@ class SpanningTrees(_Graph):
         return found
 
 
-# -- shared -----------------------------------------------------------------------------------
-
-
 def _check_arms(arms: int) -> int:
     return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 

@@ -177,9 +177,6 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         yield line, dict(zip(header, row, strict=True))
 
 
-# -- the picture ------------------------------------------------------------------------------
-
-
 def title_of(preset: str, epsilon: str) -> str:
     r"""What a panel of the picture is headed, and the picture is known by."""
     return f"{preset}, epsilon = {epsilon}"

@@ -323,9 +323,6 @@ class Experiment(RunParameters):
         return found
 
 
-# -- arguments --------------------------------------------------------------------------------
-
-
 def float_up(exact: Fraction) -> float:
     r"""The least float whose shortest decimals, which are what is printed, are no smaller."""
     nearest = float(exact)

@@ -1,7 +1,7 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
 A state file (schema ``dpcore-bandit-state/2``) lets an experiment that was ended, even by
-``kill -9``, go on. It has records of :mod:`dpcore.command.records`, each of them JSON: the first
+``kill -9``, go on. It has records of :mod:`dpcore.command.state_file`, each of them JSON: the first
 says everything that determines the experiment, each of the others is a finished cell, in order. A
 cell is on the disk before the next is stored: at any moment at most the last record is torn. It is
 dropped, and its cell drawn again, to the same bytes. The first record also names the recipe of a
@@ -32,8 +32,15 @@ from bandits.rounds import Coins, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
-from dpcore.command.records import Damaged, is_torn, next_record, read_records, started
-from dpcore.command.state_file import StateFile, open_state
+from dpcore.command.state_file import (
+    Damaged,
+    StateFile,
+    is_torn,
+    next_record,
+    open_state,
+    read_records,
+    started,
+)
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
@@ -178,9 +185,6 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
     cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
     words = json.dumps([use, experiment.seed, *cell])
     return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")
-
-
-# -- the state file ---------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)

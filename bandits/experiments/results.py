@@ -59,9 +59,6 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
     return f"certificate-{name}.json"
 
 
-# -- before a run -----------------------------------------------------------------------------
-
-
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before any run, a folder that cannot be written.
 
@@ -117,9 +114,6 @@ def refuse_foreign(folder: Path, experiment: Experiment) -> None:
         place = folder / certificate_name(*kind)
         if os.path.lexists(place) and place not in certified:
             raise InvalidParameter("--output", str(place), _FOREIGN)
-
-
-# -- after a run ------------------------------------------------------------------------------
 
 
 def write_results(
@@ -202,9 +196,6 @@ def _mechanism(noise: str, sensitivity: str) -> Mechanism:
     return Mechanism(noise=read_noise(noise), sensitivity=moved)
 
 
-# -- the files of an earlier run --------------------------------------------------------------
-
-
 def remove_earlier(folder: Path) -> None:
     r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
 
@@ -218,9 +209,6 @@ def remove_earlier(folder: Path) -> None:
             place.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
-
-
-# -- whose a file is --------------------------------------------------------------------------
 
 
 def _record_of(folder: Path) -> _Record:

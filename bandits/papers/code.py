@@ -40,9 +40,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _separate(e)
 
 
-# -- erratum 8 --------------------------------------------------------------------------------
-
-
 @_cz(
     "footnote 6 (Gamma-Poisson, in floats)",
     f"{_SIZES}, integers of 64 bits",
@@ -66,9 +63,6 @@ def _recipe(n: int, e: Fraction, g: int) -> Found:
 def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
     del erratum
     return e, PrivacyCurve(noise=_of_shares(n, g / e), sensitivity=g).epsilon(0)
-
-
-# -- erratum 9(a) -----------------------------------------------------------------------------
 
 
 def swapped_scale(scale: Fraction) -> Enclosure:
@@ -120,9 +114,6 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
         return PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
 
     return e, _swapped(n, g / e, loss)
-
-
-# -- erratum 9(b) -----------------------------------------------------------------------------
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:

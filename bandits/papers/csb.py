@@ -53,9 +53,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _central(2, Fraction(1))
 
 
-# -- privacy ----------------------------------------------------------------------------------
-
-
 def csb_tree_levels(horizon: int) -> int:
     r"""How many released sums one datum of T enters: nodes [(j-1) 2^i + 1, j 2^i] within T.
 
@@ -100,9 +97,6 @@ def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
         return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(0)
 
     return e, along(scale, loss), {"levels": levels, "scale": shown(scale)}
-
-
-# -- bonuses ----------------------------------------------------------------------------------
 
 
 def least_threshold(noise: Noise, failure: Fraction) -> int:

@@ -92,9 +92,6 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=moved)
 
 
-# -- pure noise -------------------------------------------------------------------------------
-
-
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
     r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
@@ -116,9 +113,6 @@ def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameter
 def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
     del theorem, n
     return e, _curve(chosen.noise, chosen.precision).epsilon(0)
-
-
-# -- Theorem 3 --------------------------------------------------------------------------------
 
 
 @_cz(
@@ -170,9 +164,6 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
         return Enclosure.of((here / there).log())
 
 
-# -- Theorem 2 and Lemma 3 --------------------------------------------------------------------
-
-
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
     r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
     3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
@@ -219,9 +210,6 @@ def _skellam(variance: Fraction, shift: int, order: int) -> Found:
     return skellam_renyi_bound(order, variance, shift), exact
 
 
-# -- Theorem 4 and Lemma 4 --------------------------------------------------------------------
-
-
 @_cz(
     "Theorem 4",
     "n = {n}, epsilon = {e}, s = {s}, T = {T}, alpha = {order}",
@@ -251,9 +239,6 @@ def _concentrated(n: int, e: Fraction, s: int, order: int) -> Found:
 def _gaussian_sum(n: int, v: Fraction, shift: int) -> Found:
     stated = along(gaussian_sum_epsilon(n, v, shift), lambda end: end * end / 2)
     return stated, _curve(DiscreteGaussianSum(count=n, sigma_squared=v), shift).zcdp()
-
-
-# -- Appendix I: users who return -------------------------------------------------------------
 
 
 def _classic(rho: Fraction, delta: Fraction) -> Enclosure:

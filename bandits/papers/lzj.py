@@ -69,9 +69,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield _exact_scalar(n, g, e, d)
 
 
-# -- the Gaussian mechanism -------------------------------------------------------------------
-
-
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""LZJ Theorems 4.2, 4.4, C.1 and C.3: sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon.
 
@@ -114,9 +111,6 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Found:
 def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     ratio = real_gaussian_ratio(e, d)
     return d, real_gaussian_delta(Fraction(ratio.upper), e), {"ratio": shown(ratio)}
-
-
-# -- the vector sum of Algorithm 2 ------------------------------------------------------------
 
 
 @_vectors(
@@ -185,9 +179,6 @@ def _exact_vector(s: int, e: Fraction, d: Fraction) -> Found:
 
 def _twice(value: Enclosure) -> Enclosure:
     return Enclosure(2 * value.lower, 2 * value.upper)
-
-
-# -- the scalar sum of Algorithm 4 ------------------------------------------------------------
 
 
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:

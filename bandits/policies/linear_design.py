@@ -113,9 +113,6 @@ def _span(points: Floats) -> Floats:
     return found
 
 
-# -- finding one -----------------------------------------------------------------------------------
-
-
 def _weights(held: Floats) -> Floats:
     # Any way of finding it is sound: what is returned is certified.
     count, d = held.shape
@@ -167,9 +164,6 @@ def _spanning(held: Floats) -> list[int]:
 def _first_of_largest(values: Floats) -> int:
     # Actions of one length are as many ties: the order of a processor's sums must not decide them.
     return int((values >= (1 - _ALIKE) * values.max()).argmax())
-
-
-# -- proving it ------------------------------------------------------------------------------------
 
 
 def _certified(held: Floats, weights: Floats) -> float:

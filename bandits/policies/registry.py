@@ -202,9 +202,6 @@ def read_algorithm(text: str) -> Algorithm:
     return Algorithm(entry=entry, value=None if exact == entry.default else exact)
 
 
-# -- policies ---------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name

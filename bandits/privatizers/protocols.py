@@ -26,7 +26,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.sums import summed
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import size_neighbourhood
+from dpcore.masked.round import size_neighbourhood
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers

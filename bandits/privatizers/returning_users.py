@@ -48,8 +48,7 @@ from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.sums import AggregatedSum, size_protocol
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
 r"""The laws of noise that releases of any number of users can have alike."""

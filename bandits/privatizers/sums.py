@@ -38,8 +38,7 @@ from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum, LocalSum
+from dpcore.protocols.sums import AggregatedSum, LocalSum, size_protocol
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]

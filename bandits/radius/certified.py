@@ -165,9 +165,6 @@ def _hoeffding(pulls: int, failure: Fraction) -> float:
         return Enclosure.of((ball(2 / failure).log() / (2 * pulls)).sqrt()).upper_float
 
 
-# -- tails of the noise -----------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1 << 14)
 def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
     # P(sign X > knot), for symmetric laws at knot >= 0 only.
@@ -256,9 +253,6 @@ def _first_sides(
             found.add(last)
         sides.append(_side(noise, sign, steps, threshold, found))
     return tuple(sides)
-
-
-# -- the bound, in floats and in balls --------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 14)

@@ -24,12 +24,51 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 from flint import acb, arb, ctx
 
-from dpcore.analysis.integration import integral
 from dpcore.numbers.enclosure import ball
+
+Integrand: TypeAlias = Callable[[acb, bool], acb]
+"""f(z, analytic): a ball around f on the ball z; where ``analytic``, one that is not finite unless
+f is analytic on z."""
+
+
+def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) -> acb:
+    r"""A ball around the integral of ``f`` from ``start`` to ``end``, at the ambient precision.
+
+    What ``f`` raises, or a signal's handler while it runs, is raised here: FLINT would leave an
+    exception that is no ``Exception`` set, and every later call would fail with a SystemError.
+    """
+    raised: list[BaseException] = []
+
+    def guarded(z: acb, analytic: bool) -> acb:  # noqa: FBT001 - FLINT's own signature
+        # After an exception nothing is computed: zeros end the integration at once.
+        if raised:
+            return acb(0)
+        try:
+            return f(z, analytic)
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            raised.append(error)
+            return acb(0)
+
+    try:
+        found = acb.integral(guarded, start, end, rel_tol=rel_tol, abs_tol=abs_tol)
+    except BaseException as error:  # noqa: BLE001  # raised again below
+        raised.append(error)
+    if raised:
+        raise _first(raised[0])
+    return found
+
+
+def _first(error: BaseException) -> BaseException:
+    # A handler that runs before the guard is entered is beyond its reach: its exception is what
+    # the SystemError of the next call stands on.
+    while isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
 
 _STRAIGHT_SHAPE: Final = 8
 _LONG_SCALE: Final = 64

@@ -203,9 +203,6 @@ def _interrupts_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-# -- in a worker ------------------------------------------------------------------------------
-
-
 @dataclass(slots=True, kw_only=True)
 class Watch:
     r"""Ends this process when its parent died, or a call ran past the time ``due()``.

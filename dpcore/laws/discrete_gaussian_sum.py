@@ -31,15 +31,19 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.gaussian_sum_batch import GaussianSumBatch, deviation_from_gaussian
 from dpcore.sampling.inversion import (
+    EXTRA,
     FIXED_BITS,
     Batch,
+    FloatTable,
     InversionTable,
     Inverted,
     fixed_point,
+    float_table,
     invert,
+    symmetric_table,
+    table_reach,
 )
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
 _LEAST_VARIANCE: Final = Fraction(1, 10**6)
 _TABLE_VARIANCE: Final = 1 << 22

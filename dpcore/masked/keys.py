@@ -116,9 +116,6 @@ def _names(*identities: str) -> bytes:
     return b"".join(bytes([0, len(name)]) + name for name in encoded)
 
 
-# -- masks ----------------------------------------------------------------------------------------
-
-
 def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
     r"""The key of the mask between two users, the same from both sides."""
     return _derive(secret, terms, b"pair mask", *sorted((one, other)))
@@ -132,9 +129,6 @@ def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
 def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
     r"""A commitment by which the server checks a recombined seed."""
     return _derive(seed, terms, b"seed commitment", identity)
-
-
-# -- shares on their way --------------------------------------------------------------------------
 
 
 def seal_shares(
@@ -171,9 +165,6 @@ def _share_cipher(
 ) -> tuple[ChaCha20Poly1305, bytes]:
     key = _derive(secret, terms, b"sealed shares", sender, receiver)
     return ChaCha20Poly1305(key), terms.context + _names(sender, receiver)
-
-
-# -- the way between a user and the server --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

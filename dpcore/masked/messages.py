@@ -131,9 +131,6 @@ class Header:
     receiver: str
 
 
-# -- writing --------------------------------------------------------------------------------------
-
-
 def encode(body: Body, terms: Round, *, sender: str, receiver: str) -> bytes:
     r"""Header and body as bytes, without the tag."""
     head = bytes([_VERSION, 1 + TYPES.index(type(body))]) + terms.identifier
@@ -172,9 +169,6 @@ def _public(keys: PublicKeys) -> bytes:
 def _listed(entries: Mapping[str, T], write: Callable[[T], bytes]) -> bytes:
     written = (_identity(identity) + write(entries[identity]) for identity in sorted(entries))
     return len(entries).to_bytes(2, "big") + b"".join(written)
-
-
-# -- reading --------------------------------------------------------------------------------------
 
 
 class _Reader:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.sizing import MOST_EXPOSURE
+from dpcore.masked.round import MOST_EXPOSURE
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import (

@@ -13,16 +13,19 @@ cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/sample
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import partial
-from typing import Final, Protocol
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from flint import arb
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, integer_below, precision
+from dpcore.numbers.enclosure import Enclosure, integer_below, nearest, precision
+from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
@@ -250,3 +253,49 @@ def table_of_masses(
     if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
         raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")
     return InversionTable(first, place(sums, first, cdf), cdf)
+
+
+EXTRA: Final = 64
+r"""Values beyond a number of standard deviations, for laws too narrow to be nearly Gaussian."""
+
+
+class FloatTable(NamedTuple):
+    r"""P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
+
+    masses: Floats
+    tails: Floats
+
+    def mass(self, k: Integers) -> Floats:
+        r"""P(X = k) for every entry, of either sign."""
+        # ~k = -k-1 without overflow at either end of int64; the table ends with two zeros.
+        size = np.minimum(np.where(k >= 0, k, ~k), len(self.masses) - 2) + (k < 0)
+        found: Floats = self.masses[size]
+        return found
+
+    def upper(self, k: Integers) -> Floats:
+        r"""P(X > k) for every entry k >= 0."""
+        return self.tails[np.minimum(k, len(self.tails) - 1)]
+
+
+def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
+    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
+    tails = [*accumulate(masses[:0:-1], initial=beyond)]
+    return FloatTable(
+        np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
+    )
+
+
+def table_reach(variance: Fraction) -> int:
+    r"""At least nine standard deviations: the table checks that less than 2^-64 lies beyond."""
+    return math.isqrt(86 * math.ceil(variance)) + EXTRA
+
+
+def symmetric_table(
+    masses: Sequence[tuple[int, int]], below: tuple[int, int], cdf: Callable[[int], arb]
+) -> InversionTable:
+    r"""The table on -n, ..., n from intervals of P(X = 0), ..., P(X = n) and of P(X < -n).
+
+    As :func:`dpcore.sampling.inversion.table_of_masses`, in units of 2^-FIXED_BITS.
+    """
+    both = [*masses[:0:-1], *masses]
+    return table_of_masses(1 - len(masses), below, both, cdf)

@@ -6,7 +6,6 @@ counts that reach a threshold, for keys that are not known beforehand.
 """
 
 from dpcore.selection.noisy import AboveThreshold, MaxNoise, NoisyMax
-from dpcore.selection.partition_selection import NoisyThreshold
-from dpcore.selection.selection import Rule, Selection
+from dpcore.selection.selection import NoisyThreshold, Rule, Selection
 
 __all__ = ["AboveThreshold", "MaxNoise", "NoisyMax", "NoisyThreshold", "Rule", "Selection"]

@@ -70,9 +70,6 @@ def played(
     )
 
 
-# -- regret ------------------------------------------------------------------------------------
-
-
 def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
     run = played(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
@@ -121,9 +118,6 @@ def test_a_score_that_forgets_the_pulls_before_is_caught() -> None:
     for counts in ((2, 0), (4, 0)):
         broken(score, counts)
     assert score.regret != by_hand([0] * 6, (0.5, 0.0), (2, 6))
-
-
-# -- what is released --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("horizon", "whole"), [(5, 0), (6, 1), (7, 1), (13, 1), (14, 2), (99, 2)])
@@ -180,9 +174,6 @@ def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch
     script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
     play(script, EASY, horizon=9, world=np.random.default_rng(1))
     assert asked == [SYSTEM] * 3
-
-
-# -- whole algorithms --------------------------------------------------------------------------
 
 
 @pytest.mark.nightly

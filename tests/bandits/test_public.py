@@ -87,9 +87,6 @@ def test_what_has_no_default_is_demanded(
         kind(**given)
 
 
-# -- parts of one's own ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared(Privatizer):
     """Laplace noise for epsilon = 1/2 in 16 steps, shared by the users."""

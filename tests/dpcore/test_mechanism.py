@@ -32,9 +32,6 @@ MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
 VECTOR = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 
 
-# -- scope and sensitivity -----------------------------------------------------------------------
-
-
 def test_a_scope_is_read_from_its_words() -> None:
     assert Scope() == Scope(unit=Unit.CONTRIBUTION, relation=Relation.REPLACE)
     by_words: Any = {"unit": "user", "relation": "add-remove"}
@@ -62,9 +59,6 @@ def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
     assert [other for other in SENSITIVITIES if other == sensitivity] == [sensitivity]
     with pytest.raises(dataclasses.FrozenInstanceError):
         sensitivity.amount = 9  # type: ignore[misc]  # what is refused
-
-
-# -- mechanism -----------------------------------------------------------------------------------
 
 
 def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
@@ -159,9 +153,6 @@ def test_two_releases_share_no_noise() -> None:
     many = dataclasses.replace(wide, sensitivity=Sensitivity.l1(1))
     released += many.release(np.zeros(500, dtype=np.int64)).tolist()
     assert len(set(released)) == 1500
-
-
-# -- record --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,6 @@ LAPLACE = DiscreteLaplace(scale=10)
 NEVER = NeverAsked()
 
 
-# -- drawing -----------------------------------------------------------------------------------
-
 BAD_SIZES: list[Any] = [
     *(-1, (3, -1), 1.0, "3", True, [2, 3], np.float64(2)),
     *(1 << 59, 1 << 64, (1 << 40, 1 << 40), (0, 1 << 64)),
@@ -94,8 +92,6 @@ def test_a_single_draw_still_works(noise: Noise) -> None:
     mechanism = Mechanism(noise=noise, sensitivity=Sensitivity(1))
     assert type(mechanism.release(10**100)) is int
 
-
-# -- releasing -----------------------------------------------------------------------------------
 
 MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 ROOM = 1 << 62
@@ -188,8 +184,6 @@ def test_a_record_that_says_nothing(argument: str, value: Any) -> None:
     assert names(line, argument)
 
 
-# -- asking for the law --------------------------------------------------------------------------
-
 BAD_PLACES: list[Any] = [1.0, "1", True, [1.5], [True], [None], 2**63]
 
 
@@ -250,8 +244,6 @@ def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argume
         assert "enclose_pmf" in line
     assert noise.enclose_pmf(centre(noise)).lower > 0
 
-
-# -- spelling ------------------------------------------------------------------------------------
 
 SPELLINGS = [
     *("", "laplace:scale=10", "discrete-laplace", "discrete-laplace:scale="),

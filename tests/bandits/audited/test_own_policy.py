@@ -131,9 +131,6 @@ def policy_of(privatizer: Any) -> BatchedElimination:
     return BatchedElimination(privatizer=privatizer)
 
 
-# -- visits --------------------------------------------------------------------------------------
-
-
 def steady(visits: int) -> Any:
     return steady_for("dist-dp-se", epsilon="3/2", delta="1e-2", max_visits=visits, failure="1e-6")
 
@@ -162,8 +159,6 @@ def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> Non
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta)) is wrong
 
 
-# -- who vanishes --------------------------------------------------------------------------------
-
 GONE = Deployment(dropouts="3/4")
 
 
@@ -188,9 +183,6 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
     runs = RUNS if path == "release" else 10 * RUNS  # 16 devices, so little is to be seen
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
-# -- what is asked for ---------------------------------------------------------------------------
 
 
 def test_visits_need_one_law() -> None:

@@ -52,9 +52,6 @@ def view(trust: Trust, **given: Any) -> View:
     return view_of(BatchedElimination(privatizer=summed(trust)), **given)
 
 
-# -- a view is what play shows -------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(BatchedElimination):
     """Writes down what it is shown."""
@@ -122,9 +119,6 @@ def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
         view_of(Favouring(privatizer=summed("pure")))
 
 
-# -- the claim -----------------------------------------------------------------------------------
-
-
 def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
     """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
     k = np.arange(-reach, reach + 1)
@@ -165,9 +159,6 @@ def test_pure_claims_are_exact() -> None:
     )
 
 
-# -- devices -------------------------------------------------------------------------------------
-
-
 @by_day(1)
 @pytest.mark.parametrize("privatizer", [summed("pure"), summed("shuffled-pure"), BITS])
 def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
@@ -194,9 +185,6 @@ def test_a_message_is_the_users_own() -> None:
     assert one[0] - zero[0] == one[1] - zero[1] == protocol.precision
     assert lead(zero) == zero[1] - zero[2]
     assert second(zero) == zero[3]
-
-
-# -- by name -------------------------------------------------------------------------------------
 
 
 def test_all_that_runs_by_name_can_be_audited() -> None:

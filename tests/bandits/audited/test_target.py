@@ -55,8 +55,6 @@ def refuted(rest: str, *, runs: int) -> bool:
     return report.verdict == "refuted"
 
 
-# -- what is derived is not refuted --------------------------------------------------------------
-
 KEPT = {
     **dict.fromkeys(PLAIN, 300),
     **{f"{name},epsilon=1,path=devices": 200 for name in BY_DEVICES},
@@ -73,9 +71,6 @@ def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     report = audited(rest, runs=KEPT[rest], alpha=alpha)
     assert report.error is None, report.error
     assert report.verdict == "not_refuted"
-
-
-# -- what releases too much is refuted -----------------------------------------------------------
 
 
 @by_day(13)
@@ -124,9 +119,6 @@ def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
 
     with releasing(narrow):
         assert refuted("dist-rdp-se,epsilon=1", runs=4000)
-
-
-# -- so is what errs around it -------------------------------------------------------------------
 
 
 def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(

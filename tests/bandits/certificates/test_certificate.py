@@ -75,9 +75,6 @@ def pooled_run() -> Run:
     return run_of(elimination(steady), pool)
 
 
-# -- every trust model ---------------------------------------------------------------------------
-
-
 @by_day(1)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None:
@@ -141,9 +138,6 @@ def test_users_who_return_are_certified_for_all_their_visits() -> None:
     assert sum("who is in a release" in text for text in certificate.assumptions) == 1
 
 
-# -- what is refused -----------------------------------------------------------------------------
-
-
 def test_no_protection_is_refused_by_name() -> None:
     with pytest.raises(NotDerived, match="a certificate of se"):
         certificate_of(run_of(elimination(Unprotected())))
@@ -181,9 +175,6 @@ def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
         certificate_of(replace(run, guarantee=other, releases=()), deltas=[DELTA])
 
 
-# -- where the noise came from -------------------------------------------------------------------
-
-
 def test_a_run_with_seeded_noise_says_so() -> None:
     policy, world = POLICIES["pure"], np.random.default_rng(1)
     real = play(policy, Bernoulli(means=(0.8, 0.3)), horizon=60, world=world)
@@ -193,9 +184,6 @@ def test_a_run_with_seeded_noise_says_so() -> None:
         assert missing not in assumptions
     names = {finding.where for finding in recheck(certificate_of(real).text()).findings}
     assert "noise" not in names
-
-
-# -- what is not checked -------------------------------------------------------------------------
 
 
 def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
@@ -276,9 +264,6 @@ def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:
         other = replace(run, guarantee=replace(run.guarantee, parts=turned))
         claimed = certificate_of(other, deltas=[DELTA]).claims[0]["epsilon"]
         assert Fraction(claimed) == max(each)
-
-
-# -- lies that fit together --------------------------------------------------------------------
 
 
 def test_noise_that_does_not_keep_its_promise_is_found_by_the_second_path() -> None:

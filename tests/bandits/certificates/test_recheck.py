@@ -173,9 +173,6 @@ def test_a_wrong_digest_is_named() -> None:
         assert failure.where == where
 
 
-# -- certificates that were made to look true ------------------------------------------------
-
-
 def without_worst() -> dict[str, Any]:
     edited = document("renyi")
     best = min(edited["parts"], key=lambda part: Fraction(part["claims"][0]["epsilon"]))
@@ -286,9 +283,6 @@ def test_a_certificate_that_was_made_up_fails(name: str) -> None:
         assert REASONS[name] in failure.reason
 
 
-# -- text that is no certificate -------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "{}", "[]", '{"schema": 1}', b"\xff", "[" * 100_000,
@@ -328,9 +322,6 @@ def reason_of(text: str) -> tuple[str, str]:
     return failure.where, failure.reason
 
 
-# -- the algorithm -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["ucb", "Dist-dp-se"])
 def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     edited = {**document("pure"), "algorithm": name}
@@ -366,9 +357,6 @@ def test_the_local_model_has_a_sentence_of_its_own() -> None:
     assert reason_of(sealed(edited)) == ("assumptions", f"missing: {sentence}")
 
 
-# -- scopes and rounds ---------------------------------------------------------------------------
-
-
 def of_scope(scope: Scope) -> dict[str, Any]:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=100), sensitivity=1, scope=scope)
     own = certify(curve, deltas=[DELTA]).to_json()
@@ -392,9 +380,6 @@ def test_rounds_are_those_of_a_user() -> None:
     where, reason = reason_of(text_told(edited))
     assert where == "parts[0].is.unit"
     assert reason.startswith("must be user")
-
-
-# -- one thing, one spelling ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])
@@ -422,9 +407,6 @@ def test_no_more_is_released_than_there_were_rounds() -> None:
         "released",
         "must be one release a round at most: more than the horizon",
     )
-
-
-# -- what a text may cost, and small deltas ------------------------------------------------------
 
 
 def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,6 @@ def document(bandit: Bandit, *words: object) -> dict[str, Any]:
     return answer.json
 
 
-# -- list, help -------------------------------------------------------------------------------
-
-
 def test_the_list_names_presets_and_algorithms(bandit: Bandit) -> None:
     answer = bandit("list")
     assert answer.code == 0
@@ -59,8 +56,6 @@ def test_help_teaches_with_an_example(bandit: Bandit, words: list[str]) -> None:
     assert ("Start with" if not words else "Example: dpcore bandit") in answer.out
     assert "[bold]" not in answer.out
 
-
-# -- run --------------------------------------------------------------------------------------
 
 ALL = "cdp-se,ldp-se,dist-dp-se,dist-rdp-se,dist-cdp-se,dp-se,se"
 
@@ -179,9 +174,6 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     assert Path("state").read_bytes().count(b"\n") < 2000
     answer = bandit(*words[:-2], "--seed", 2)
     assert "was begun with another seed: 1 there, 2 here" in answer.err
-
-
-# -- compare, plot ----------------------------------------------------------------------------
 
 
 def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
@@ -323,8 +315,6 @@ def test_a_schedule_without_effect_is_known() -> None:
         )
         assert one.scheduled == (paper != released), entry.name
 
-
-# -- compare ----------------------------------------------------------------------------------
 
 ROW: dict[str, Any] = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.1, 0.2]}
 HEAD: dict[str, Any] = {

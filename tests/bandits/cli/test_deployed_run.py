@@ -14,7 +14,7 @@ from accounting.budget.returning_users import per_user
 from accounting.certificates.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
-from bandits.cli.options import read_experiment
+from bandits.cli.run import read_experiment
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning_users import RETURNING, returning_policy, steady_for
 from bandits.policies.setting import Setting
@@ -30,9 +30,6 @@ def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
     answer = bandit("run", *SMALL, *words, "--json")
     assert (answer.code, answer.err) == (0, "")
     return {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
-
-
-# -- visits --------------------------------------------------------------------------------------
 
 
 @by_day(2)
@@ -90,9 +87,6 @@ def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: 
     assert enough["rows"][0]["out_of_users"] == 0
 
 
-# -- certificates --------------------------------------------------------------------------------
-
-
 def certificate(bandit: Bandit, folder: Path, *words: str) -> dict[str, Any]:
     answer = bandit("run", *SMALL, *words, "--output", str(folder))
     assert (answer.code, answer.err) == (0, "")
@@ -136,9 +130,6 @@ def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> No
         assert not forged({**found, "assumptions": changed})
 
 
-# -- who vanishes --------------------------------------------------------------------------------
-
-
 def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
@@ -150,9 +141,6 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out
-
-
-# -- what is refused -----------------------------------------------------------------------------
 
 
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:

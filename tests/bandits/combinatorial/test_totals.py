@@ -103,9 +103,6 @@ def test_local_and_plain_tables_are_sums() -> None:
         assert found == [(float(s), i + 1) for i, s in enumerate(np.cumsum(wanted))]
 
 
-# -- what one user moves ----------------------------------------------------------------------
-
-
 def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
     """How far the sums move, in all, of which each draw is the noise: outcome ``at`` 0 or 1.
 

@@ -141,9 +141,6 @@ def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
         played(small(), done=CELLS[1:])
 
 
-# -- what it says -----------------------------------------------------------------------------
-
-
 def test_rows_are_means_over_instances() -> None:
     rows = rows_of(small(), CELLS, promises_of(small(), 4))
     assert [(row.algorithm, row.epsilon) for row in rows] == [

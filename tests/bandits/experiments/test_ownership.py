@@ -40,9 +40,6 @@ def filled(bandit: Bandit, algorithms: str = "cdp-se") -> dict[str, bytes]:
     return contents("out")
 
 
-# -- what a run reads --------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("name", ["rows.json", CERTIFICATE])
 @pytest.mark.parametrize("option", ["--data", "--resume"])
@@ -84,8 +81,6 @@ def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
         assert answer.err == f"error: --resume = {path}: is the file of --data, too\n"
     assert Path("all.csv").read_text() == "item_id,click\n"
 
-
-# -- whose files stand there -------------------------------------------------------------------
 
 MINE = {
     "rows.json": '{"schema": "notes"}',
@@ -159,9 +154,6 @@ def test_what_makes_a_file_ours_is_checked(bandit: Bandit) -> None:
     Path("out/regret.svg").symlink_to("nowhere")
     with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is no file of"):
         refuse_foreign(Path("out"), one)
-
-
-# -- whole or not ------------------------------------------------------------------------------
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:

@@ -46,8 +46,6 @@ def names(folder: str) -> set[str]:
     return {path.name for path in Path(folder).iterdir()}
 
 
-# -- sentences are no smaller than their numbers -----------------------------------------------
-
 EXACT = ["1/3", "0.10000004", "1e-400", "1.23456499e-6", "12345649/100000000", "1/7000000000001"]
 
 
@@ -90,9 +88,6 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(nearest(long)) < long
 
 
-# -- whose files -------------------------------------------------------------------------------
-
-
 def test_an_epsilon_of_many_digits_has_a_short_name(bandit: Bandit) -> None:
     long = "0." + "123456789" * 15
     answer = bandit(*RUN, "--epsilon", long, "--algorithms", "dist-dp-se", "--output", "out")
@@ -113,9 +108,6 @@ def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> N
     subprocess.run(shell, shell=True, cwd=tmp_path, stderr=subprocess.PIPE, timeout=90, check=False)  # noqa: S602  # the shell's redirections are what is tested
     assert json.loads((tmp_path / "out/rows.json").read_text())["schema"] == "dpcore-bandit/1"
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PARTLY)
-
-
-# -- certificates ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,9 +142,6 @@ def test_a_missing_certificate_names_its_reason(
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
     wanted = "no theorem here gives a certificate of cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
-
-
-# -- pictures ----------------------------------------------------------------------------------
 
 
 def line(algorithm: str, epsilon: str, mean: float) -> PlotLine:

@@ -18,7 +18,7 @@ from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import _START, SCHEMA, _json, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
-from dpcore.command.records import next_record, read_records
+from dpcore.command.state_file import next_record, read_records
 from dpcore.errors import InvalidParameter
 
 ROOT = Path(__file__).parents[3]
@@ -171,8 +171,6 @@ def test_a_record_that_was_changed_moved_or_left_out_is_refused(
     assert kept(path) == cells
     assert path.read_bytes() == data
 
-
-# -- kill -9 ----------------------------------------------------------------------------------
 
 # Imports once; each child is a process of its own, killed after it has stored something new.
 SCRIPT = f"""

@@ -131,9 +131,6 @@ def test_certified_noise_costs_what_the_page_says() -> None:
     assert all(float(row["epsilon at 1e-6"]) > 2 for row in weaker)
 
 
-# -- the page Bandits --------------------------------------------------------------------------
-
-
 def test_numbers_on_the_page_are_on_the_page_of_figures() -> None:
     figures = (FIGURES / "README.md").read_text(encoding="utf-8")
     cells = re.findall(r"[\d.]+(?: ± [\d.e-]+)?", figures)
@@ -247,9 +244,6 @@ def test_rows_are_what_the_code_gives(name: str) -> None:
     assert regret_of(found)["value"] == regret(name)
 
 
-# -- the remarks -----------------------------------------------------------------------------------
-
-
 TEXT = letor_text(1)
 
 
@@ -279,9 +273,6 @@ def test_the_page_says_whose_data_they_are(file: Path, tmp_path: Path) -> None:
 
 TEXT_OF_PAGE = " ".join((Path(__file__).parents[3] / "docs" / "bandits.md").read_text().split())
 HORIZON = 10**6
-
-
-# -- batches that double -------------------------------------------------------------------------
 
 
 def decided(policy: ShuffleElimination, gap: float) -> int:
@@ -315,9 +306,6 @@ def test_where_doubling_batches_win_with_exact_noise() -> None:
     constant, doubling = both("1", 0.1, paper=False)
     assert doubling < constant
     assert f"(gap 0.1: {doubling:,} against {constant:,})" in TEXT_OF_PAGE
-
-
-# -- batches of 2^b and 4^b ----------------------------------------------------------------------
 
 
 def regrets(schedule: ScheduleName) -> dict[tuple[str, str], float]:

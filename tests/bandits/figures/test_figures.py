@@ -43,8 +43,6 @@ def outcome(*final: float) -> Outcome:
     )  # fmt: skip
 
 
-# -- verdicts ----------------------------------------------------------------------------------
-
 NOISY = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 LESS = tuple(value - 0.1 - 0.01 * (i % 2) for i, value in enumerate(NOISY))
 
@@ -144,9 +142,6 @@ def test_an_arm_that_a_short_run_dropped_is_counted_though_pulls_do_not_show_it(
     assert max(max(run.pulls) / min(run.pulls) for run in runs) <= 2
     assert found.wrong == sum(run.active == (1,) for run in runs)
     assert 0 < found.wrong < 20
-
-
-# -- the page ----------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly

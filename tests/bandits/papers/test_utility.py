@@ -56,9 +56,6 @@ def test_every_statement_of_the_list_has_a_row_and_none_is_refuted() -> None:
     assert quick == {row.statement for row in ALL}
 
 
-# -- tails ---------------------------------------------------------------------------------------
-
-
 def skellam_tail(variance: int, limit: Any) -> Any:
     with mpmath.workdps(60):
         start = int(mpmath.floor(limit)) + 1
@@ -133,9 +130,6 @@ def test_the_sum_of_discrete_laplace_noise() -> None:
     one = np.fft.rfft(np.fft.ifftshift(mass / mass.sum()))
     total = np.fft.fftshift(np.fft.irfft(one**16, len(ks)))
     assert float(total[np.abs(ks) > limit].sum()) == pytest.approx(upper(row), rel=1e-6)
-
-
-# -- regret --------------------------------------------------------------------------------------
 
 
 def dropped_after(doubling: bool, squared: float, gap: float, m: int) -> int:  # a case

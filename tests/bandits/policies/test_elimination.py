@@ -49,9 +49,6 @@ def released(sums: Sequence[Fraction | int | None]) -> Released:
     return Released(tuple(None if s is None else ReleasedSum(Fraction(s)) for s in sums))
 
 
-# -- one batch ---------------------------------------------------------------------------------
-
-
 def test_batches_pull_the_active_arms_as_often_as_the_schedule_says() -> None:
     policy = BatchedElimination(privatizer=PLAIN, radius=Given(beta=0.1))
     state = policy.init(3, 1000)
@@ -97,8 +94,6 @@ def test_an_eliminated_arm_never_comes_back(sums: list[list[Fraction]], beta: fl
         state = after
 
 
-# -- the regret against play round by round ----------------------------------------------------
-
 MEANS = (0.3, 0.8, 0.6)
 
 
@@ -139,9 +134,6 @@ def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
     assert same_law(rounds, other) < 1e-9
 
 
-# -- the confidence ----------------------------------------------------------------------------
-
-
 def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     """How often the best of five arms is dropped in 2000 rounds."""
     policy = BatchedElimination(privatizer=privatizer, radius=radius, confidence="1/10")
@@ -178,9 +170,6 @@ def test_a_width_that_is_too_small_is_caught() -> None:
     private = SumPrivatizer(trust="pure", epsilon=1, failure="1/2000")
     lost = losses(Given(beta=0.05), private, 40)
     assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue < 1e-9
-
-
-# -- names, sizes, refusals --------------------------------------------------------------------
 
 
 def test_a_missing_sum_is_refused() -> None:
@@ -277,8 +266,6 @@ def pulls_of(policy: Policy[Any], horizon: int) -> tuple[int, ...]:
     arms = Bernoulli(means=(0.9, 0.5, 0.1))
     return play(policy, arms, horizon=horizon, world=world, rng=SeededRng(2)).pulls
 
-
-# -- coverage ------------------------------------------------------------------------------------
 
 RUNS = 600
 

@@ -52,9 +52,6 @@ def policy(
     return PhasedElimination(model=world.model, privatizer=privatizer, clients=clients)
 
 
-# -- what is played ------------------------------------------------------------------------------
-
-
 def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
     world = sphere_instance(1, 40, dimension=4)
     dpe = policy(world)
@@ -94,9 +91,6 @@ def test_sizes_hold_every_release_and_no_more() -> None:
     assert 2 not in sizes
 
 
-# -- degenerate sets -----------------------------------------------------------------------------
-
-
 def run_of(world: LinearWorld, trust: LinearTrust, clients: Clients = "growing") -> list[int]:
     found = play(
         policy(world, trust, clients),
@@ -129,9 +123,6 @@ def test_a_release_that_lacks_an_action_is_refused() -> None:
     dpe = policy(linear([[1.0, 0.0], [0.0, 1.0]], (0.9, 0.0)))
     with pytest.raises(InvalidParameter, match="released"):
         dpe.observe(dpe.init(2, 100), Released((None, None)))
-
-
-# -- coverage ------------------------------------------------------------------------------------
 
 
 def errors_and_widths(

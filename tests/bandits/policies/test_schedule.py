@@ -60,9 +60,6 @@ def test_the_first_batch_is_the_shortest_that_is_sure(epsilon: str, trust: str) 
     assert not sure(shorter)
 
 
-# -- against DP-SE, in a simulation of its own ----------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("argument", "edit"),
     [("arms", {"arms": 0}), ("horizon", {"horizon": 9}), ("failure", {"failure": 1})],

@@ -41,8 +41,6 @@ from tests.support.bandits.worlds import Counted
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
-# -- counts --------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("honest", ["1", "9/10", "1/3"])
 @pytest.mark.parametrize("dropouts", ["0", "1/4", "33/100"])
@@ -58,9 +56,6 @@ def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
         assert dishonest <= n * (1 - Fraction(honest)) < dishonest + 1
         assert plan.counted_on(n) == n - gone - dishonest >= 1
         assert n <= plan.factor * plan.counted_on(n)
-
-
-# -- promises ------------------------------------------------------------------------------------
 
 
 def test_pure_noise_of_who_is_left_is_exactly_epsilon() -> None:
@@ -105,9 +100,6 @@ def test_the_papers_plan_for_everyone_alone() -> None:
         PaperRadius().width(planned, 64, batch=1, active=2, failure="1/10")
 
 
-# -- what is learned from who reports --------------------------------------------------------------
-
-
 def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
     return play(
         BatchedElimination(privatizer=privatizer, confidence="0.1"),
@@ -143,9 +135,6 @@ def test_the_exact_width_covers_means_of_who_reports() -> None:
     alpha = buy_alpha("width of those who report", "1e-9")
     assert missed <= stats.binom.isf(alpha, 1500, float(p))
     assert missed > 0
-
-
-# -- masks ---------------------------------------------------------------------------------------
 
 
 def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
@@ -245,9 +234,6 @@ class Asked(Users):
         return NEW_USERS.guarantee(privatizer, sizes)
 
 
-# -- the sizes ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
 def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
@@ -270,9 +256,6 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
     assert as_pure(run.guarantee) == Pure("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
-
-
-# -- the worst ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
@@ -338,9 +321,6 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
         alone.delta(-1)
 
 
-# -- who draws the noise -----------------------------------------------------------------------
-
-
 class Tied(SystemRng):
     """Looks like the system's randomness."""
 
@@ -350,9 +330,6 @@ class Tied(SystemRng):
 )
 def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
     assert played(Explore(private(), 10), rng=rng).simulated is simulated
-
-
-# -- the world ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,9 +74,6 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
     assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
 
 
-# -- what a visit is -----------------------------------------------------------------------------
-
-
 @each_steady
 def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
     protocol, law = steady.protocol(9), steady.law
@@ -86,9 +83,6 @@ def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPri
     assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
     with pytest.raises(InvalidParameter, match="encoded_sum"):
         steady.release(9 * steady.steps + 1, 9)
-
-
-# -- who is charged ------------------------------------------------------------------------------
 
 
 def passed_over(seed: int) -> Iterator[int]:
@@ -186,9 +180,6 @@ def users(*numbers: int) -> Names:
     return np.array(numbers, dtype=np.int64)
 
 
-# -- budgets -------------------------------------------------------------------------------------
-
-
 @each_curve
 @pytest.mark.parametrize("max_visits", [1, 2, 13, 999])
 def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> None:
@@ -223,9 +214,6 @@ def test_a_book_of_nothing_is_refused() -> None:
             call()
 
 
-# -- who pays ------------------------------------------------------------------------------------
-
-
 @each_curve
 def test_a_ledger_and_its_arithmetic_in_memory_agree(curve: Any, tmp_path: Path) -> None:
     memory = MemoryBook(users=6, curve=curve, max_visits=2)
@@ -257,9 +245,6 @@ def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path
                     call(named)
         assert memory.able(np.arange(3)).all()
         assert ledger.charges() == 0
-
-
-# -- a ledger ------------------------------------------------------------------------------------
 
 
 def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:

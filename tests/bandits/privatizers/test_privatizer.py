@@ -64,9 +64,6 @@ def fitted(steps: list[int], law: Noise, alpha: float) -> str | None:
     return fit(sampler, law, runs=len(steps), alpha=alpha, seed=5).verdict
 
 
-# -- the law of what is released ---------------------------------------------------------------
-
-
 @by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -> None:
@@ -136,9 +133,6 @@ def test_a_sum_is_read_right_as_long_as_the_noise_is_within_the_threshold() -> N
     assert protocol.analyze((-tau - 1) % m) == Fraction(m - tau - 1, g)
 
 
-# -- parameters --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 7, 256])
 @pytest.mark.parametrize("trust", ["central", "pure", "renyi", "concentrated", "shuffled-pure"])
 def test_the_papers_parameters_are_the_papers(trust: Trust, n: int) -> None:
@@ -165,9 +159,6 @@ def test_the_threshold_of_local_sums_is_the_least_certified_one(n: int) -> None:
     assert privatizer.protocol(n) == SumPrivatizer(
         trust="local", epsilon="1/2", failure="1/1000", parameters="paper"
     ).protocol(n)
-
-
-# -- what is promised --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 9, 1000])
@@ -202,9 +193,6 @@ def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     assert record is not None
     assert record.mechanism.noise == privatizer.noise(n) == few
     assert privatizer.bits(n) == 1 + privatizer.protocol(n).noise_bits
-
-
-# -- refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,6 @@ def run_with(pool: Pool, *, horizon: int = 600) -> Run:
     )
 
 
-# -- the pool ------------------------------------------------------------------------------------
-
-
 @by_day(2)
 @each_steady
 @pytest.mark.parametrize("held", [3, 64], ids=["book of 3", "book of 64"])
@@ -255,9 +252,6 @@ def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -
     }
     with refused(argument):
         Pool(**given)
-
-
-# -- the ledger ----------------------------------------------------------------------------------
 
 
 def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> None:

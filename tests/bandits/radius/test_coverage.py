@@ -158,9 +158,6 @@ def wide(value: Fraction | float) -> Any:
     return mpmath.mpf(exact.numerator) / exact.denominator
 
 
-# -- tails ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_every_tail_is_that_of_the_law_and_never_too_small(
@@ -226,9 +223,6 @@ def test_the_remainders_of_a_contour_are_those_of_the_proof(
             most += weight(c) * both ** (-mpmath.mpf(draws) / 2) / (1 - mpmath.exp(-c))
         radius = (wide(found.upper) - wide(found.lower)) / 2
         assert most <= radius <= most * (1 + mpmath.mpf(2) ** -20)
-
-
-# -- the bound -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [0.375, 0.75])

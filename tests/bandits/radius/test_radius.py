@@ -38,8 +38,6 @@ from dpcore.laws.poisson import Poisson
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 
-# -- the oracles: laws and failures by convolution, nothing shared with what is tested ------------
-
 
 def _masses(noise: Noise) -> dict[int, mpmath.mpf]:
     """P(X = k) by the definition of each law, beyond any tail that is looked at."""
@@ -260,9 +258,6 @@ def test_the_gap_covers_differences(noise: Noise, steps: int, pulls: int) -> Non
     assert gap < 2 * certified_width(noise, precision=steps, pulls=pulls, failure="0.03")
 
 
-# -- coverage of what is released -----------------------------------------------------------------
-
-
 @by_day(1)
 @pytest.mark.parametrize(
     ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
@@ -276,9 +271,6 @@ def test_a_width_of_much_noise_is_within_two_percent_of_the_least(
     assert least * (1 - 1e-9) <= width <= 1.02 * least
 
 
-# -- what is refused ------------------------------------------------------------------------------
-
-
 def test_failures_that_no_float_holds_are_refused_by_name() -> None:
     law: dict[str, Any] = {"precision": 4, "pulls": 64}
     noise = DiscreteLaplace(scale=8)
@@ -288,9 +280,6 @@ def test_failures_that_no_float_holds_are_refused_by_name() -> None:
     least = certified_width(noise, failure="1e-300", **law)
     assert least <= union_width(noise, failure="1e-300", **law) < math.inf
     assert hoeffding_width(64, "1e-330") < math.inf  # in balls, at any
-
-
-# -- the rules ------------------------------------------------------------------------------------
 
 
 def test_paper_radius_is_equation_2() -> None:
@@ -332,9 +321,6 @@ def test_dp_se_radius() -> None:
     local = SumPrivatizer(trust="local", epsilon="1/2", failure="1e-6")
     with pytest.raises(InvalidParameter, match="discrete Laplace"):
         DpSeRadius().width(local, 857, batch=1, active=10, failure="0.1")
-
-
-# -- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

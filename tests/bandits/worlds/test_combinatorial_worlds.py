@@ -118,9 +118,6 @@ def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
             preset_of(name).worlds(1, super_arm=3)
 
 
-# -- the hard instances -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "arms", "size"), [(hard_mab, 20, 1), (hard_paths, 20, 4), (hard_public, 20, 4)]
 )
@@ -244,9 +241,6 @@ def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> Non
 def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(InvalidParameter):
         make()
-
-
-# -- covers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])

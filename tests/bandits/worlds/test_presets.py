@@ -76,9 +76,6 @@ def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
         preset_of("cz/hrad")
 
 
-# -- LETOR text -------------------------------------------------------------------------------
-
-
 def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
     pairs = " ".join(f"{i}:{value:g}" for i, value in enumerate(features, start=1))
     return f"{relevance} qid:{query} {pairs} \n"
@@ -160,8 +157,6 @@ def test_what_is_no_letor_text_is_refused_by_name(tmp_path: Path, which: int) ->
         letor_arms(path)
     assert refused.value.argument == "data"
 
-
-# -- the Open Bandit Dataset ------------------------------------------------------------------
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"
 

@@ -48,9 +48,6 @@ gaps = st.fractions(min_value=Fraction(1, 8), max_value=4, max_denominator=64)
 bits = st.sampled_from([2, 20, 53, 100])
 
 
-# -- any line is sound ---------------------------------------------------------------------------
-
-
 @given(coins, st.integers(-10, 10), lines, gaps, bits)
 def test_a_mass_is_held_whatever_the_line(
     given_coins: list[Any], k: int, line: Fraction, gap: Fraction, prec: int
@@ -84,9 +81,6 @@ def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) 
     with precision(prec):
         for k, found in enumerate(contour.central_masses(law, reach)):
             assert holds(found, truth.get(k, Fraction(0)))
-
-
-# -- a sensible line is tight --------------------------------------------------------------------
 
 
 @by_day(1)
@@ -146,8 +140,6 @@ def test_masses_beyond_the_sum_are_held() -> None:
         found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
         assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
 
-
-# -- the bounds are what makes it true -----------------------------------------------------------
 
 Sum = Callable[..., arb]
 PLACES = {"fair": (12, 16, 20), "mixed": (-4, 0, 3), "rare": (0, 1, 3), "wide": (0, 10, 40)}

@@ -14,8 +14,6 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import ball, narrow
 from tests.support.laws import reach
 
-# -- identities ----------------------------------------------------------------------------------
-
 
 def misses_the_move(noise: DiscreteGaussianSum, k: int, rate: Fraction) -> bool:
     r"""Whether P(X = k + n) = P(X = k) e^(-(k + n/2) rate), rate = 1/v, is certainly false."""

@@ -31,8 +31,6 @@ from tests.support.laws import (
     spelled,
 )
 
-# -- float64 -------------------------------------------------------------------------------------
-
 NARROW = [noise for noise in FLOAT_NOISES if reach(noise) < WIDE]
 FUNCTIONS = ("pmf", "log_pmf", "cdf", "sf")
 DEPTHS = (0.1, 0.5, 1, 5, 12, 20, 100, 200, 350, 500, 600, 680, 688, 690, 692, 700, 720, 745)
@@ -140,9 +138,6 @@ def test_plain_float_formulas_are_seen() -> None:
     gaussian = DiscreteGaussian(sigma_squared=4096)
     normal = np.exp(-(np.array([0, 64, 640]) ** 2) / 8192) / math.sqrt(2 * math.pi * 4096.001)
     assert float_errors(gaussian, "pmf", [0, 64, 640], normal)
-
-
-# -- quantiles -----------------------------------------------------------------------------------
 
 
 def compared(noise: Noise, function: str, k: int, level: Fraction) -> int:

@@ -39,8 +39,6 @@ from tests.support.laws import (
 )
 from tests.support.laws.discrete_gaussian import total
 
-# -- enclosures ----------------------------------------------------------------------------------
-
 
 def holds(enclosure: Enclosure, value: Any) -> bool:
     r"""lower <= value <= upper, to the 60 digits of the value; an exact 0 must be known exactly."""
@@ -198,8 +196,6 @@ def test_moments_are_those_of_mpmath(noise: Noise) -> None:
             assert tight(around(noise.variance), 127)
 
 
-# -- shares --------------------------------------------------------------------------------------
-
 UNIT = 100
 FAR = Fraction(1, 1 << 40)
 PARTIES = (2, 3, 4)
@@ -297,9 +293,6 @@ def test_one_share_more_or_less_is_seen(law: str) -> None:
                 assert refuted(noise, share, parties + 1)
                 assert parties == 1 or refuted(noise, share, parties - 1)
     assert checked >= 2, "no share of this law was added up"
-
-
-# -- the theta function and its contour ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("v", ["1/100", "1/4", "1", "15.99", "16", "100"])

@@ -34,9 +34,6 @@ def fresh(noise: Noise) -> Noise:
     return type(noise)(**noise.parameters)
 
 
-# -- as a value --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
 def test_a_repr_evaluates_back(text: str) -> None:
     noise = read_noise(text)
@@ -80,9 +77,6 @@ def test_a_law_says_what_it_is(noise: Noise) -> None:
     assert noise.log_concave in (True, False)
 
 
-# -- in writing --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
 def test_a_spelling_reads_back(text: str) -> None:
     noise = read_noise(text)
@@ -109,9 +103,6 @@ def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> No
     assert read_noise(write_noise(noise)) == noise
     assert noise_from_json(noise.to_json()) == noise
     assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
-
-
-# -- copies ------------------------------------------------------------------------------------
 
 
 def through_bytes(value: Any) -> Any:
@@ -166,9 +157,6 @@ def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
 
 
-# -- shapes ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
 )
@@ -218,9 +206,6 @@ def test_quantiles_keep_the_shape_of_their_levels() -> None:
             noise.quantile(0.3),
             noise.quantile(0.9),
         ]
-
-
-# -- seeded draws ------------------------------------------------------------------------------
 
 
 def test_equal_seeds_give_equal_draws(noise: Noise) -> None:

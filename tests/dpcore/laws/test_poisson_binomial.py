@@ -20,8 +20,6 @@ from dpcore.laws.count_noise import falling_sum
 from dpcore.numbers.enclosure import narrow, precision
 from tests.support.dpcore.mutants import mutated, rewired
 
-# -- masses, exactly -------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(("trials", "p"), [(1, "1/2"), (13, "1/3"), (60, "3/7"), (500, "1/2")])
 def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:

@@ -30,8 +30,6 @@ def holds(enclosure: Enclosure, value: Any) -> bool:
     return bool(real(lower) <= value + slack and value - slack <= real(upper))
 
 
-# -- contours --------------------------------------------------------------------------------------
-
 BRANCHES = [
     (Fraction(r), Fraction(s))
     for r, s in (("1/3", "1/2"), ("7/2", "3/2"), ("0.9", "10"), ("40", "5"), ("1/1024", "60"))
@@ -100,9 +98,6 @@ def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
         wide = acb(arb(0, 4), arb(0, 4))
         assert not (-(wide).expm1()).log(analytic=True).is_finite()
         assert branch_contour.mass(two, 1).is_finite()
-
-
-# -- identities ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", ["1/3", 10])

@@ -24,8 +24,6 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
 from tests.support.laws import polya as one_sided
 
-# -- tables ----------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(("shape", "scale"), [(40, 5), ("300", 2), (1, 900), ("1/1024", 1024)])
 def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
@@ -59,9 +57,6 @@ def test_a_table_of_wrong_masses_is_seen(name: str) -> None:
     assert max(high - low for low, high in kept) < 1 << 20
     wrong = [*mutant(noise, start, 0, 49)]
     assert any(not low - 1 <= k <= high for (low, high), k in zip(wrong, right, strict=True))
-
-
-# -- jumps: every decision ------------------------------------------------------------------------
 
 
 def sampler(scale: Fraction) -> LogJumps:
@@ -181,9 +176,6 @@ def test_below_is_uniform(bound: int) -> None:
 def test_below_with_a_remainder_is_seen() -> None:
     assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
     assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
-
-
-# -- where it ends ---------------------------------------------------------------------------------
 
 
 def test_a_batch_that_could_leave_int64_is_refused() -> None:

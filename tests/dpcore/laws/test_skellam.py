@@ -20,8 +20,6 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import NeverAsked
 from tests.support.laws import reach
 
-# -- batches beyond the table --------------------------------------------------------------------
-
 
 class Counting:
     r"""A batch that deals 0, 1, 2, ... on and on."""
@@ -44,9 +42,6 @@ def pairs_are_right(draw: Any, count: int) -> bool:
 def test_a_wide_draw_is_the_difference_of_two() -> None:
     assert all(pairs_are_right(Difference.draw, count) for count in (0, 1, 7))
     assert not pairs_are_right(mutated(Difference.draw, "drawn -=", "drawn +="), 7)
-
-
-# -- Bessel functions ----------------------------------------------------------------------------
 
 
 def breaks_the_recurrence(noise: Skellam, variance: Fraction, k: int) -> bool:

@@ -23,12 +23,11 @@ from dpcore.local import (
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
-    draws,
     families,
     frequencies,
 )
-from dpcore.local.draws import GRID, below, flip
-from dpcore.local.families import inner_product_counts
+from dpcore.local import families as draws
+from dpcore.local.families import GRID, below, flip, inner_product_counts
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
 from tests.support.exact_law import Forking, unroll

@@ -65,9 +65,6 @@ class Ann:
                 return self.device.unmask(received)
 
 
-# -- the same bytes as the functions, each once ---------------------------------------------------
-
-
 @pytest.mark.parametrize("step", Step)
 def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
     ann = Ann(step)
@@ -96,9 +93,6 @@ def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
     with pytest.raises(AttributeError):  # the function got a state that is not its own
         Ann(Step.SHARES).ask(Step.UNMASK)
-
-
-# -- a refusal gives the state back, anything else does not ---------------------------------------
 
 
 def survives_refusals(step: Step) -> bool:
@@ -157,9 +151,6 @@ def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.Monke
         Device, "_step", mutated(Device._step, "except DpcoreError", "except BaseException")
     )
     assert answers_after(Step.SHARES)
-
-
-# -- meanwhile ------------------------------------------------------------------------------------
 
 
 def test_a_state_forgotten_within_a_step_does_not_come_back(
@@ -248,8 +239,6 @@ def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPa
     assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
     assert refused == ["was taken already"]
 
-
-# -- copies ---------------------------------------------------------------------------------------
 
 COPIES: dict[str, Callable[[Any], object]] = {
     "copy": copy.copy,

@@ -126,8 +126,6 @@ def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatc
     assert (late_input(14) == INPUTS["bob"]).all()
 
 
-# -- over neighbourhoods: a ring of four ----------------------------------------------------------
-
 RING = Neighbourhood(neighbours=2, threshold=2)
 FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 

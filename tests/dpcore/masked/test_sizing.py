@@ -18,10 +18,15 @@ import pytest
 from scipy.stats import binomtest, hypergeom
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import sizing
+from dpcore.masked import round as sizing
 from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.masked.round import Neighbourhood, neighbours_of
-from dpcore.masked.sizing import MOST_EXPOSURE, neighbourhood_risk, size_neighbourhood
+from dpcore.masked.round import (
+    MOST_EXPOSURE,
+    Neighbourhood,
+    neighbourhood_risk,
+    neighbours_of,
+    size_neighbourhood,
+)
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -131,9 +136,6 @@ def test_the_tails_are_those_of_scipy(n: int, marked: int, k: int) -> None:
     assert tail.at_least(k + 1) == 0
 
 
-# -- graphs that are drawn -------------------------------------------------------------------------
-
-
 def test_the_graph_is_the_circle_in_some_order() -> None:
     names = [f"u{i}" for i in range(9)]
     for k in (2, 4, 6):
@@ -216,9 +218,6 @@ def test_graphs_that_are_drawn_keep_the_bounds() -> None:
     assert p_values(late, seen)["corrupted"] < alpha
     spare = mutated(sizing._stranded, "count - threshold + 1", "count - threshold + 2")
     assert p_values(risk_of(rewired(neighbourhood_risk, _stranded=spare)), seen)["stranded"] < alpha
-
-
-# -- the least that serves -------------------------------------------------------------------------
 
 
 def serves(n: int, d: int, c: int, k: int, t: int, exposure: Fraction, failure: Fraction) -> bool:

@@ -282,9 +282,6 @@ def test_a_reply_to_another_question_is_refused() -> None:
         assert "exactly what was asked" in said
 
 
-# -- what the server relays ------------------------------------------------------------------------
-
-
 def relay(sealed: dict[str, bytes]) -> bytes:
     ways: Channel = PLAY.server[Step.INPUT].channels["ann"]
     return ways.send(ShareDelivery(sealed=sealed))

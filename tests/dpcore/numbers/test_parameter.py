@@ -84,8 +84,6 @@ def test_a_refusal_names_argument_value_and_reason() -> None:
     assert names(refusal(lambda: DiscreteGaussian(sigma_squared="-1/3")), "sigma_squared", "-1/3")
 
 
-# -- parameters as numbers -----------------------------------------------------------------------
-
 READ: list[tuple[Any, str]] = [
     (0.1, "1/10"),
     (np.float64(0.1), "1/10"),
@@ -138,9 +136,6 @@ def test_every_number_that_is_accepted_can_be_written() -> None:
         assert noise_from_json(noise.to_json()) == noise
 
 
-# -- coins, sources, errors ------------------------------------------------------------------------
-
-
 def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
     assert issubclass(InvalidParameter, (DpcoreError, ValueError))
     assert issubclass(InvalidParameter, ValueError)
@@ -161,9 +156,6 @@ def test_an_error_is_one_short_line_whatever_the_value(value: object) -> None:
     assert len(line) <= _SHOWN + 20
     assert line.startswith("x = ")
     assert line.endswith(": no")
-
-
-# -- values that lie -------------------------------------------------------------------------------
 
 
 class LyingText(str):
@@ -254,9 +246,6 @@ def test_what_only_claims_to_be_a_number_is_refused() -> None:
     for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
         with pytest.raises(InvalidParameter, match=r"^x = "):
             rational("x", value)
-
-
-# -- fields that are exact ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,8 +64,6 @@ class NeverAskedTwice(NeverAsked):
         return 0
 
 
-# -- arrays --------------------------------------------------------------------------------------
-
 Block = Callable[..., Any]
 
 
@@ -169,9 +167,6 @@ def test_clamping_moves_values_to_the_nearer_end() -> None:
     encoding = FixedPoint(precision=8, clamp=True)
     assert encoding.encode([-3.0, 0.5, 1.5]).tolist() == [0, 4, 8]
     assert (encoding.encode(-1), encoding.encode("7/2"), encoding.encode(1e300)) == (0, 8, 8)
-
-
-# -- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("precision", [0, 1.0, None, MOST_STEPS + 1])

@@ -35,8 +35,6 @@ def aggregated(users: int, precision: int, threshold: int, **more: Any) -> Aggre
     return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share, **more)
 
 
-# -- reading back --------------------------------------------------------------------------------
-
 SMALL = [
     aggregated(users, precision, threshold, modulus=modulus)
     for users in (1, 3)
@@ -87,9 +85,6 @@ def test_one_residue_less_cannot_be_read_back() -> None:
         assert names(line, "modulus", need - 1)
 
 
-# -- laws of sums --------------------------------------------------------------------------------
-
-
 def test_observed_noise_counts_the_honest_only() -> None:
     n = 10
     pure = AggregatedSum(
@@ -117,9 +112,6 @@ def test_observed_noise_counts_the_honest_only() -> None:
         assert protocol.mechanism(4) == Mechanism(
             noise=protocol.observed_noise(4), sensitivity=Sensitivity(4)
         )
-
-
-# -- randomizing ---------------------------------------------------------------------------------
 
 
 def test_a_message_is_the_encoding_plus_noise_mod_m() -> None:
@@ -173,9 +165,6 @@ def test_a_modulus_at_the_border_of_int64() -> None:
     assert (messages < protocol.modulus).all()
     assert protocol.unwrap(np.array([protocol.modulus - 1])).tolist() == [-1]
     assert names(refusal(lambda: aggregated(2, 1, 1 << 61)), "modulus")
-
-
-# -- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [0, 1.0, True])

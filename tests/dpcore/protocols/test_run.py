@@ -16,7 +16,7 @@ from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import MOST_EXPOSURE, size_neighbourhood
+from dpcore.masked.round import MOST_EXPOSURE, size_neighbourhood
 from dpcore.protocols.aggregation import (
     Aggregation,
     IdealAggregation,
@@ -43,9 +43,6 @@ PEOPLE = {"ann": 1, "bob": "1/2", "eve": Fraction(0), "joe": 0.5}
 
 def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
     return MaskedAggregation(users=users, dropouts=dropouts, coordinates=1, modulus=modulus)
-
-
-# -- the same law by every route -----------------------------------------------------------------
 
 
 def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
@@ -121,9 +118,6 @@ def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
     assert IdealAggregation(modulus=1 << 62).total(messages).sum.tolist() == [(1 << 61) + 2]
     broken = mutated(_stacked, "vector.astype(np.int64)", "vector")
     assert int(broken(messages, 1 << 62).astype(np.int64).sum()) != (1 << 61) + 2
-
-
-# -- dropouts and collusion ----------------------------------------------------------------------
 
 
 def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
@@ -273,9 +267,6 @@ def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
     for protocol, below in ((shuffled, IDEAL), (PURE, relaxed), (shuffled, Shuffler())):
         line = refusal(lambda p=protocol, f=below: run(p, PEOPLE, f, batch="b", rng=NeverAsked()))  # type: ignore[misc]  # a default binds the loop variable
         assert names(line, "functionality")
-
-
-# -- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,6 @@ BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
 VECTOR = VectorShuffle(users=5, precision=4, coordinates=2, noise_bits=3, probability="1/3")
 
 
-# -- the order -----------------------------------------------------------------------------------
-
-
 def uniform(order: Any, count: int) -> bool:
     law = unroll(lambda rng: tuple(order(count, rng)), open_mass=Fraction(0))
     every = set(itertools.permutations(range(count)))
@@ -82,9 +79,6 @@ def test_an_order_that_keeps_ties_is_biased() -> None:
     assert len(set(orders(tied, 3, 4).values())) > 1
 
 
-# -- only bits -----------------------------------------------------------------------------------
-
-
 def test_the_shuffler_keeps_each_coordinates_bits() -> None:
     messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
     assert messages.bits.shape == (5, 2, 7)
@@ -120,9 +114,6 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
 )
 def test_messages_that_are_no_bits(bits: Any) -> None:
     assert names(refusal(lambda: BitMessages(bits)), "bits")
-
-
-# -- estimates -----------------------------------------------------------------------------------
 
 
 def test_observed_noise_is_that_of_the_honest() -> None:
@@ -176,9 +167,6 @@ def test_an_analysis_reads_the_bits() -> None:
     assert (messages.bits.sum(axis=2) <= x * 4 + 3).all()
     single = BINARY.analyze(np.array([[1, 0, 1, 1, 1, 0]], dtype=np.uint8))
     assert single == 4 - 2
-
-
-# -- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])

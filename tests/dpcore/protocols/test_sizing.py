@@ -19,8 +19,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.sums import AggregatedSum, size_protocol
 from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, masses
 from tests.support.dpcore.mutants import mutated, rewired

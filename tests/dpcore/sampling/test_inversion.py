@@ -33,8 +33,6 @@ from tests.support.dpcore.tables import (
     wrong_draws,
 )
 
-# -- one uniform real against one value ----------------------------------------------------------
-
 
 @given(
     st.fractions(min_value=0, max_value=1, max_denominator=10**12),
@@ -76,9 +74,6 @@ def test_uniform_refuses_rather_than_guess() -> None:
 
     with pytest.raises(PrecisionExhausted):
         Uniform(Zeros([]), 0).below(lambda: arb(0, 1))
-
-
-# -- draws at, next to and beyond the thresholds -------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TIES)
@@ -144,9 +139,6 @@ def test_a_mutant_of_refine_is_caught(name: str) -> None:
     broken = Mutant(table.first, table.thresholds.tolist(), table._cdf)
     with second_path.digits(110):
         assert wrong_draws(broken, cdf, next_to_thresholds(cdf, ks))
-
-
-# -- guides and blocks ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TIES)

@@ -32,8 +32,6 @@ from tests.support.dpcore.tables import (
     wrong_draws,
 )
 
-# -- open tables ---------------------------------------------------------------------------------
-
 
 def opened(name: str, left: int = 20) -> tuple[InversionTable, Cdf]:
     r"""The same table, cut where about 2^-left of the law is left above."""
@@ -89,9 +87,6 @@ def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
         assert wrong_draws(wrong, cdf, past_the_end(wrong, cdf))
 
 
-# -- inversion without a table -------------------------------------------------------------------
-
-
 def wrong_inversions(
     name: str, numbers: list[Fraction], guesses: list[int], code: Any = invert
 ) -> list[Fraction]:
@@ -145,8 +140,6 @@ def test_a_mutant_of_the_search_is_caught(name: str) -> None:
         numbers = [v for k in ks for v in hair(cdf(k), 130)]
         assert wrong_inversions("gaussian 400", numbers, [-90, 90], mutant)
 
-
-# -- tables of masses ----------------------------------------------------------------------------
 
 UNIT = 1 << FIXED_BITS
 

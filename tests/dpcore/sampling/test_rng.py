@@ -28,9 +28,6 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").rea
 BLOCK_WORDS = rng._BLOCK_WORDS
 
 
-# -- the seeded stream, a second time --------------------------------------------------------------
-
-
 def key_of(seed: int, index: int) -> bytes:
     r"""SHA-256 of a label, the key's number in 8 bytes, and the seed with one byte to spare."""
     spelled = bytearray()
@@ -93,9 +90,6 @@ def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str
         assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
 
 
-# -- keys --------------------------------------------------------------------------------------
-
-
 def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
     given_out: list[bytes] = []
 
@@ -123,9 +117,6 @@ def test_a_stream_that_keeps_its_key_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     target = memoryview(bytearray(3 * rng._BLOCK_BYTES))
     mutant(stream, target)
     assert len(given_out) == 1, "the check of the number of keys would see it"
-
-
-# -- erasure -----------------------------------------------------------------------------------
 
 
 def state(stream: _Keystream) -> tuple[list[int], list[int]]:
@@ -173,9 +164,6 @@ def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     stream.forget()
     assert state(stream) == ([0] * BLOCK_WORDS, [])
     assert stream._encryptor is None
-
-
-# -- uniform -----------------------------------------------------------------------------------
 
 
 def test_a_source_implements_two_methods_and_has_the_rest() -> None:

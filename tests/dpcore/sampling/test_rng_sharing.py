@@ -20,8 +20,6 @@ from dpcore.sampling import rng
 from dpcore.sampling.rng import _Keystream
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 
-# -- threads -----------------------------------------------------------------------------------
-
 
 def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:
     drawn: list[list[int]] = []
@@ -77,9 +75,6 @@ def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) ->
     first, second = in_threads(draw, threads=2)
     assert asked == [32, 32]
     assert not set(first) & set(second)
-
-
-# -- in the middle of a draw ---------------------------------------------------------------------
 
 
 def interrupted(act: Callable[[], list[int]], intruder: Callable[[], list[int]]) -> list[int]:

@@ -69,8 +69,6 @@ def test_every_law_has_seeded_vectors() -> None:
     assert list(VECTORS["draws"]) == list(VECTORS["reference"])
 
 
-# -- statistics --------------------------------------------------------------------------------
-
 Cell = tuple[str, int]
 KINDS: dict[str, Callable[[Any, int], Any]] = {
     "X <= k": lambda x, k: x <= k,

@@ -15,9 +15,14 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
-from dpcore.sampling.inversion import FIXED_BITS, InversionTable
+from dpcore.sampling.inversion import (
+    FIXED_BITS,
+    FloatTable,
+    InversionTable,
+    float_table,
+    symmetric_table,
+)
 from dpcore.sampling.rng import SeededRng
-from dpcore.sampling.tables import FloatTable, float_table, symmetric_table
 from tests.support.dpcore.mutants import mutated, rewired
 
 ENDS = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]

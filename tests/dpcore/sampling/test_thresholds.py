@@ -206,9 +206,6 @@ def test_a_threshold_nobody_can_place_is_refused() -> None:
         certified_threshold(0, 1 << 192, 192, lambda: blind)
 
 
-# -- digits ------------------------------------------------------------------------------------
-
-
 def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
     r"""The top and the low digits that must be drawn for x: those of x, or of ~x below 0."""
     magnitude = x if x >= 0 else ~x

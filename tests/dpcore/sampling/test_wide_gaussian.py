@@ -77,9 +77,6 @@ def chance(noise: Law, batch: Centred, cell: int, k: int) -> Any:
     return second(noise, "pmf", k) * mp.mpf(2) ** BITS * batch.unit / batch._heights[cell]
 
 
-# -- heights, squeezes, proposals ------------------------------------------------------------------
-
-
 def wrong_steps(noise: Law, batch: Centred) -> list[str]:
     r"""What the staircase and its squeezes say that mpmath does not."""
     found = []
@@ -169,9 +166,6 @@ def test_a_step_and_a_word_give_their_integer(noise: Law) -> None:
         assert batch._propose(Digits(words), 1).tolist() == [drawn]
 
 
-# -- decisions -------------------------------------------------------------------------------------
-
-
 class Continued(Rng):
     r"""Goes on with V after the first 64 - b bits, which the word has: b bits, then the rest."""
 
@@ -255,9 +249,6 @@ SETTLE_MUTANTS = {
 def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
     broken = rebuilt(SMALL, settle=mutated(Centred.settle, *SETTLE_MUTANTS[name]))
     assert contradictions(SMALL, broken)
-
-
-# -- beyond the steps ------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly

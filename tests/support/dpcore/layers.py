@@ -32,9 +32,6 @@ def exactly(*texts: str) -> tuple[Fraction, ...]:
     return tuple(map(Fraction, texts))
 
 
-# -- layers that are proven by another row ---------------------------------------------------------
-
-
 def bernoulli_proven(rng: Forking, probability: Fraction) -> bool:
     return coin(rng, Enclosure.exactly(probability))
 
@@ -160,9 +157,6 @@ def jump_proven(rng: Forking, scale: Fraction, cell: int) -> int:
     return rng.choose(candidates(scale, cell), "jump")
 
 
-# -- laws -----------------------------------------------------------------------------------------
-
-
 def even(bound: int) -> Mass:
     return lambda k: Enclosure.exactly(Fraction(1, bound) if 0 <= k < bound else 0)
 
@@ -228,9 +222,6 @@ def coin_mass(noise: Binomial) -> Mass:
 
 def around_trials(noise: Binomial) -> range:
     return range(-1, noise.trials + 2)
-
-
-# -- a row ----------------------------------------------------------------------------------------
 
 
 def call(code: Callable[..., Any], rng: Forking, case: Any) -> Any:
