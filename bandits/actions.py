@@ -33,10 +33,7 @@ _MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Actions:
-    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1.
-
-    Equal where all numbers are. A row that is there twice is two actions.
-    """
+    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1."""
 
     points: Floats
 

@@ -57,10 +57,7 @@ class OwnRounds:
 
 @dataclass(frozen=True, slots=True)
 class SharedRounds:
-    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times.
-
-    Each user sends its average reward of each action.
-    """
+    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times."""
 
     users: int
     actions: tuple[int, ...]
@@ -93,10 +90,7 @@ def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released.
-
-    ``active`` are the actions that may still be the best, which need not all be played.
-    """
+    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released."""
 
     arms: int
     asks: tuple[Ask, ...]

@@ -90,11 +90,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``.
-
-    ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
-    is to be rounded in its direction.
-    """
+    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``."""
 
     label: str
     x: Sequence[float]
@@ -148,12 +144,7 @@ class Panel:
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
-    r"""The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending.
-
-    Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
-    under the title, says so. The picture is written beside its place and moved there when it is
-    whole.
-    """
+    """The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending"""
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must contain at least one panel")

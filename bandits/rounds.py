@@ -96,12 +96,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums.
-
-    It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
-    it is made of. With ``compiled`` a loop plays the rounds where it can
-    (:mod:`bandits.combinatorial.compiled`), and the result is the same.
-    """
+    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums."""
 
     def __init__(
         self,

@@ -42,11 +42,7 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``.
-
-    The ends are written as powers. Where the quantity is no parameter, ``argument`` is the one that
-    an error names, and ``written`` how it writes the quantity.
-    """
+    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``."""
 
     quantity: str
     least: str

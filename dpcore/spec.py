@@ -58,11 +58,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input.
-
-    ``owner`` is what has these keys, ``needed`` those that may not be left out. ``hint`` makes the
-    end of an error from what was given, where it knows better than the nearest key.
-    """
+    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input."""
     given: dict[str, str] = {}
     pairs = pairs_of(written)
     for key, value in pairs:

@@ -31,11 +31,7 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinatorialView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers.
-
-    After each round the released sum of each base arm, in steps of 1/grid for the factorisation;
-    ``ABSENT`` where there was none yet.
-    """
+    r"""The short run of ``policy``. A view is a row of integers."""
 
     policy: Cucb
 

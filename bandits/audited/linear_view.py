@@ -44,11 +44,7 @@ r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers.
-
-    Of each action in each phase the released sum in steps, ``ABSENT`` where there was none; at the
-    end the actions that are left, bit a for action a.
-    """
+    r"""The short run of ``policy``. A view is a row of integers."""
 
     policy: PhasedElimination
 

@@ -360,11 +360,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1.
-
-    Users come in the order of their rewards. ``messages`` collects what the first user of each
-    release sent, where messages are residues that someone sums.
-    """
+    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)

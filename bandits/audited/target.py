@@ -84,18 +84,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward.
-
-    ``ABSENT`` where there was no second batch.
-    """
+    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in units of half a reward.
-
-    ``ABSENT`` where there was no second batch.
-    """
+    r"""The sum of arm 0 over the first two batches, in units of half a reward."""
     return _in_halves(view, 1)
 
 

@@ -55,12 +55,7 @@ _MOST_MOVES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCertificate:
-    r"""The certificate as data; :meth:`to_json` adds schema and digest.
-
-    ``claims`` hold an upper bound of epsilon for each delta, the worst over ``parts``, which list
-    every release that one user may take part in. ``released`` lists the mechanisms that ran, each
-    with its number of runs.
-    """
+    r"""The certificate as data; :meth:`to_json` adds schema and digest."""
 
     algorithm: str
     arms: int

@@ -49,11 +49,7 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cucb:
-    r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``.
-
-    With ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the
-    paper's, times ``c`` for local noise. Made by :func:`cucb`.
-    """
+    r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``."""
 
     name: CucbName
     problem: Problem
@@ -101,10 +97,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
     radius: RadiusName = "exact",
     c: RationalLike = 4,
 ) -> Cucb:
-    r"""The algorithm of that name, with noise for ``epsilon``.
-
-    ``release`` is of cucb-dp and cucb-dp2; ``delta`` of the factorisation only.
-    """
+    r"""The algorithm of that name, with noise for ``epsilon``."""
     if name not in FAMILY:
         raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
     if not isinstance(problem, Problem):

@@ -59,11 +59,7 @@ class Decisions(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    r"""Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms.
-
-    With groups of one base arm each it is every set of K of them (:meth:`subsets`), with one group
-    chosen the K-path bandit of Kveton et al.
-    """
+    """Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms"""
 
     groups: tuple[tuple[int, ...], ...]
     chosen: int
@@ -188,11 +184,7 @@ class _Graph(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Paths(_Graph):
-    r"""Super arms are the paths from node 0 to the last one; base arms are ``edges`` (u, v), u < v.
-
-    The longest path is found, by values: an arm's reward is 1 less its cost, so that more is better
-    (:class:`bandits.combinatorial.problem.Linear` with ``offset=-1`` gives minus the cost).
-    """
+    r"""Super arms are the paths from node 0 to the last; base arms are ``edges`` (u, v), u < v."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)

@@ -189,12 +189,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards.
-
-    Of :meth:`Unions.subsets` the top K, of a graph the shortest path or the spanning tree of most
-    weight. Exact as well for :class:`bandits.combinatorial.problem.AtLeastOne` over all sets of K
-    base arms.
-    """
+    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards."""
 
     decisions: Decisions
     offset: Exact = Exact(0)

@@ -174,11 +174,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The numbers of all sums, by cell: what a compiled loop reads and writes.
-
-    ``noise`` has a row for each cell, as the kind of the sums says; ``items``, ``column`` and
-    ``inverse`` are of the factorisation.
-    """
+    r"""The numbers of all sums, by cell: what a compiled loop reads and writes."""
 
     taken: Integers
     exact: Integers
@@ -191,12 +187,7 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Released sums without noise, and what all kinds share.
-
-    What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
-    ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
-    the start, from ``rngs``, one for each run.
-    """
+    r"""Released sums without noise, and what all kinds share."""
 
     each = False
 
@@ -218,10 +209,7 @@ class Totals:
         return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
 
     def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released.
-
-        ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
-        """
+        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released."""
         self.taken[cells] += 1
         self.exact[cells] += outcomes
         return self._release(cells, outcomes, drawn)

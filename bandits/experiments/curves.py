@@ -49,10 +49,7 @@ r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
-
-    With one instance the error is 0.
-    """
+    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances."""
 
     preset: str
     algorithm: str
@@ -185,12 +182,7 @@ def title_of(preset: str, epsilon: str) -> str:
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
-    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
-
-    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
-
-    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
-    """
+    """Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out"""
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
@@ -210,11 +202,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
-
-    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
-    dpcore bandit run does not write.
-    """
+    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it."""
     from bandits.plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)

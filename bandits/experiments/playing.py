@@ -44,7 +44,7 @@ from dpcore.command.state_file import (
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
-from dpcore.numbers.threads import one_thread
+from dpcore.numbers.arrays import one_thread
 from dpcore.sampling.rng import SeededRng
 from dpcore.spelling import write_noise, write_sensitivity
 

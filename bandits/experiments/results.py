@@ -160,11 +160,7 @@ def _write_picture(
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
-
-    All its instances promise the same, as their arms and horizon are the same. An algorithm that
-    protects nobody has none; in the place of a text that there cannot be stands the reason.
-    """
+    r"""File names and certificates: for each algorithm and epsilon the run of instance 0."""
     from bandits.certificates.certificate import certify_run
 
     for cell in cells:

@@ -83,11 +83,7 @@ class Row:
 def promises_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
 ) -> Promises:
-    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs.
-
-    Every policy of the experiment is made for it, so whoever asks before a run hears before it what
-    cannot be made. ``progress`` is given the number of promises there are.
-    """
+    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs."""
     found: Promises = {}
     for algorithm, epsilon in experiment.kinds():
         try:
@@ -170,10 +166,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    r"""R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b).
-
-    The mean below is > 0; the error is None for one pair.
-    """
+    """R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b)"""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -301,10 +294,7 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""Regret of A over regret of B; None if B has none, or less than 10^-30.
-
-    ``error`` is None for one instance.
-    """
+    r"""Regret of A over regret of B; None if B has none, or less than 10^-30."""
 
     algorithm: str
     epsilon: float

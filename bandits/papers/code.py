@@ -117,11 +117,7 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""delta(epsilon) of q + (Z, ..., Z) with one draw Z, when q moves by ``moves``.
-
-    Differences of coordinates carry no noise: where ``moves`` changes one, the two worlds share no
-    output. Where all coordinates move alike, one of them says what all say.
-    """
+    r"""delta(epsilon) of q + (Z, ..., Z) with one draw Z, when q moves by ``moves``."""
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:

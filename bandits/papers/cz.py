@@ -95,8 +95,6 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
     r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
-
-    ``noise`` is that of one message.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())

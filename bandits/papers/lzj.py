@@ -184,9 +184,6 @@ def _twice(value: Enclosure) -> Enclosure:
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
     r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
     b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
-
-    It does not match the lemma it cites (:func:`lzj_scalar_lemma`); neither is needed, for the
-    exact number of bits is known (``shuffle.fewest_bits``).
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))

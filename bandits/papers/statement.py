@@ -117,10 +117,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""Decorator: the call returns a lazily computed row.
-
-    The words are formats of the function's arguments and of what it finds.
-    """
+    r"""Decorator: the call returns a lazily computed row."""
 
     paper: str
     statement: str

@@ -56,10 +56,7 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms in increasing order, of ``arms``, and the index of the next release.
-
-    ``sums`` holds what the first ``part`` releases of ``batch`` gave for each active arm.
-    """
+    r"""The active arms in increasing order, of ``arms``, and the index of the next release."""
 
     arms: int
     active: tuple[int, ...]
@@ -87,10 +84,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
-        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ...
-
-        More active arms never have more pulls each.
-        """
+        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ..."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""

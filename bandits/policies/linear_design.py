@@ -74,11 +74,7 @@ def most_support(dimension: int) -> int:
 
 
 def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
-    r"""A design on the ``active`` actions whose value is proven to be at most twice their rank.
-
-    It starts from actions that span a large volume, shifts weight to whatever action is estimated
-    worst, and stops as soon as it is good enough: about d to 2d actions are played.
-    """
+    r"""A design on the ``active`` actions whose value is proven to be at most twice their rank."""
     if not active:
         raise InvalidParameter("active", active, "must contain at least one action")
     points = actions.points[list(active)]

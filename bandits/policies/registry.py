@@ -79,11 +79,7 @@ r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A name, its description, and its parameter with the default (None: from the setting).
-
-    ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
-    ``world`` is the kind of world that it is played in.
-    """
+    r"""A name, its description, and its parameter with the default (None: from the setting)."""
 
     name: str
     sentence: str
@@ -319,11 +315,7 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""The policy called ``name``, or its return value if it is callable.
-
-    It is called with those of ``given`` that it has parameters for; ``epsilon`` among them must be
-    one. Errors name ``argument`` and its value, ``spelling``.
-    """
+    r"""The policy called ``name``, or its return value if it is callable."""
     place, _, attribute = name.rpartition(":")
 
     def refused(reason: str) -> InvalidParameter:

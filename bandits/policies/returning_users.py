@@ -104,10 +104,7 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
 def returning_policy(
     algorithm: str, setting: Setting, *, value: Fraction | None = None
 ) -> Policy[Any]:
-    r"""The policy of that name for returning users: a release has at most half of the users.
-
-    ``value`` is the m of sdp-ae, None for as many users as there are noise bits.
-    """
+    r"""The policy of that name for returning users: a release has at most half of the users."""
     visits = visits_of(setting.max_visits)
     private = steady_for(
         algorithm,

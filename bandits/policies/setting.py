@@ -56,10 +56,7 @@ class Schedule:
         return self.first * int(self.growth ** (integer("batch", batch, at_least=1) - 1))
 
     def batches(self, horizon: int) -> int:
-        r"""The most batches that ``horizon`` rounds can complete, and at least 1.
-
-        Two arms are active in every batch: nothing is learned, or released, where one is left.
-        """
+        r"""The most batches that ``horizon`` rounds can complete, and at least 1."""
         left = integer("horizon", horizon, at_least=1)
         for batch in count(1):
             left -= 2 * self.pulls(batch)
@@ -86,8 +83,6 @@ def exact_schedule(
     ``failure`` shared equally among the batches that ``horizon`` has room for), an arm more than
     2 D below the best is dropped. l(1) is the least l of the form 2^i or 3 2^i with 2 D <= 1/2, as
     the first epoch of DP-SE promises too, and at most half of the horizon goes into it.
-
-    Nothing of the rewards enters: one rule for every instance.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = confidence_of(failure, argument="failure")

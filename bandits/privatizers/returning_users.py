@@ -353,10 +353,7 @@ class Book(ABC):
 
     @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        r"""The users who can pay for a release; no user is charged.
-
-        A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
-        """
+        r"""The users who can pay for a release; no user is charged."""
 
     @abstractmethod
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:

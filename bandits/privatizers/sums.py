@@ -246,8 +246,6 @@ class PureShufflePrivatizer(_Planned[PureShuffle]):
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is about the
     chance that a release holds a cover (:meth:`missed`), which stands for somebody's reward. The
     guarantee of each size is certified before it is given, and one that is not is refused.
-
-    ``deployment`` says how many users may vanish or collude: the others' noise is enough.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

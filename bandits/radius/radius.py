@@ -49,9 +49,6 @@ class Radius(ABC):
     ) -> float:
         r"""beta, rounded up: \|released mean of ``pulls`` - true mean\| <= beta for all arms and
         batches at once, except with probability p = ``failure`` (as far as the rule has a proof).
-
-        ``batch`` counts from 1; ``active`` arms are pulled in it. Raises
-        :class:`InvalidParameter` for counts below 1 and a failure outside of (0, 1/2).
         """
 
     def gap(

@@ -116,11 +116,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path.
-
-    A road costs 0 or 1; its outcome is 1 - cost, the reward of a path minus its cost. Mean costs
-    are uniform in [0, 1].
-    """
+    """The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path"""
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
         raise InvalidParameter(
@@ -137,10 +133,7 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges.
-
-    Mean weights are uniform in [0, 1].
-    """
+    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges."""
     n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
     if n * (n - 1) // 2 != arms:
         raise InvalidParameter("arms", arms, "must be n (n - 1)/2, as 3, 6, 10, 15: edges")

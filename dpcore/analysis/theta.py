@@ -75,10 +75,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v).
-
-    The second derivative of M at 0, by Poisson summation; for small v the defining sum.
-    """
+    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v)."""
     v = ball(variance)
     # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
     # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3 on: twice the next term bounds the rest.
@@ -101,11 +98,7 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail.
-
-    For small v the sum itself with a geometric bound on the rest (its term ratio falls), for large
-    v the contour sum.
-    """
+    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail."""
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return contour.upper_tail(ThetaSum(variance=variance), least)

@@ -100,10 +100,7 @@ def _require_whole(name: str) -> None:
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""The module in ``folder`` with the name of one of these packages; None if there is none.
-
-    With the ``source`` of a program, only what that imports counts.
-    """
+    r"""The module in ``folder`` with the name of one of these packages; None if there is none."""
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
         for name in sorted(wanted):

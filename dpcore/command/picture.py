@@ -88,10 +88,7 @@ def picture(
     style: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Iterator[Figure]:
-    r"""A new figure of ``size`` inches; written atomically when the block ends.
-
-    ``style`` are settings of matplotlib within the block, ``options`` those of the figure.
-    """
+    r"""A new figure of ``size`` inches; written atomically when the block ends."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -113,10 +110,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Axes for a curve such as delta over epsilon, with lines joining proven points.
-
-    The title and the legend stand outside of the axes, folded to the width of the picture.
-    """
+    r"""Axes for a curve such as delta over epsilon, with lines joining proven points."""
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes
@@ -137,10 +131,7 @@ def curve_picture(
 def outside_legend(
     figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
 ) -> None:
-    r"""A legend beside the axes, with at most three columns, as many as fit.
-
-    The layout of the figure must be "constrained".
-    """
+    r"""A legend beside the axes, with at most three columns, as many as fit."""
     for columns in (3, 2, 1):
         legend = figure.legend(loc=place, ncols=columns, **options)
         for text in legend.get_texts():

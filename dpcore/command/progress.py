@@ -14,10 +14,7 @@ _OFTEN: Final = 0.2
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""A callback that takes the number of finished items of ``total``; silent without a viewer.
-
-    A ``total`` of None is one that nobody knows: then the number done is shown.
-    """
+    r"""A callback that takes the number of finished items of ``total``; silent without a viewer."""
     if not sys.stderr.isatty():
         yield _unseen
         return

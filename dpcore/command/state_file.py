@@ -178,11 +178,7 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 
 
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
-    r"""Whether a file ends within its first record, so that no later data can be lost.
-
-    That is ``written``, or any other with a payload that begins with ``beginning``; a payload does
-    not end in zeros.
-    """
+    r"""Whether a file ends within its first record, so that no later data can be lost."""
     size = file.seek(0, os.SEEK_END)
     if _is_zero(file, 0, size):
         return True

@@ -52,11 +52,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with an option ``--within``: 60 seconds by default.
-
-    For commands that compute one answer; those that work off a list of known length take
-    :func:`with_optional_time_limit`.
-    """
+    r"""The command with an option ``--within``: 60 seconds by default."""
     return _bounded(command, Annotated[str, _OPTION], _SECONDS)
 
 

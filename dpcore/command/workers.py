@@ -205,10 +205,7 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""Ends this process when its parent died, or a call ran past the time ``due()``.
-
-    ``due`` answers on the clock of ``time.monotonic``, None while there is no limit.
-    """
+    r"""Ends this process when its parent died, or a call ran past the time ``due()``."""
 
     parent: int
     due: Callable[[], float | None] | None = None

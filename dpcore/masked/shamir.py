@@ -28,12 +28,7 @@ ELEMENT_BYTES: Final = 33
 def share(
     secret: int, *, threshold: int, points: Sequence[int], rng: Rng = SYSTEM, prime: int = PRIME
 ) -> dict[int, int]:
-    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``.
-
-    The other ``threshold - 1`` coefficients are uniform and independent. The points are distinct
-    in [1, prime), and at least ``threshold`` many; the secret is in [0, prime); otherwise
-    :class:`InvalidParameter`. With a seeded ``rng`` the shares are not private.
-    """
+    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``."""
     secret = integer("secret", secret, at_least=0)
     threshold = integer("threshold", threshold, at_least=1)
     if secret >= prime:

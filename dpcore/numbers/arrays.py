@@ -1,8 +1,9 @@
-r"""Parse arrays of integers, and return results in the same shape."""
+r"""Parse arrays of integers, return results in the same shape, and bound numpy's threads."""
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,15 @@ def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 Integers = npt.NDArray[np.int64]
+
+
+def one_thread() -> AbstractContextManager[object]:
+    r"""A context in which BLAS runs in the calling thread.
+
+    Several threads wait for each other longer than small matrices take, and a busy machine makes
+    them wait longer still.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
+
+    found: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return found

@@ -271,10 +271,7 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
 
 
 def make_positive(instance: object, **reasons: str) -> None:
-    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``.
-
-    ``reasons`` say, field by field, why 0 is refused: see :func:`positive_rational`.
-    """
+    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``."""
     for name, reason in reasons.items():
         exact = positive_rational(name, getattr(instance, name), reason)
         object.__setattr__(instance, name, exact)
@@ -283,10 +280,7 @@ def make_positive(instance: object, **reasons: str) -> None:
 def make_integers(
     instance: object, *names: str, at_least: int = 1, at_most: int | None = None
 ) -> None:
-    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``.
-
-    They are checked as by :func:`integer`.
-    """
+    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``."""
     for name in names:
         exact = integer(name, getattr(instance, name), at_least=at_least, at_most=at_most)
         object.__setattr__(instance, name, exact)
@@ -300,10 +294,7 @@ def integer(
     at_most: int | None = None,
     limit: str = "",
 ) -> int:
-    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral.
-
-    ``limit`` names ``at_most`` in the error.
-    """
+    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral."""
     if (
         type(value) is int
         and (at_least is None or value >= at_least)

@@ -83,20 +83,14 @@ class PureShuffle:
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
     def missed(self, present: int) -> Fraction:
-        r"""An upper bound of the probability that ``present`` users do not add ``observed_noise``.
-
-        Some message is a cover: its coin fell, or its noise was beyond the reach.
-        """
+        """An upper bound of the probability that ``present`` users do not add ``observed_noise``"""
         # Rounded up: at a large epsilon it is a number of thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
         beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users.
-
-        In units of a value; a cover is off by at most J + g steps, and by g/2 on average.
-        """
+        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users."""
         count, g = integer("present", present, at_least=1), self.precision
         covered = self.missed(count)
         spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
@@ -129,11 +123,7 @@ class PureShuffle:
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1.
-
-        For simulation, of the law of :meth:`randomize`: the sum of the bits says all that it
-        depends on. Raises :class:`InvalidParameter` at another precision and for no such sum.
-        """
+        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1."""
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1: a sum of bits")
         count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)

@@ -114,9 +114,6 @@ class ModularSum(ABC):
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
         r"""The sum mod m of the messages of the users with inputs x, with their total noise in one
         draw.
-
-        For simulation: the law is that of the sum of :meth:`randomize`, and n - 1 draws are saved.
-        Errors as there.
         """
         held = as_array(x)
         if not 1 <= held.size <= self.users:

@@ -199,11 +199,7 @@ class InversionTable:
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
-    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone.
-
-    For parameters that no table and no urn can serve: it costs a few dozen balls whatever they
-    are. ``guess`` decides speed only.
-    """
+    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone."""
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 

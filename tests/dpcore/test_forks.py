@@ -1,7 +1,4 @@
-r"""What is drawn ahead is used on one side of a fork only, also where no hook of Python's runs.
-
-Forks are real forks. Each check has a twin: a source without the property, which it must see.
-"""
+r"""What is drawn ahead is used on one side of a fork only, also where no hook of Python's runs."""
 
 from __future__ import annotations
 
@@ -171,7 +168,7 @@ def storm(what: str, times: int) -> int:
 
 
 def test_a_signal_inside_the_hook_leaves_nothing_shared() -> None:
-    assert storm("as it is", effort(6, 2000)) == 0
+    assert storm("as it is", effort(3, 2000)) == 0
 
 
 @pytest.mark.nightly

@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, linear_view_of
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audited.target import across, audit_view, lead, second, target
-from bandits.batch import Pulls, Released
+from bandits.batch import Released
 from bandits.combinatorial import streams as totals
-from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
@@ -110,15 +108,6 @@ def test_worlds_differ_in_one_reward_of_one_user() -> None:
         assert sums == [[found.sizes[0] - 1 + reward, found.ones[0][1]], [*found.ones[1]]]
 
 
-def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
-    class Favouring(BatchedElimination):
-        def choose(self, state: Any) -> Pulls:  # always the same
-            return Pulls((4, 8))
-
-    with pytest.raises(InvalidParameter, match="equally often"):
-        view_of(Favouring(privatizer=summed("pure")))
-
-
 def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
     """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
     k = np.arange(-reach, reach + 1)
@@ -134,16 +123,6 @@ def test_the_claim_of_skellam_noise_is_that_of_the_first_batch() -> None:
     epsilon = float(found.epsilon)
     assert hockey_stick(law, steps, epsilon, 1000) <= 1e-3
     assert hockey_stick(law, steps, epsilon - 2e-6, 1000) > 1e-3
-
-
-def test_the_claim_of_bits_is_that_of_the_first_batch() -> None:
-    found = viewed("sdp-ae:m=8,epsilon=1,delta=1e-2")
-    law = BITS.noise(8)
-    assert law is not None
-    bits = int(law.parameters["trials"])
-    epsilon, fair = float(found.epsilon), stats.binom(bits, 0.5)
-    assert hockey_stick(fair, 1, epsilon, bits + 1) <= 1e-2
-    assert hockey_stick(fair, 1, epsilon - 2e-6, bits + 1) > 1e-2
 
 
 @pytest.mark.nightly
@@ -289,15 +268,6 @@ def test_a_view_is_four_rounds_of_two_base_arms() -> None:
     assert (least == ABSENT).sum() == 2  # of one base arm nothing was sent in the first round
     assert viewed("cucb-dp,epsilon=1").epsilon == 1
     assert viewed("cucb-dp,epsilon=1,delta=1/100").epsilon < 1
-
-
-def test_a_policy_of_any_size_is_audited_in_the_small() -> None:
-    policy = cucb("cucb-dp", PAIR, horizon=1000, epsilon="1/2", release="doubling")
-    view = combinatorial_view_of(policy)
-    assert view.policy.privatizer.horizon == 4
-    assert audit_view(policy).epsilon == 0.5
-    with pytest.raises(InvalidParameter, match="privatizer"):
-        audit_view(cucb("cucb", PAIR, horizon=1000))
 
 
 def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:

@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 
 from accounting.certificates.form import digest_of
-from accounting.claims.claim import Pure
-from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from bandits.certificates.certificate import _worst, certificate_of
-from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
+from bandits.certificates.recheck import recheck
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
+from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli
@@ -168,24 +166,6 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], name: str
         certificate_of(run_of(POLICIES["pure"]), **arguments)
 
 
-def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
-    run = run_of(POLICIES["pure"], horizon=60)
-    other = RunGuarantee(parts=(compose(Pure("1/10")),), assumptions=())
-    with pytest.raises(NotDerived, match="neither a law nor assumed"):
-        certificate_of(replace(run, guarantee=other, releases=()), deltas=[DELTA])
-
-
-def test_a_run_with_seeded_noise_says_so() -> None:
-    policy, world = POLICIES["pure"], np.random.default_rng(1)
-    real = play(policy, Bernoulli(means=(0.8, 0.3)), horizon=60, world=world)
-    for run, found, missing in ((real, SYSTEM, SEEDED), (run_of(policy), SEEDED, SYSTEM)):
-        assumptions = certificate_of(run, deltas=[DELTA]).assumptions
-        assert found in assumptions
-        assert missing not in assumptions
-    names = {finding.where for finding in recheck(certificate_of(real).text()).findings}
-    assert "noise" not in names
-
-
 def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
     certificate = certificate_of(run_of(POLICIES["renyi"]), deltas=[DELTA], most_steps=4)
     unchecked = [part for part in certificate.parts if part["certificate"] is None]
@@ -242,12 +222,6 @@ def sealed(edited: dict[str, Any]) -> str:
 def test_epsilons_are_compared_as_numbers() -> None:
     parts = tuple({"claims": [{"delta": "1/2", "epsilon": e}]} for e in ("9.5", "10.25", "2"))
     assert _worst(parts, Fraction(1, 2))["epsilon"] == "10.25"
-
-
-def test_an_infinite_epsilon_is_not_certified() -> None:
-    # The loss of bits is unbounded: at a delta below its tail no epsilon is finite.
-    with pytest.raises(NotDerived, match="epsilon at delta"):
-        certificate_of(run_of(POLICIES["bits"], horizon=SHORT), deltas=["1e-300"])
 
 
 def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:

@@ -333,19 +333,6 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     assert UNKNOWN not in document("pure")["assumptions"]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("se", "se protects nobody: it has no certificate"),
-        (" dist-dp-se", "must not start or end with blanks"),
-    ],
-)
-def test_names_that_are_refused(name: str, reason: str) -> None:
-    edited = document("pure")
-    text = sealed({**edited, "algorithm": name})
-    assert reason_of(text) == ("algorithm", reason)
-
-
 def test_the_local_model_has_a_sentence_of_its_own() -> None:
     run = run_of(elimination(summed("local")), horizon=60)
     text = certificate_of(run, deltas=[DELTA]).text()
@@ -372,14 +359,6 @@ def test_scopes_never_compose() -> None:
     other = of_scope(Scope(relation=Relation.ADD_REMOVE))
     edited["parts"].append(other)
     assert reason_of(text_told(edited)) == ("parts", "must have one scope: scopes never compose")
-
-
-def test_rounds_are_those_of_a_user() -> None:
-    edited = document("returning")
-    edited["parts"][0]["is"]["unit"] = "contribution"
-    where, reason = reason_of(text_told(edited))
-    assert where == "parts[0].is.unit"
-    assert reason.startswith("must be user")
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])
@@ -416,8 +395,3 @@ def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = recheck(text).failures
     assert {each.status for each in failures} == {Status.UNCHECKED}
     assert all("more than 10 values in all" in each.reason for each in failures)
-
-
-def test_a_pure_claim_that_is_stated_is_certified_at_a_small_delta() -> None:
-    run = run_of(POLICIES["shuffled-pure"], horizon=60)
-    assert recheck(certificate_of(run, deltas=["1e-12"]).text()).holds

@@ -8,22 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accounting import Status
-from bandits.audited.combinatorial_view import PAIR
-from bandits.audited.linear_view import MODEL
 from bandits.certificates.recheck import recheck
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import compare, promises_of, read_document
-from bandits.policies.registry import ALGORITHMS, read_algorithm
-from bandits.policies.setting import Setting
-from bandits.rounds import cucb_of
+from bandits.policies.registry import ALGORITHMS
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import mutated
@@ -295,27 +289,6 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
     assert refused.value.argument == "epsilon (for se)"
 
 
-def test_a_schedule_without_effect_is_known() -> None:
-    def policies(name: str) -> list[Any]:
-        algorithm = read_algorithm(name)
-        super_arms = algorithm.entry.world == "combinatorial"
-        made: Any = partial(cucb_of, algorithm) if super_arms else algorithm.policy
-        model = PAIR if super_arms else MODEL
-        setting = Setting(epsilon=1, delta="1e-6", horizon=10_000, arms=2, model=model)
-        return [made(replace(setting, schedule=word)) for word in ("paper", "released")]
-
-    for entry in ALGORITHMS:
-        paper, released = policies(entry.name)
-        one = Experiment(
-            preset=PLAYED[entry.world],
-            algorithms=(entry.name,),
-            epsilons=(1,),
-            horizon=1000,
-            instances=1,
-        )
-        assert one.scheduled == (paper != released), entry.name
-
-
 ROW: dict[str, Any] = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.1, 0.2]}
 HEAD: dict[str, Any] = {
     "schema": "dpcore-bandit/1", "preset": "x", "arms": 2, "horizon": 10, "data": None
@@ -345,13 +318,6 @@ def test_rows_that_no_run_wrote_are_refused(
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: B = bad: holds what dpcore bandit run does not write")
     assert words in answer.err
-
-
-def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
-    answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
-    assert "(an algorithm with the same epsilon twice)" in answer.err
-    os.mkfifo("pipe")
-    assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
 
 
 def test_rows_of_one_alone_are_named(bandit: Bandit) -> None:

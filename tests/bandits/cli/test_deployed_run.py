@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,7 @@ from accounting.certificates.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
-from bandits.policies.registry import read_algorithm
-from bandits.policies.returning_users import RETURNING, returning_policy, steady_for
-from bandits.policies.setting import Setting
-from bandits.privatizers.protocols import Deployment
-from dpcore.errors import InvalidParameter
+from bandits.policies.returning_users import RETURNING, steady_for
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 
@@ -141,24 +136,3 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out
-
-
-def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
-    words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
-    answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
-    assert answer.code == 2
-    assert "sums 2 to 65,535 users" in answer.err
-
-
-def test_people_and_policies_of_ones_own() -> None:
-    with pytest.raises(InvalidParameter, match="visits cannot share"):
-        steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
-    twice = Setting(epsilon=1, delta="1e-6", max_visits=2, arms=2, horizon=1000)
-    planned = replace(twice, deployment=Deployment(dropouts="1/20"))
-    policy: Any = returning_policy("dist-dp-se", planned)
-    assert policy.most == 250
-    with pytest.raises(InvalidParameter, match="leave s out"):
-        returning_policy("dist-rdp-se", twice, value=Fraction(20))
-    with pytest.raises(InvalidParameter, match="max_visits"):
-        returning_policy("dist-dp-se", replace(twice, max_visits=None))
-    assert str(read_algorithm("dist-rdp-se:s=20")) == "dist-rdp-se:s=20"

@@ -84,15 +84,6 @@ def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
         assert said in other.err
 
 
-def test_doubling_is_the_default_and_the_tree_that_of_the_papers_bonuses(bandit: Bandit) -> None:
-    words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb-dp", "--json")
-    exact, paper = (json.loads(bandit(*words, *more).out) for more in ((), ("--radius", "paper")))
-    assert (exact["release"], paper["release"]) == ("doubling", "tree")
-    assert bandit(*words, "--release", "doubling").out == bandit(*words).out
-    tree = json.loads(bandit(*words, "--release", "tree").out)
-    assert tree["rows"][0]["regret_per_round"] > exact["rows"][0]["regret_per_round"]
-
-
 @pytest.mark.parametrize("release", ["doubling"])
 def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None:
     words = ("--algorithms", "cucb,cucb-ldp1,cucb-ldp2,cucb-dp,cucb-dp2", "--release", release)
@@ -187,16 +178,6 @@ def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
         assert (promised["pure"], promised["delta_upper"]) == ("1", 0.0)
     for path in Path("out").glob("*certificate*.json"):
         assert recheck(path.read_text()).holds
-
-
-def test_more_users_or_a_smaller_alpha_will_do() -> None:
-    """At ten million rounds: 812,649 clients at alpha = 0.8, and few at 0.5."""
-    for more in ({"users": 812_649}, {"alpha": "1/2"}):
-        experiment = Experiment(
-            preset="lzj/fig2", algorithms=("cdp-dpe",), epsilons=(10,), delta="1/4",
-            horizon=10**7, instances=1, **more,
-        )  # fmt: skip
-        assert experiment.guarantee("cdp-dpe", 10, 1000) is not None
 
 
 @pytest.mark.nightly

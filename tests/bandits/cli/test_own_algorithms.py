@@ -72,10 +72,3 @@ def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: st
     assert refused.err.startswith("error: --algorithms = ")
     assert said in refused.err
     assert refused.err.count("\n") == 1
-
-
-def test_it_is_played_in_worlds_of_arms_by_new_users(bandit: Bandit) -> None:
-    for preset, more in (("csb/topk", ()), ("cz/easy", ("--visits", 2))):
-        refused = bandit("run", preset, "--algorithms", "own.py:Halving", *more)
-        assert refused.code == 2
-        assert "--algorithms = own.py:Halving" in refused.err

@@ -17,8 +17,7 @@ from bandits.cli import render
 from bandits.experiments import curves
 from bandits.experiments.experiment import Experiment, float_up
 from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import PAPER, RELEASED, Setting
-from bandits.radius.radius import PaperRadius
+from bandits.policies.setting import Setting
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
@@ -103,29 +102,6 @@ def test_a_run_that_cannot_be_made_is_refused_by_name_and_leaves_nothing(
 SMALL = ("cz/easy", "-T", "3000", "--instances", 1, "--arms", 3, "--epsilon", "0.5")
 
 
-@pytest.mark.parametrize("schedule", ["paper", "released"])
-@pytest.mark.parametrize("tail", [None, "printed", "released"])
-def test_schedule_and_tail_are_chosen_apart(schedule: str, tail: str | None) -> None:
-    setting = Setting(
-        epsilon=1,
-        delta="1e-6",
-        horizon=10**4,
-        arms=3,
-        radius="paper",
-        schedule=schedule,  # type: ignore[arg-type]  # two of the literals
-        renyi_tail=tail,  # type: ignore[arg-type]  # two of the literals
-    )
-    policy: Any = read_algorithm("dist-rdp-se").policy(setting)
-    assert policy.schedule == (PAPER if schedule == "paper" else RELEASED)
-    own = "released" if schedule == "released" else "printed"
-    assert policy.radius == PaperRadius(form=tail or own)  # type: ignore[arg-type]  # two of the literals
-    # Without a choice of its own the tail follows a schedule that is replaced.
-    if tail is None:
-        other = replace(setting, schedule="paper")
-        followed: Any = read_algorithm("dist-rdp-se").policy(other)
-        assert followed.radius == PaperRadius()
-
-
 def test_confidence_is_an_option(bandit: Bandit) -> None:
     words = (*SMALL, "--algorithms", "dist-dp-se,se", "--json")
     found = bandit("run", *words).json
@@ -161,12 +137,6 @@ def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
     assert Fraction(repr(math.nextafter(found, 0))) < exact
     assert Fraction(render._epsilon(found)) >= exact
     assert Fraction(curves._decimal(text)) >= exact
-
-
-def test_short_epsilons_are_printed_as_they_are_written() -> None:
-    for text in ("0.1", "0.3", "0.5", "1", "10", "1000"):
-        assert float_up(Fraction(text)) == float(text)
-        assert render._epsilon(float(text)) == curves._decimal(text) == text
 
 
 def test_epsilons_below_are_caught() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -60,26 +59,6 @@ def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str
         assert answer.err.endswith(": is a file that --output writes\n")
         assert Path(name).read_text() == "mine\n"
     assert sorted(path.name for path in Path().iterdir()) == sorted(["d", "link", name])
-
-
-@pytest.mark.usefixtures("never_played")
-@pytest.mark.parametrize("name", ["regret.svg"])
-def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> None:
-    for folder in ("new", "."):
-        place = str(Path(folder, name))
-        answer = bandit(*RUN, "--algorithms", "cdp-se", "-o", folder, "--resume", place)
-        assert answer.err == f"error: --resume = {place}: is a file that --output writes\n"
-    assert list(Path().iterdir()) == []
-
-
-def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
-    Path("all.csv").write_text("item_id,click\n")
-    os.link("all.csv", "other")
-    for path in ("all.csv", "other"):
-        answer = bandit("run", "obd", "--data", "all.csv", "--resume", path)
-        assert (answer.code, answer.out) == (2, "")
-        assert answer.err == f"error: --resume = {path}: is the file of --data, too\n"
-    assert Path("all.csv").read_text() == "item_id,click\n"
 
 
 MINE = {

@@ -31,7 +31,6 @@ from bandits.experiments.curves import (
 )
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import play_task, run_cells
-from bandits.experiments.results import certificate_name
 from bandits.experiments.summary import compare, guarantee_json, written_up
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
@@ -86,17 +85,6 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(written_up(long)) > long
     nearest = rewired(summary.written_up, up=lambda value, digits: f"{float(value):g}")
     assert Fraction(nearest(long)) < long
-
-
-def test_an_epsilon_of_many_digits_has_a_short_name(bandit: Bandit) -> None:
-    long = "0." + "123456789" * 15
-    answer = bandit(*RUN, "--epsilon", long, "--algorithms", "dist-dp-se", "--output", "out")
-    assert answer.code == 0
-    (name,) = names("out") - {*PARTLY}
-    assert len(name) < 120
-    assert name == certificate_name("dist-dp-se", str(Fraction(long)))
-    assert name != certificate_name("dist-dp-se", str(Fraction(long + "1")))
-    assert certificate_name("dist-rdp-se:s=20", "1/2") == "certificate-dist-rdp-se_s=20-1_2.json"
 
 
 @pytest.mark.nightly
@@ -164,16 +152,6 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
     ]
     with pytest.raises(InvalidParameter, match="has no regret to show"):
         draw_results(lines[:1], path)
-
-
-def test_every_promise_is_made_before_the_first_run() -> None:
-    both = Experiment(
-        preset="cz/easy", algorithms=("se", "cdp-se"), epsilons=(1, 2), horizon=100, instances=1
-    )
-    told: list[int] = []
-    found = summary.promises_of(both, 4, progress=told.append)
-    assert [*found] == [("se", "1"), ("se", "2"), ("cdp-se", "1"), ("cdp-se", "2")]
-    assert told == [1, 2, 3, 4]
 
 
 SMALL = Experiment(

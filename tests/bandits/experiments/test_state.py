@@ -88,15 +88,6 @@ def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
         assert path.read_bytes() == data
 
 
-def test_a_power_cut_that_leaves_zeros_is_a_torn_end(whole: tuple[Path, bytes, list[Cell]]) -> None:
-    path, data, cells = whole
-    header = len(next_record(_START, records(path)[0])[0])
-    for cut in (0, header, len(data) - 40):
-        path.write_bytes(data[:cut] + bytes(min(200, len(data) - cut)))
-        assert kept(path) == cells
-        assert path.read_bytes() == data
-
-
 def test_what_is_stored_is_not_played_again(
     whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,12 +277,6 @@ def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str
     path = begun(tmp_path / "state")
     write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
     refused(path, "holds what no experiment wrote .* in cell 1")
-
-
-@pytest.mark.parametrize("header", [b"{", b"[" * 100_000])
-def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
-    write(tmp_path / "state", header, _json(CELLS[0].to_json()))
-    refused(tmp_path / "state", "holds what no experiment wrote")
 
 
 def test_what_json_does_not_know_is_never_written() -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
@@ -17,7 +16,7 @@ from bandits.experiments.playing import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.sums import BitPrivatizer
-from benchmarks.combinatorial import PARTS, measure, slope
+from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.section import guarantee_of, regret_of
 from benchmarks.figures.stand_in import letor_text
@@ -193,15 +192,6 @@ def test_what_the_page_says_of_them_is_so() -> None:
     assert "less than 3 times the bare" in PAGE
 
 
-def test_a_slope_is_that_of_its_law_within_its_error() -> None:
-    world = np.random.default_rng(1)
-    points = [(x, 3 * x**1.5 * world.normal(1, 0.05, 40)) for x in (1.0, 2.0, 4.0, 8.0)]
-    found, error = slope(points)
-    assert abs(found - 1.5) < 4 * error < 0.1
-    wrong, _ = slope([(x, y * x) for x, y in points])
-    assert abs(wrong - 1.5) > 4 * error
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", PARTS)
 def test_the_benchmark_runs(part: str) -> None:
@@ -300,12 +290,6 @@ def test_where_doubling_batches_win_with_the_papers_numbers(
     assert (constant < doubling) is first
     assert f"{constant:,}" in TEXT_OF_PAGE
     assert f"{doubling:,}" in TEXT_OF_PAGE
-
-
-def test_where_doubling_batches_win_with_exact_noise() -> None:
-    constant, doubling = both("1", 0.1, paper=False)
-    assert doubling < constant
-    assert f"(gap 0.1: {doubling:,} against {constant:,})" in TEXT_OF_PAGE
 
 
 def regrets(schedule: ScheduleName) -> dict[tuple[str, str], float]:

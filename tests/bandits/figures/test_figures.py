@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
@@ -14,19 +12,14 @@ import pytest
 
 from accounting.budget.returning_users import per_user, routes
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import Commit, Pulls, Released
 from bandits.experiments.experiment import Cell
-from bandits.play import Run, play
-from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment
-from benchmarks.figures import returning_table as table
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
-from benchmarks.figures.returning_table import Route, returning_table, visit_noise
+from benchmarks.figures.returning_table import Route, visit_noise
 from benchmarks.figures.section import Effort, is_less, is_same
-from benchmarks.figures.sweep import Contender, Outcome, _outcome, best_of, of_contenders, ratio
+from benchmarks.figures.sweep import Outcome, _outcome, best_of, ratio
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from tests.effort import by_day
@@ -108,40 +101,6 @@ def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
     kept = [played(0), played(0, 1), played(2, best=(0, 2)), played(1, 2, best=(0, 2))]
     assert _outcome("se", (100,), [*lost, *kept], None).wrong == 2
     assert best_of(Bernoulli(means=(0.1, 0.5, 0.5))) == {1, 2}
-
-
-class Hasty(Policy[int | None]):
-    """One batch, then the arm that looked better, which is often the other one."""
-
-    name = "hasty"
-    privatizer = Unprotected()
-
-    def init(self, arms: int, horizon: int) -> None:
-        return None
-
-    def choose(self, state: int | None) -> Choice:
-        return Pulls((500, 500)) if state is None else Commit(state)
-
-    def observe(self, state: int | None, released: Released) -> int:
-        first, second = released.sums
-        return int(first is not None and second is not None and second > first)
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return (500,)
-
-
-def test_an_arm_that_a_short_run_dropped_is_counted_though_pulls_do_not_show_it() -> None:
-    world = Bernoulli(means=(0.5, 0.49))
-    contender = Contender(
-        label="hasty", epsilon=1, policy=Hasty(), worlds=(world,) * 20, horizon=1500
-    )
-    found = of_contenders([contender], seed=1, jobs=1)["hasty", "1"]
-    runs = [
-        play(Hasty(), world, horizon=1500, world=np.random.default_rng([1, i])) for i in range(20)
-    ]
-    assert max(max(run.pulls) / min(run.pulls) for run in runs) <= 2
-    assert found.wrong == sum(run.active == (1,) for run in runs)
-    assert 0 < found.wrong < 20
 
 
 @pytest.mark.nightly
@@ -237,77 +196,6 @@ def test_less_noise_than_a_route_found_is_not_certified() -> None:
     )
     assert bound is not None
     assert bound.upper > 1
-
-
-def test_people_come_as_often_as_they_may() -> None:
-    (row,) = returning_table(
-        horizon=20_000,
-        instances=2,
-        max_visits=(16,),
-        routes=("exact",),
-        algorithms=("dist-dp-se",),
-        gap="0.1",
-    )
-    assert row.users == 20_000 // 16
-    assert row.most_visits == 16
-    assert row.turned_away > 100
-    assert 0 <= row.dry <= 2
-
-
-@pytest.mark.nightly
-def test_the_table_says_what_coming_back_costs() -> None:
-    rows = returning_table(
-        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-    assert [(row.max_visits, row.route) for row in rows] == [
-        (b, route) for b in (1, 16) for route in get_args(Route)
-    ]
-    assert all(row.epsilon <= 2 for row in rows)
-    assert all(row.epsilon_exact <= 2 for row in rows)
-    once, often = rows[0], rows[3]
-    assert (once.users, often.users, once.most_visits) == (4000, 250, 1)
-    assert once.most_visits < often.most_visits <= 16
-    assert often.deviation > 5 * once.deviation
-    assert often.regret_per_round > once.regret_per_round
-    assert rows == returning_table(
-        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-
-
-def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What each run begins with: its arms, and what its three streams give first.
-    begun: list[tuple[object, ...]] = []
-    found: list[tuple[Run, Pool]] = []
-
-    def spied(policy: Any, environment: Any, **given: Any) -> Run:
-        streams = (copy.deepcopy(given["world"]), copy.deepcopy(given["users"].arrivals))
-        first = (each.random() for each in streams)
-        begun.append((environment.centers, *first, given["rng"].seed))
-        run, pool = play(policy, environment, **given), given["users"]
-        # Instances that differ in what is the same in most of them.
-        more = (1, 3, 2)[len(found)]
-        run = replace(run, bits_per_user=run.bits_per_user + more)
-        pool.visited[0] += 100 * more
-        found.append((run, pool))
-        return run
-
-    monkeypatch.setattr(table, "play", spied)
-    (row,) = returning_table(
-        horizon=2000, instances=3, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
-    )
-    for column in zip(*begun, strict=True):
-        assert len(set(column)) == 3
-    assert not {rewards for _, rewards, _, _ in begun} & {came for _, _, came, _ in begun}
-    each = [run.regret_per_round for run, _ in found]
-    assert len({*each}) == 3
-    assert row.regret_per_round == pytest.approx(np.mean(each))
-    assert row.standard_error == pytest.approx(np.std(each, ddof=1) / 3**0.5)
-    away = [pool.turned_away for _, pool in found]
-    assert row.turned_away == pytest.approx(np.mean(away))
-    assert row.turned_away > 0
-    assert row.bits_per_user == max(run.bits_per_user for run, _ in found)
-    assert row.most_visits == max(pool.most_visits for _, pool in found)
-    assert {row.users} == {pool.users for _, pool in found} == {32}
 
 
 @pytest.mark.nightly  # a search over compositions of binomial noise

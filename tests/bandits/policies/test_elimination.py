@@ -208,17 +208,6 @@ def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
     assert DP_SE.choose(EliminationState(arms=3, active=(2,), batch=4)) == Commit(2)
 
 
-def test_the_best_arm_is_found_and_every_release_is_pure() -> None:
-    world, rng = np.random.default_rng(1), SeededRng(1)
-    run = play(DP_SE, Bernoulli(means=(0.3, 0.9, 0.1)), horizon=10**5, world=world, rng=rng)
-    assert run.pulls[1] > 9 * 10**4
-    assert run.guarantee is not None
-    assert run.guarantee.pure().upper == Fraction(1, 2)
-    assert len(run.releases) == 3
-    sizes = DP_SE.sizes(3, 10**5)
-    assert {pulled for pulled in run.pulls if pulled < 10**4} <= set(sizes)
-
-
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-9")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=4000), steps=8, failure="1e-9")
 SCHEDULE = Schedule(first=40, growth=3)

@@ -25,7 +25,6 @@ from bandits.policies.phased_elimination import (
     PhasedElimination,
     PhasedState,
     _heavy,
-    clients_needed,
 )
 from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
@@ -65,20 +64,6 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         assert len(ask.actions) <= most_support(4)
         # ceil(2^(0.8 l)), in decimals of another kind.
         assert ask.users == math.ceil(round(2 ** (0.8 * phase), 9))
-
-
-def test_the_clients_that_a_horizon_needs() -> None:
-    """The page of the design says 88,437 at a million rounds and 812,649 at ten million."""
-    world = sphere_instance(1, 30)
-    dpe = policy(world)
-    sums = {10**6: 88_437, 10**7: 812_649}
-    for horizon, clients in sums.items():
-        assert clients_needed(dpe, horizon) == clients
-    enough, few = replace(dpe, population=88_437), replace(dpe, population=88_436)
-    assert enough.init(30, 10**6).phase == 1
-    for refused in (few.init, few.sizes):
-        with pytest.raises(InvalidParameter, match=r"users = 88436: are too few: .* needed twice"):
-            refused(30, 10**6)
 
 
 def test_sizes_hold_every_release_and_no_more() -> None:
@@ -351,14 +336,6 @@ def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
     assert design.value <= 6
     # Nothing of an action lies outside of the basis.
     assert np.abs(plane - plane @ design.basis @ design.basis.T).max() < 1e-12
-
-
-@pytest.mark.parametrize("thin", [1e-3, 1e-5, 1e-7, 3e-9])
-def test_actions_that_hardly_leave_a_line_have_a_design(thin: float) -> None:
-    actions = Actions(np.array([[1, 0], [0.9, thin], [0.5, 0], [0.7, -thin / 2]]))
-    design = near_optimal_design(actions, (0, 1, 2, 3))
-    assert design.rank == 2
-    assert exact_value(*spread(actions, design)) <= Fraction(design.value) <= 4
 
 
 def supports(seed: int, last_bits: int) -> tuple[int, ...]:

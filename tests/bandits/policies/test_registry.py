@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.batch import Pulls, Released, ReleasedSum
+from bandits.batch import Pulls, Released
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
-from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import PAPER, RELEASED, Setting, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.privatizer import Unprotected
@@ -29,9 +29,6 @@ from tests.effort import by_day
 NAMES = [
     "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
     "sdp-ae", "vb-sdp-ae",
-]  # fmt: skip
-LINEAR = [
-    "dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe", "dpe-fixedu",
 ]  # fmt: skip
 TRUST = {
     "cdp-se": "central",
@@ -49,12 +46,6 @@ def setting(**more: Any) -> Setting:
 
 
 PAPERS = setting(radius="paper", schedule="released")
-
-
-def test_the_names_are_those_of_the_papers() -> None:
-    assert [entry.name for entry in ALGORITHMS if entry.world == "arms"] == NAMES
-    linear = [entry.name for entry in ALGORITHMS if entry.world == "linear"]
-    assert linear == LINEAR
 
 
 @by_day(12)
@@ -272,13 +263,6 @@ def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path)
     assert found["good"] == ""
     for number, (why, (_, complaint)) in enumerate(PEEKS.items()):
         assert complaint in found[f"peek_{number}"], (why, found[f"peek_{number}"])
-
-
-def test_what_is_released_is_exact_or_refused() -> None:
-    assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
-    for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
-        with pytest.raises(InvalidParameter, match="sums"):
-            Released(raw)  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:

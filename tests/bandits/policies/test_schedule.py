@@ -23,7 +23,6 @@ from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli
-from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import SeededRng
 from tests.support.bandits.worlds import Given
@@ -58,23 +57,6 @@ def test_the_first_batch_is_the_shortest_that_is_sure(epsilon: str, trust: str) 
     shorter = found.first // 3 * 2 if found.first % 3 == 0 else found.first // 4 * 3
     assert sure(found.first)
     assert not sure(shorter)
-
-
-@pytest.mark.parametrize(
-    ("argument", "edit"),
-    [("arms", {"arms": 0}), ("horizon", {"horizon": 9}), ("failure", {"failure": 1})],
-)
-def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"arms": 10, "horizon": 1000, "failure": "0.1"} | edit
-    with pytest.raises(InvalidParameter, match=argument):
-        exact_schedule(Unprotected(), **given)
-    for name, wrong in (("first", {"first": 0}), ("growth", {"growth": 1})):
-        with pytest.raises(InvalidParameter, match=name):
-            Schedule(**({"first": 2, "growth": 2} | wrong))
-    with pytest.raises(InvalidParameter, match="batch"):
-        PAPER.pulls(0)
-    with pytest.raises(InvalidParameter, match="horizon"):
-        PAPER.batches(0)
 
 
 Length = Callable[[int, int], int]
@@ -174,12 +156,6 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     assert CONSTANT.choose(state) == Commit(1)
 
 
-def test_an_arm_goes_when_it_is_two_widths_below_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShuffleElimination, "width", lambda *_: 0.1)
-    state = CONSTANT.init(3, 1000)
-    assert CONSTANT.observe(state, released(30, 21, 19)).active == (0, 1)
-
-
 def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
@@ -241,15 +217,3 @@ def test_the_joint_width_covers_and_is_not_much_too_long(mean: float, failure: s
 def test_a_width_without_the_noise_does_not_cover() -> None:
     short = joint_width((Binomial(trials=1, probability="1/2"),), 400, Fraction(1, 1000))
     assert miss(LAWS, 400, 0.5, short) > 1 / 1000
-
-
-@pytest.mark.parametrize("policy", [VB, CONSTANT], ids=lambda p: p.name)
-def test_a_run_finds_the_best_arm_at_the_promised_price(policy: ShuffleElimination) -> None:
-    world, rng = np.random.default_rng(1), SeededRng(1)
-    environment = Bernoulli(means=(0.1, 0.9))
-    run = play(policy, environment, horizon=50_000, world=world, rng=rng)
-    assert run.pulls[1] > 40_000
-    assert run.guarantee is not None
-    assert run.guarantee.epsilon("1e-6").upper <= 1
-    assert run.guarantee.pure().upper == math.inf
-    assert run.bits_per_user == max(policy.privatizer.bits(n) for n in policy.sizes(2, 50_000)[:1])

@@ -29,8 +29,8 @@ from bandits.privatizers.privatizer import (
     Users,
 )
 from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.radius.radius import ExactRadius, PaperRadius
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -84,20 +84,6 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
     share = protocol.share
     each = share.variance if trust == "renyi" else share.sigma_squared
     assert 260 * Fraction(each) == Fraction(planned.precision(400)) ** 2 * 4
-
-
-def test_the_papers_plan_for_everyone_alone() -> None:
-    for build in (
-        lambda: SumPrivatizer(
-            trust="pure", epsilon=1, failure="1e-3", parameters="paper", deployment=PLAN
-        ),
-        lambda: BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper", deployment=PLAN),
-    ):
-        with pytest.raises(InvalidParameter, match="users who all stay"):
-            build()
-    planned = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3", deployment=PLAN)
-    with pytest.raises(InvalidParameter, match="vanish or collude"):
-        PaperRadius().width(planned, 64, batch=1, active=2, failure="1/10")
 
 
 def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
@@ -344,12 +330,6 @@ class Odd(Environment):
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         return 0
-
-
-@pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
-def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
-    with pytest.raises(InvalidParameter, match="must have means in"):
-        played(Explore(private(), 10), Odd(stated=means))
 
 
 def test_a_policy_is_no_world() -> None:

@@ -173,25 +173,6 @@ def test_every_tail_is_that_of_the_law_and_never_too_small(
             assert found - Fraction(true.upper) <= Fraction(true.upper) / 2**9
 
 
-def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
-    """Whether the ball of a contour holds the tail, found another way."""
-    line = laplace_sum._line(float(draws), Fraction(scale), least)
-    with precision(64):
-        found = Enclosure.of(tail(Fraction(draws), Fraction(scale), least, *line))
-    true = PolyaDifference(shape=draws, scale=scale).enclose_sf(least - 1, 60)
-    return found.overlaps(true)
-
-
-@pytest.mark.parametrize(("draws", "scale", "least"), [(16, "1/3", 15), (17, "1/8", 1)])
-@pytest.mark.parametrize("guard", [-30, 0, 24])
-def test_the_last_frequency_of_a_narrow_sum_counts_once(
-    draws: int, scale: str, least: int, guard: int
-) -> None:
-    # The frequencies of so narrow a law hardly fall: half of the points are needed, all of them.
-    every = rewired(laplace_sum._sum, _GUARD=guard, _last=lambda *_: 10**6)
-    assert held(every, draws, Fraction(scale), least)
-
-
 @pytest.mark.parametrize(
     ("draws", "scale", "least", "guard", "last"),
     [(16, 3, 20, 0, 4), (40, 10, 5, -30, 2), (16, 3, 20, -60, 10**6), (40, 10, 30, -61, 10**6)],

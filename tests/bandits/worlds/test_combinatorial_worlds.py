@@ -33,8 +33,7 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
-from bandits.worlds.environment import Bernoulli
-from bandits.worlds.linear import CoveredWorld, LinearWorld, sphere_instance
+from bandits.worlds.linear import CoveredWorld, LinearWorld
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
@@ -190,38 +189,6 @@ def test_the_clip_is_that_of_the_encoding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theta", "name"),
-    [
-        ((1.0,), "theta"),
-        ((math.nan, 0.0), "theta"),
-        ((math.inf, 0.0), "theta"),
-        ((1.0, 1.0), "theta"),
-    ],
-)
-def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
-
-
-def test_bounded_rewards_of_users_who_differ_are_refused() -> None:
-    model = LinearModel(actions=Actions(np.eye(2)), deviation="0.1", bounded=True)
-    with pytest.raises(InvalidParameter, match="deviation"):
-        LinearWorld(of=model, theta=(0.0, 0.0))
-
-
-def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> None:
-    coins = np.random.default_rng(1)
-    with pytest.raises(InvalidParameter, match="ask"):
-        Bernoulli(means=(0.5,)).encoded_sums(
-            SharedRounds(3, (0,), (2,)), Encoding(precision=1), coins
-        )
-    with pytest.raises(InvalidParameter, match="ask"):
-        Bernoulli(means=(0.5,)).encoded_sums(OwnRounds(3, (0,)), FINE, coins)
-    with pytest.raises(InvalidParameter, match="averages"):
-        sphere_instance(1, 3, dimension=2).encoded_sum(0, 3, 4, coins)
-
-
-@pytest.mark.parametrize(
     "make",
     [
         lambda: OwnRounds(0, (1,)),
@@ -299,23 +266,6 @@ def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str
     if shape == "box":
         assert actions.count == math.ceil(1 / far * (1 - 1e-9)) ** dimension
         assert np.abs(actions.points).max() <= 1 / math.sqrt(dimension)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dimension", "radius", "name"),
-    [
-        ("sphere", 2, "1/2", "shape"),
-        ("ball", 0, "1/2", "dimension"),
-        ("ball", 2, 0, "radius"),
-        ("ball", 2, "nan", "radius"),
-        ("ball", 2, 2, "radius"),
-        ("ball", 20, "1/2", "radius = 1/2: needs a grid"),
-        ("box", 2, "1/1000", "radius = 1/1000: needs a grid"),
-    ],
-)
-def test_what_has_no_cover_is_refused(shape: Shape, dimension: int, radius: str, name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        cover(shape, dimension, radius)
 
 
 def test_the_regret_against_the_whole_ball_is_that_of_the_cover_and_the_radius() -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from bandits.worlds.arms import obd_arms, table_arms
@@ -22,14 +20,12 @@ from bandits.worlds.environment import (
     Bernoulli,
     ClippedNormal,
     Environment,
-    Reordered,
     Table,
     cz_instance,
 )
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 NORMAL = ClippedNormal(centers=(0.5, 0.97, 0.02), deviation=0.1)
 TABLE = Table(rewards=([0, 1, 1, "1/3"], np.array([0.25, 0.25, 0.5])))
@@ -132,19 +128,6 @@ def test_instances_are_those_of_the_published_code() -> None:
     assert cz_instance("0.5", 1) != cz_instance("0.5", 2)
 
 
-@given(
-    pulls=st.integers(1, 300),
-    steps=st.integers(1, 50),
-    seed=st.integers(0, 1000),
-    world=st.sampled_from([NORMAL, TABLE, Bernoulli(means=(0.2, 0.7))]),
-)
-def test_a_sum_is_one_of_encodings(pulls: int, steps: int, seed: int, world: Environment) -> None:
-    for arm in range(world.arms):
-        total = world.encoded_sum(arm, pulls, steps, np.random.default_rng(seed))
-        assert 0 <= total <= pulls * steps
-        assert total == world.encoded_sum(arm, pulls, steps, np.random.default_rng(seed))
-
-
 @pytest.mark.parametrize("world", [NORMAL, TABLE, Bernoulli(means=(0.2, 0.7))])
 def test_draws_out_of_range_are_refused_by_name(world: Environment) -> None:
     rng = np.random.default_rng(1)
@@ -163,64 +146,10 @@ def test_draws_out_of_range_are_refused_by_name(world: Environment) -> None:
         assert refused.value.argument == name
 
 
-REFUSED: list[tuple[Callable[[], Environment], str]] = [
-    (lambda: ClippedNormal(centers=()), "centers"),
-    (lambda: ClippedNormal(centers=(1.2,)), "centers"),
-    (lambda: ClippedNormal(centers=(float("nan"),)), "centers"),
-    (lambda: ClippedNormal(centers=(0.5,), deviation=0), "deviation"),
-    (lambda: Bernoulli(means=()), "means"),
-    (lambda: Bernoulli(means=(0.5, -0.1)), "means"),
-    (lambda: Table(rewards=()), "rewards"),
-    (lambda: Table(rewards=([],)), "rewards"),
-    (lambda: Table(rewards=([0, 2],)), "rewards"),
-    (lambda: Table(rewards=(np.array([0.5, -1e-9]),)), "rewards"),
-    (lambda: Table(rewards=(np.array([0.5, np.nan]),)), "rewards"),
-    (lambda: ClippedNormal(centers=None), "centers"),  # type: ignore[arg-type]  # what is refused
-    (lambda: ClippedNormal(centers="11"), "centers"),  # type: ignore[arg-type]  # what is refused
-    (lambda: ClippedNormal(centers=(0.5,), deviation=1001), "deviation"),
-    (lambda: ClippedNormal(centers=(0.5,), deviation="1e400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
-    (lambda: ClippedNormal(centers=(0.5,), deviation="1e-400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
-    (lambda: Bernoulli(means=None), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Bernoulli(means=0.5), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Bernoulli(means="1"), "means"),
-    (lambda: Bernoulli(means=np.array(0.5)), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=None), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=0), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=(0.5,)), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=("01",)), "rewards"),
-    (lambda: Reordered(world=NORMAL, order=None), "order"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Reordered(world=NORMAL, order=2), "order"),  # type: ignore[arg-type]  # what is refused
-    (lambda: cz_instance(0, 1), "gap"),
-    (lambda: cz_instance("1.5", 1), "gap"),
-    (lambda: cz_instance("0.5", -1), "seed"),
-    (lambda: cz_instance("0.5", 1 << 32), "seed"),
-    (lambda: cz_instance("0.5", 1, arms=0), "arms"),
-]
-
-
-@pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_worlds_that_are_none_are_refused_by_name(which: int) -> None:
-    make, name = REFUSED[which]
-    with refused(name):
-        make()
-
-
-TEXT = "left, right,best\n0,1/4,0.9\n1,0.5,1\n0,0.25,1e0\n"
-
-
 def at(folder: Path, text: str) -> Path:
     path = folder / "rewards.csv"
     path.write_text(text, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("text", [TEXT, TEXT.partition("\n")[2], "\ufeff" + TEXT + "\n"])
-def test_columns_are_arms_and_rows_are_rewards(tmp_path: Path, text: str) -> None:
-    found = table_arms(at(tmp_path, text))
-    exact = (Fraction(1, 3), Fraction(1, 3), Fraction(29, 30))
-    assert found.means == tuple(map(float, exact))
-    assert found.values[1] == (Fraction(1, 4), Fraction(1, 2))
-    assert found.counts[1] == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,32 +11,15 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from dpcore import Unrepresentable
 from dpcore.laws import polya
 from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.polya_jumps import LogJumps, below
-from dpcore.noise import batch_of
+from dpcore.laws.polya_jumps import LogJumps
 from dpcore.sampling.inversion import fixed_enclosure
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
 from tests.support.laws import polya as one_sided
-
-
-@pytest.mark.parametrize(("shape", "scale"), [(40, 5), ("300", 2), (1, 900), ("1/1024", 1024)])
-def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
-    # Wide ones would be right, and each threshold they cannot place would cost a ball of F.
-    noise = Polya(shape=shape, scale=scale)
-    first, last = polya._support(noise.shape, noise.scale)
-    start = fixed_enclosure(noise.enclose_pmf(first, 192))
-    masses = [*polya._masses(noise, start, first, last)]
-    assert sum(high - low for low, high in masses) < 1 << (192 - 64 - 10)
-    growing = mutated(polya._masses, "(short * decay >> 64)", "short")
-    wide = sum(high - low for low, high in growing(noise, start, first, last))
-    assert wide > 1 << 128 or noise.shape <= 1
-
 
 MASS_MUTANTS = {
     "ratio of the next value": ("(k + 1) * below", "(k + 2) * below"),
@@ -143,44 +126,3 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
         rng = Runs(last, 0, 256, v)
         flips[:] = [1, 1, 0]
         assert batch.jumps(rng, 1).tolist() == [kept]
-
-
-class HalfWords(Digits):
-    r"""The half words as written."""
-
-    __slots__ = ("_halves",)
-
-    def __init__(self, halves: list[int]) -> None:
-        super().__init__([])
-        self._halves = halves
-
-    def words(self, count: int) -> Any:
-        dealt, self._halves = self._halves[:count], self._halves[count:]
-        return np.array(dealt, dtype=np.uint64) << np.uint64(32)
-
-
-def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
-    # Kept are the half words of whole rounds: the first beyond them is drawn again.
-    edge = (1 << 32) // bound * bound
-    over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
-    halves = [*over, edge - 1, 0, 5, 6, 7, 8]
-    found: list[int] = code(HalfWords(halves), bound, 4).tolist()
-    return found != [bound - 1, 0, 5 % bound, 6 % bound]
-
-
-@pytest.mark.parametrize("bound", [1, 2, 3, 23, 58])
-def test_below_is_uniform(bound: int) -> None:
-    assert not wrongly_kept(bound)
-
-
-def test_below_with_a_remainder_is_seen() -> None:
-    assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
-    assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
-
-
-def test_a_batch_that_could_leave_int64_is_refused() -> None:
-    for law in (Polya, PolyaDifference):
-        with pytest.raises(Unrepresentable):
-            batch_of(law(shape="1/2", scale=2**60))
-    with pytest.raises(Unrepresentable):
-        LogJumps(Fraction(1, 2**300), Fraction(2**59))

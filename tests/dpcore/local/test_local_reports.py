@@ -27,7 +27,7 @@ from dpcore.local import (
     frequencies,
 )
 from dpcore.local import families as draws
-from dpcore.local.families import GRID, below, flip, inner_product_counts
+from dpcore.local.families import GRID, below, inner_product_counts
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
 from tests.support.exact_law import Forking, unroll
@@ -158,17 +158,6 @@ class Scripted(Rng):
         given, self.left = self.left[:count], self.left[count:]
         assert len(given) == count
         return np.array(given, dtype=np.uint64)
-
-
-@pytest.mark.parametrize("threshold", [1, 0x1234567, 0xFF000000, 0xFF000001, GRID - 1, 5 << 24])
-def test_a_coin_compares_32_random_bits(threshold: int) -> None:
-    for drawn in {0, threshold - 1, threshold, threshold ^ 0x01000000, GRID - 1}:
-        if not 0 <= drawn < GRID:
-            continue
-        rng = Scripted(drawn >> 24, (drawn & 0xFFFFFF) << 40 | 0xABCD)
-        assert flip(Fraction(threshold, GRID), 1, rng).tolist() == [drawn < threshold]
-    wrong = mutated(flip, "< rest", "<= rest")
-    assert wrong(Fraction(0x101, GRID), 1, Scripted(0, 0x101 << 40)).tolist() == [True]
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 10, 65537, (1 << 31) + 1])

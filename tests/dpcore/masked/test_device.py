@@ -1,8 +1,4 @@
-r"""A device answers each step once, whoever asks: again, meanwhile or from a copy.
-
-Mutants: a state that is not taken out, a lock that is not held, a refusal that loses the state, an
-order that is not looked at. Forks: test_fork.py.
-"""
+r"""A device answers each step once, whoever asks: again, meanwhile or from a copy."""
 
 from __future__ import annotations
 
@@ -76,17 +72,6 @@ def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
             refused = refusal(ann.ask, other)
             assert refused is not None
             assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
-
-
-@pytest.mark.parametrize("step", Step)
-def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
-    for earlier in Step:
-        if earlier < step:
-            ann = Ann(earlier)
-            refused = refusal(ann.ask, step)
-            assert refused is not None
-            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
-            assert ann.ask(earlier)
 
 
 def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,14 +172,6 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
     assert len(answers_within(step)) == 1
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
     assert len(answers_within(step)) > 1
-
-
-class Unheld:
-    def here(self) -> Unheld:
-        return self
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 def race(

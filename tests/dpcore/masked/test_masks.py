@@ -1,8 +1,4 @@
-r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow.
-
-The second path computes AES blocks one by one and residues in Python integers. The statistical
-test sees the bias of a modulus that does not divide 2^64; its twin reduces without rejection.
-"""
+r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow."""
 
 from __future__ import annotations
 

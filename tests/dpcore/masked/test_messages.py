@@ -1,8 +1,4 @@
-r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name.
-
-Canonical: whatever decodes encodes to the same bytes, for edited messages of every type. Mutants:
-a decoder that reads over the end, or takes identities in any order.
-"""
+r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-r"""What the server sees: masked inputs that are uniform, and after unmasking uniform given the sum.
-
-Before step 4 all masked inputs together are uniform on Z_m^n. Step 4 takes the self masks off; what
-is left is uniform on the vectors with the right sum. Each joint law is tested cell by cell for the
-largest inputs. Twins: a user without its own mask, a user without the masks of pairs.
-"""
+"""What the server sees: masked inputs that are uniform, after unmasking uniform given the sum."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""Shamir sharing: any threshold shares give the secret; fewer have a law without the secret in it.
-
-The law is exact: over a small prime every polynomial is enumerated. Mutants: a coefficient too
-few, a leading coefficient that is never 0, a constant one.
-"""
+"""Shamir sharing: threshold shares give the secret, and the law of fewer does not depend on it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""The sum of whoever is there is exactly right, whoever vanishes when; one more and there is none.
-
-The second path adds in Python integers. Mutants: masks that do not cancel, a step that does not
-count.
-"""
+"""The sum is exactly right, whoever vanishes when; with one more than planned there is none."""
 
 from __future__ import annotations
 

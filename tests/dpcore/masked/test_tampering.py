@@ -1,9 +1,4 @@
-r"""Whatever is not exactly the message that is due is refused by name, and changes nothing.
-
-By night every bit of every message of a small round is flipped, on its way to the server and to a
-user, and by day a part of them. Mutants: a receiver that skips the tag, a server that takes a
-second message, shares that are not bound to sender and receiver.
-"""
+r"""Whatever is not exactly the message that is due is refused by name, and changes nothing."""
 
 from __future__ import annotations
 

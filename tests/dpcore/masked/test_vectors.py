@@ -1,7 +1,4 @@
-r"""The vectors: today's code writes the same bytes, a second server gets the same sums from them.
-
-The bad ones are refused with the reason written beside them. Twins: a vector with one bit changed.
-"""
+"""The vectors: today's code writes the same bytes, a second server gets the same sums from them"""
 
 from __future__ import annotations
 

@@ -24,19 +24,13 @@ from dpcore import (
 from dpcore.errors import _SHOWN
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.mechanism import Unit
 from dpcore.numbers.parameter import (
-    Choice,
     Exact,
-    Of,
-    Whole,
     check_fields,
     integer,
-    positive_rational,
     rational,
 )
-from dpcore.spelling import noise_from_json
-from tests.support.dpcore.refusals import Unprintable, ident, names, refusal, refused
+from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 
 LAWS: list[tuple[Any, str]] = [
     (DiscreteLaplace, "scale"),
@@ -116,24 +110,6 @@ def test_a_number_is_read_exactly(value: object, exact: str) -> None:
 )
 def test_an_integer_is_not_something_that_looks_like_one(value: object) -> None:
     assert names(refusal(lambda: integer("n", value)), "n")
-
-
-def test_an_integer_keeps_its_range() -> None:
-    assert integer("n", 0, at_least=0) == 0
-    assert integer("n", np.uint64(2**64 - 1)) == 2**64 - 1
-    assert "n = -1: must be >= 0" in refusal(lambda: integer("n", -1, at_least=0))
-    assert "x = 0" in refusal(lambda: positive_rational("x", 0, "because"))
-
-
-def test_every_number_that_is_accepted_can_be_written() -> None:
-    # Python writes at most 4300 digits: a law that could not print itself could not be recorded.
-    for text in ("1e300", "1e-300", "1e3999", "9" * 3999, "1e4299", "1e-4301", "1e9999"):
-        try:
-            noise = DiscreteLaplace(scale=text)
-        except InvalidParameter:
-            continue
-        assert eval(repr(noise)) == noise  # noqa: S307 - what a repr is for
-        assert noise_from_json(noise.to_json()) == noise
 
 
 def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
@@ -257,14 +233,6 @@ class Priced:
         check_fields(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered(Priced):
-    tax: Exact = Exact("1/8", within="[0, oo)")
-    count: Whole = Whole(1, at_most=9)
-    unit: Choice[Unit] = Choice(Unit, Unit.USER)
-    paid: Of[bool] = Of(bool, "must be True or False", default=False)
-
-
 def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
     one = Priced(price="0.5")
     assert (one.price, one.tax) == (Fraction(1, 2), Fraction(1, 4))
@@ -285,19 +253,3 @@ def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
         Priced(price=1, tax=float("nan"))
     with pytest.raises(InvalidParameter, match=r"tax = 2: must lie in \[0, 1\]: a part of"):
         Priced(price=1, tax=2)
-
-
-def test_a_subclass_has_the_fields_of_its_base_and_may_declare_them_anew() -> None:
-    given: dict[str, Any] = {"price": "1/2", "tax": 2, "count": np.int64(3)}
-    order = Ordered(**given)
-    assert order == Ordered(price=Fraction(1, 2), tax=Fraction(2), count=3)
-    assert type(order.count) is int
-    plain = Ordered(price=1)
-    assert (plain.tax, plain.count, plain.unit, plain.paid) == (Fraction(1, 8), 1, Unit.USER, False)
-    given = {"price": 1, "unit": "contribution"}
-    assert Ordered(**given).unit is Unit.CONTRIBUTION
-    bad: list[tuple[str, Any]] = [("price", 0), ("tax", -1), ("count", 0), ("count", 10)]
-    bad += [("count", 1.0), ("unit", "users"), ("unit", None), ("paid", 1)]
-    for argument, value in bad:
-        with refused(argument):
-            Ordered(**{"price": 1, argument: value})

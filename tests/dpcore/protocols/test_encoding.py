@@ -1,8 +1,4 @@
-r"""Encoding: the expectation is exact, and arrays decide every coin as exact rationals do.
-
-The oracle is floor(x g + U) in rational arithmetic, for real numbers U written digit by digit.
-Mutants: the exact settlement left out, a carry off by one, the integer part rounded down.
-"""
+r"""Encoding: the expectation is exact, and arrays decide every coin as exact rationals do."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from dpcore.protocols.aggregation import (
     staying,
 )
 from dpcore.protocols.run import _crowd, _sum, run
-from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -238,25 +237,6 @@ def test_two_numbers_of_one_user_are_no_two_users() -> None:
     assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
 
 
-def test_each_protocol_says_what_it_takes_for_granted() -> None:
-    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(
-        local, PEOPLE, IdealAggregation(modulus=local.modulus), batch="b", colluding=["bob"]
-    )
-    assert outcome.assumptions == ()
-    assert outcome.release.honest == 1
-    assert outcome.release.mechanism.noise == DiscreteLaplace(scale=2)
-    central = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(central, PEOPLE, IdealAggregation(modulus=central.modulus), batch="b")
-    assert "analyzer" in outcome.assumptions[0]
-    binary = BinaryShuffle(users=4, noise_bits=3, probability="1/2")
-    outcome = run(binary, {"a": 1, "b": 0, "c": 1, "d": 1}, Shuffler(), batch="b", colluding=["a"])
-    assert "shuffler" in outcome.assumptions[0]
-    assert outcome.release.mechanism == binary.mechanism(3)
-    assert outcome.release.honest == Fraction(3, 4)
-    assert -6 <= Fraction(str(outcome.estimate)) - 3 <= 6
-
-
 def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
     shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
     relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
@@ -299,17 +279,3 @@ def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
         "batch": "b",
     }
     assert names(refusal(lambda: run(**{**good, **more}, rng=NeverAsked())), argument)
-
-
-@pytest.mark.parametrize(
-    ("argument", "messages"),
-    [
-        ("messages", {}),
-        ("messages", {"ann": np.array([10])}),
-        ("messages", {"ann": np.array([0.5])}),
-        ("messages", {"ann": np.array([1]), "bob": np.array([1, 2])}),
-        ("messages", None),
-    ],
-)
-def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
-    assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)

@@ -79,15 +79,6 @@ def test_an_order_that_keeps_ties_is_biased() -> None:
     assert len(set(orders(tied, 3, 4).values())) > 1
 
 
-def test_the_shuffler_keeps_each_coordinates_bits() -> None:
-    messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
-    assert messages.bits.shape == (5, 2, 7)
-    shuffled = Shuffler().shuffle(messages, rng=SeededRng(2))
-    assert shuffled.shape == (2, 35)
-    assert (shuffled.sum(axis=1) == messages.bits.sum(axis=(0, 2))).all()
-    assert (shuffled != messages.bits.transpose(1, 0, 2).reshape(2, 35)).any()
-
-
 def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     # An ignore that mypy does not need is an error of its own: it refuses these lines too.
     share = DiscreteLaplace(scale=8).share(4)
@@ -172,26 +163,3 @@ def test_an_analysis_reads_the_bits() -> None:
 @pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])
 def test_bits_that_are_none(x: Any) -> None:
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
-)
-def test_rows_that_are_none(x: Any) -> None:
-    assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "shuffled",
-    [
-        np.zeros((1, 0), dtype=np.uint8),
-        np.zeros((1, 21), dtype=np.uint8),
-        np.zeros((2, 3), dtype=np.uint8),
-        np.zeros((1, 3), dtype=np.int64),
-        np.full((1, 3), 2, dtype=np.uint8),
-        [[0, 0, 0]],
-    ],
-    ids=repr,
-)
-def test_bits_that_no_crowd_sent(shuffled: Any) -> None:
-    assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")

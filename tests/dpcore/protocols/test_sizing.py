@@ -23,7 +23,6 @@ from dpcore.protocols.sums import AggregatedSum, size_protocol
 from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, masses
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.second_path import digits, real
 
 
@@ -128,24 +127,3 @@ def test_dropouts_only_lower_the_tail(share: Noise) -> None:
     for t in (0, 1, 2, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))
-
-
-def test_without_a_single_peak_dropouts_can_raise_the_tail() -> None:
-    # One fair sign is never 0, two are 0 half of the time: the theorem needs its hypothesis.
-    def tail(signs: int) -> Fraction:
-        return 1 - Fraction(sum(1 for k in range(2**signs) if 2 * k.bit_count() == signs), 2**signs)
-
-    assert tail(1) > tail(2)
-
-
-def test_other_arguments() -> None:
-    noise: Any = DiscreteLaplace(scale=1)
-    for failure in (0, 1, -1, "2", "x", None):
-        value: Any = failure
-        line = refusal(
-            lambda f=value: size_protocol(users=1, precision=1, noise=noise, failure=f)  # type: ignore[misc]  # a default binds the loop variable
-        )
-        assert names(line, "failure")
-    wrong: Any = 3
-    line = refusal(lambda: size_protocol(users=1, precision=1, noise=wrong, failure="1/2"))
-    assert names(line, "noise")

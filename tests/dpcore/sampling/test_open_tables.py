@@ -1,9 +1,4 @@
-r"""Tables that end before the law does, inversion without a table, and tables built from masses.
-
-Words at, next to and above the last threshold are forced; what comes out is the k with
-F(k-1) <= V < F(k), by mpmath. Mutants: words above taken as they fall, a search that looks to one
-side only, sums that forget what lies below.
-"""
+r"""Tables that end before the law does, inversion without a table, and tables built from masses."""
 
 from __future__ import annotations
 

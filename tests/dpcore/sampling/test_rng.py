@@ -1,27 +1,26 @@
-r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased.
-
-The seeded stream is computed a second time from the AES block function and SHA-256 as documented.
-Forks are real forks. Each check has a twin: a source without the property, which it must reject.
-"""
+r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore import SeededRng
+from dpcore import SeededRng, SystemRng
 from dpcore.sampling import rng
-from dpcore.sampling.rng import Rng, Words, _Keystream
+from dpcore.sampling.rng import _Keystream
+from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
@@ -166,22 +165,88 @@ def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     assert stream._encryptor is None
 
 
-def test_a_source_implements_two_methods_and_has_the_rest() -> None:
-    class Counter(Rng):
-        __slots__ = ("dealt",)
+def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:
+    drawn: list[list[int]] = []
+    gate = threading.Barrier(threads)
 
-        def __init__(self) -> None:
-            self.dealt = -1
+    def work() -> None:
+        gate.wait()
+        drawn.append(act())
 
-        def bits(self, count: int) -> int:
-            self.dealt += 1
-            return self.dealt % (1 << count)
+    crowd = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert len(drawn) == threads
+    return drawn
 
-        def words(self, count: int) -> Words:
-            return np.zeros(count, dtype=np.uint64)
 
-    source = Counter()
-    assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
-    assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
-    with pytest.raises(TypeError):
-        Rng()  # type: ignore[abstract]  # what is refused
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_threads_share_no_randomness(name: str) -> None:
+    drawn = in_threads(lambda: [x for _ in range(20) for x in FORK_DRAWS[name]()])
+    every = [x for mine in drawn for x in mine]
+    assert len(set(every)) == len(every)
+
+
+def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    entropy = os.urandom
+
+    def counted(size: int) -> bytes:
+        asked.append(size)
+        return entropy(size)
+
+    monkeypatch.setattr(os, "urandom", counted)
+
+    def draw() -> list[int]:  # in a new thread, which has no key yet
+        return [SystemRng().bits(256), SystemRng().bits(256), *SystemRng().words(9).tolist()]
+
+    first, second = in_threads(draw, threads=2)
+    assert asked == [32, 32]
+    assert not set(first) & set(second)
+
+
+def interrupted(act: Callable[[], list[int]], intruder: Callable[[], list[int]]) -> list[int]:
+    r"""All that is drawn when ``intruder`` draws at every line of dpcore that ``act`` runs.
+
+    So does a signal handler or a finalizer that draws noise of its own.
+    """
+    drawn: list[int] = []
+    inside = str(Path(rng.__file__).parents[1])
+
+    def trace(frame: Any, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.startswith(inside):
+            return None
+        if event == "line":
+            drawn.extend(intruder())
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        mine = act()
+    finally:
+        sys.settrace(before)
+    assert drawn
+    return drawn + mine
+
+
+INTERRUPTED: dict[str, Callable[[], list[int]]] = {
+    "bits": lambda: [SystemRng().bits(64) for _ in range(3)],
+    "words": lambda: SystemRng().words(3).tolist(),
+    "one by one": lambda: [WIDE.sample() for _ in range(3)],
+    "a batch": lambda: WIDE.sample(3).tolist(),
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_a_draw_in_the_middle_of_a_draw_shares_nothing(name: str) -> None:
+    drawn = interrupted(INTERRUPTED[name], INTERRUPTED[name])
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_a_stream_in_use_that_is_used_again_is_seen() -> None:
+    stream = _Keystream(lambda: os.urandom(32))
+    drawn = interrupted(lambda: [stream.word()], lambda: [stream.word()])
+    assert len(set(drawn)) < len(drawn)

@@ -1,8 +1,4 @@
-r"""Layers of the reference samplers: what is looked at, and what stands for a proven one.
-
-The rows are in ``references``; what a layer is built of is proven by a row
-of its own, and stands in as one fork of its exact law.
-"""
+r"""Layers of the reference samplers: what is looked at, and what stands for a proven one."""
 
 from __future__ import annotations
 

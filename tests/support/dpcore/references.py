@@ -236,7 +236,7 @@ LAYERS: tuple[Layer, ...] = (
         leftover=Fraction(1, 10**4),
         by_day=1,
         broken=Poisson(mean="5/3"),
-        mutants_by_day=2,
+        mutants_by_day=1,
         mutants={
             "thinned by the rest": ("bernoulli(rng, kept)", "bernoulli(rng, 1 - kept)"),
             # 2 units and a coin of probability -1/3, which is refused.
