@@ -35,8 +35,14 @@ from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-from dpcore.protocols.sizing import ProtocolSize, size_protocol
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ProtocolSize,
+    ShuffledPure,
+    size_protocol,
+)
 from dpcore.spec import find_name
 
 Instance: TypeAlias = Literal[

@@ -19,7 +19,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import size_neighbourhood
+from dpcore.masked.round import size_neighbourhood
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler

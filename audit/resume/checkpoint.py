@@ -1,8 +1,8 @@
 r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.records`. The first one is JSON and
-says everything that determines the audit; the others are the finished blocks in order. A block is
-flushed to the disk before the audit goes on: at any moment at most the last record is torn. It is
+Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.state_file`. The first one is JSON
+and says everything that determines the audit; the others are the finished blocks in order. A block
+is flushed to the disk before the audit goes on: at most the last record is ever torn. It is
 dropped, and drawn again as the same block.
 
 Only outputs are stored: worlds and all other coins follow from the seed. Nothing in a file is ever
@@ -31,8 +31,16 @@ from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.command.input_file import require_plain
-from dpcore.command.records import MOST, Damaged, is_torn, next_record, read_records, started
-from dpcore.command.state_file import StateFile, open_state
+from dpcore.command.state_file import (
+    MOST,
+    Damaged,
+    StateFile,
+    is_torn,
+    next_record,
+    open_state,
+    read_records,
+    started,
+)
 from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational

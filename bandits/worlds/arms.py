@@ -76,11 +76,7 @@ HARD: Final = replace(
 
 
 def binary_instance(seed: int, arms: int = 10) -> Bernoulli:
-    r"""Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``.
-
-    >>> [round(mean, 3) for mean in binary_instance(0).means[:3]]
-    [0.524, 0.608, 0.551]
-    """
+    r"""Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``."""
     return Bernoulli(means=cz_instance("0.5", seed, arms=arms).centers)
 
 
@@ -96,12 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""One arm a column, in the order of the file; values are exact decimals or fractions.
-
-    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rewards, a
-    row of another length than the first, a cell that is no number in [0, 1], and columns that are
-    not as many as ``arms`` where that is given.
-    """
+    r"""One arm a column, in the order of the file; values are exact decimals or fractions."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -160,12 +151,7 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""One arm an item, in rising order of ``item_id``; means are click rates.
-
-    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rows, a
-    missing column, an item that is no whole number >= 0, a click that is neither 0 nor 1, and items
-    that are not as many as ``arms`` where that is given.
-    """
+    r"""One arm an item, in rising order of ``item_id``; means are click rates."""
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):
@@ -229,11 +215,6 @@ def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
     a reward is relevance/4 is our choice, which takes the relevances to [0, 1]: the paper does not
     say. k-means starts from one fixed seed and runs on one thread: the same files in the same order
     give the same arms again.
-
-    Raises :class:`InvalidParameter` for what is no plain file or cannot be read, the first line
-    that is not of the format, without a query, with a feature that is no finite number or a
-    relevance other than 0, 1, 2, 3, 4, fewer than ``arms`` different pairs, and where scikit-learn
-    is not installed.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)

@@ -21,9 +21,8 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.device import AggregationServer, Device
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.round import Neighbourhood, Round, check_identity
+from dpcore.masked.round import Neighbourhood, Round, check_identity, neighbourhood_risk
 from dpcore.masked.server import Total
-from dpcore.masked.sizing import neighbourhood_risk
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -54,7 +53,7 @@ class MaskedAggregation:
     Everyone shares keys and masks with everyone; with a ``neighbourhood`` with k others on a random
     graph, which costs O(k) in place of O(n). Then it holds but for a chance, :meth:`exposure`, if
     who colludes and who vanishes do not depend on the graph; and up to t who vanish may, rarely,
-    leave no sum. :func:`dpcore.masked.sizing.size_neighbourhood` finds the least k.
+    leave no sum. :func:`dpcore.masked.round.size_neighbourhood` finds the least k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
     [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
@@ -100,7 +99,7 @@ class MaskedAggregation:
         the sum.
 
         0 or 1 where everyone shares with everyone; with a neighbourhood the chance, over the graph,
-        of :class:`dpcore.masked.sizing.NeighbourhoodRisk`, when up to ``dropouts`` vanish.
+        of :class:`dpcore.masked.round.NeighbourhoodRisk`, when up to ``dropouts`` vanish.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
         >>> parts.exposure(1), parts.exposure(2)

@@ -22,7 +22,7 @@ from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
-from dpcore.command.records import next_record, started
+from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import ROOT, Shell, at
 
