@@ -60,21 +60,14 @@ _FREE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFamily:
-    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``.
-
-    >>> read_noise_family("polya-difference:shape=0.9").at(Fraction(20))
-    PolyaDifference(shape='9/10', scale=20)
-    """
+    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``."""
 
     law: str
     free: str
     fixed: tuple[tuple[str, str], ...]
 
     def at(self, value: Fraction) -> Noise | RealNoise:
-        r"""The noise with this value of the free parameter.
-
-        Raises :class:`InvalidParameter` as the law does.
-        """
+        r"""The noise with this value of the free parameter."""
         data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
         return noise_from_json(data, REAL_LAWS)
 
@@ -93,14 +86,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""Parse the name of a law with the values of its other parameters, if any.
-
-    >>> read_noise_family("binomial:probability=1/2").free
-    'trials'
-
-    Raises :class:`InvalidParameter` for an unknown law, a parameter that is missing, unknown or
-    given twice, and for the size itself, which is what is looked for.
-    """
+    r"""Parse the name of a law with the values of its other parameters, if any."""
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
     law, rest = split_name(text)
@@ -296,16 +282,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta).
-
-    >>> from accounting.mechanism.real_noise import Gaussian
-    >>> from accounting.release.real_curve import RealCurve
-    >>> curve = RealCurve(noise=Gaussian(sigma=10), sensitivity=1)
-    >>> most_rounds(curve, epsilon=2, delta="1e-5").value
-    Fraction(25, 1)
-
-    Raises :class:`NotDerived` where not even one round keeps it.
-    """
+    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40, closed=True)
 
@@ -323,10 +300,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta).
-
-    Raises :class:`NotDerived` where no rate above 1e-12 does.
-    """
+    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
@@ -348,14 +322,6 @@ def noise_multiplier(
     r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
 
     The noise multiplier of ``run`` is where the search starts. The step is 1/10,000.
-
-    >>> run = TrainingRun(
-    ...     noise_multiplier=1, batch_size=100, examples=100, epochs=1, sampling="shuffled"
-    ... )
-    >>> noise_multiplier(run, epsilon=1, delta="1e-5").value
-    Fraction(149229, 20000)
-
-    Raises :class:`NotDerived` where no multiplier within reach keeps the promise.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -371,8 +337,6 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
     r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
 
     The noise of ``mechanism`` is not read. The step is 1/10,000.
-
-    Raises :class:`NotDerived` where no sigma within reach keeps the promise.
     """
     at, limit = _targets(epsilon, delta)
 

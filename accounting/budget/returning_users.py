@@ -268,11 +268,6 @@ def advanced_over_splits(
 
     ``epsilon_of(d)`` is an upper bound of a round's epsilon at d, infinite where there is none.
     Every split gives a true bound; a search in floats proposes them.
-
-    >>> advanced_over_splits(lambda d: Fraction(1, 20), 1000, "1e-6").upper_float
-    10.87...
-
-    Raises :class:`InvalidParameter` for a delta outside (0, 1).
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 

@@ -56,11 +56,6 @@ _CLOSE: Final = Fraction(1, 10**6)
 class Disagreement(DpcoreError):
     r"""``verify`` computes a different number: one of the two is wrong, so no certificate is
     written.
-
-    >>> raise Disagreement("claims[0] (epsilon): fails: ...")
-    Traceback (most recent call last):
-    ...
-    accounting.certificates.certificate.Disagreement: claims[0] (epsilon): fails: ...
     """
 
 

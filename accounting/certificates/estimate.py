@@ -61,10 +61,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and the finding.
-
-    Raises :class:`Refused` where the error is too large for the last digit of the claim.
-    """
+    r"""Whether the claim agrees with the estimate, and the finding."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))

@@ -41,11 +41,7 @@ _SHOWN: Final = 16
 
 
 def evidence_of(plan: Plan) -> dict[str, Any]:
-    r"""The plan in the form that a certificate stores.
-
-    >>> evidence_of(Plan(Fraction(1, 8000), 22, 32768, 10))
-    {'step': '1/8000', 'digits': 22, 'slots': 32768, 'cut': 10}
-    """
+    r"""The plan in the form that a certificate stores."""
     return {**asdict(plan), "step": str(plan.step)}
 
 
@@ -75,8 +71,6 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     2e-4.
 
     Fewer ``slots`` are faster, and spread the losses more.
-
-    Raises :class:`Refused` for parts that the kernel cannot compute, whatever is claimed.
     """
     rows = scenarios(parts, above=True)
     Curve(rows, rows, _COARSE)
@@ -144,10 +138,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven ends of the quantity of ``claim``, independent of the claimed value.
-
-    Raises :class:`Refused` where it proves none.
-    """
+    r"""The proven ends of the quantity of ``claim``, independent of the claimed value."""
     value = _known(parts, claim)
     if value is not None:
         return value, value
@@ -172,10 +163,7 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim.
-
-    Raises :class:`Refused` where the kernel knows neither.
-    """
+    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim."""
     try:
         return exact_value(parts, claim.quantity, claim.at)
     except Refused:
@@ -194,10 +182,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand.
-
-    Raises :class:`Refused` where neither the claim nor its contrary is proven.
-    """
+    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand."""
     value = _known(found.parts, claim)
     if value is not None:
         shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)

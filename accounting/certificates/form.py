@@ -36,30 +36,18 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest.
-
-    >>> canonical({"b": 1, "a": "x", "digest": "gone"})
-    b'{"a":"x","b":1}'
-    """
+    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest."""
     kept = {key: value for key, value in document.items() if key != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it.
-
-    >>> digest_of({})[:15]
-    'sha256:44136fa3'
-    """
+    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
 
 
 def ascii_text(text: str) -> str:
-    r"""Escape characters other than plain ASCII, as certificates require.
-
-    >>> ascii_text("g\u2009=\n1")
-    'g\\u2009=\\n1'
-    """
+    r"""Escape characters other than plain ASCII, as certificates require."""
     return (
         "".join(
             each if each.isascii() and each.isprintable() else repr(each)[1:-1] for each in text
@@ -70,12 +58,7 @@ def ascii_text(text: str) -> str:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate with this scope and these parts must contain.
-
-    >>> scope = {"unit": "user", "relation": "replace"}
-    >>> required_assumptions({"scope": scope, "parts": [{"noise": {}, "rounds": 8}]})[-1]
-    'returning users: one user takes part in at most 8 rounds'
-    """
+    r"""The assumptions that a certificate with this scope and these parts must contain."""
     parts = document["parts"]
     found = [*_ALWAYS]
     for part in parts:
@@ -130,13 +113,7 @@ def _correlated(run: Mapping[str, Any], unit: str) -> str:
 
 
 def claim_in_words(claim: Mapping[str, Any]) -> str:
-    r"""A claim as text.
-
-    >>> claim_in_words({"quantity": "epsilon", "delta": "1/10", "lower": "0.1", "upper": "0.2"})
-    'epsilon in [0.1, 0.2] at delta 1/10'
-    >>> claim_in_words({"quantity": "pure", "epsilon": "1/2"})
-    'pure epsilon 1/2'
-    """
+    r"""A claim as text."""
     quantity = claim["quantity"]
     match quantity:
         case "pure":
@@ -150,24 +127,14 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""Each kind of round as text: noise, sensitivity, and number of rounds.
-
-    >>> law = {"law": "skellam", "variance": "400"}
-    >>> move = {"norm": "absolute", "amount": 2}
-    >>> rounds_in_words([{"noise": law, "sensitivity": move, "honest": "1", "rounds": 10}])
-    '10 rounds of skellam:variance=400 (sensitivity 2)'
-    """
+    r"""Each kind of round as text: noise, sensitivity, and number of rounds."""
     more = len(parts) - _MOST_PARTS
     rest = [f"{more:,} kinds more"] if more > 0 else []
     return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number as it was written.
-
-    >>> decimal_of(Fraction("0.4999981")), decimal_of(Fraction("0.1") ** 9), decimal_of(Fraction(2))
-    ('0.4999981', '0.000000001', '2')
-    """
+    r"""Format a decimal number as it was written."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = 0

@@ -296,11 +296,7 @@ class Rdp(_Stated):
 
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
-    r"""The points (order, epsilon) of an Rdp claim, in increasing order.
-
-    >>> points_of(Rdp({2: "1/400"}))
-    ((Fraction(2, 1), Fraction(1, 400)),)
-    """
+    r"""The points (order, epsilon) of an Rdp claim, in increasing order."""
     # The claim has checked and sorted them when it was made.
     return cast("tuple[tuple[Fraction, Fraction], ...]", claim.points)
 
@@ -392,11 +388,7 @@ StatedGuarantee: TypeAlias = Word | Assumed
 
 
 def said(claim: Word) -> str:
-    r"""The claim in short form for tables, without its scope.
-
-    >>> said(Approx(0, 1)), said(Pure("1/2")), said(ZCdp("0.1"))
-    ('epsilon=0,delta=1', 'epsilon=1/2', 'rho=1/10')
-    """
+    r"""The claim in short form for tables, without its scope."""
     if isinstance(claim, Rdp):
         return f"Renyi divergences at {len(points_of(claim))} orders"
     return ",".join(f"{key}={value}" for key, value in claim.parameters().items())
@@ -429,24 +421,14 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
 
 
 def scope_from_json(data: object) -> Scope:
-    r"""The inverse of ``Scope.to_json``.
-
-    >>> scope_from_json(Scope(unit="user").to_json()) == Scope(unit="user")
-    True
-    """
+    r"""The inverse of ``Scope.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
         raise InvalidParameter("scope", data, "must have the fields unit, relation")
     return Scope(unit=data["unit"], relation=data["relation"])
 
 
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
-    r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``.
-
-    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
-    Approx(1, '1/1000000')
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
+    r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``."""
     given = read_keys(argument, text, text, ("epsilon", "delta", "rho"), owner="a claim")
     kind = _BY_KEYS.get(tuple(sorted(given)))
     if kind is None:

@@ -23,13 +23,7 @@ _SEEN: Final = 1 / 1000
 
 
 def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
-    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale.
-
-    >>> [str(delta) for delta in deltas_down_to(Fraction("1e-4"), 3)]
-    ['1/2', '7071/1000000', '1/10000']
-
-    Raises :class:`InvalidParameter` for a least delta that is not in (0, 1/2).
-    """
+    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale."""
     if not 0 < least < Fraction(1, 2):
         raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
     # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
@@ -43,10 +37,7 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
 
 
 def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
-    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate.
-
-    Raises :class:`InvalidParameter` when no epsilon is finite.
-    """
+    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate."""
     above = [(bound.upper_float, delta) for delta, bound in points]
     above = [(upper, delta) for upper, delta in above if upper < math.inf]
     if not above:

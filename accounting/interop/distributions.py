@@ -36,11 +36,7 @@ _NEAR: Final = 2.0**-64
 
 
 class MissingExtra(DpcoreError):
-    r"""A package of an optional extra is missing; the message names the extra to install.
-
-    >>> str(MissingExtra("dp_accounting", "interop"))
-    "dp_accounting is not installed: pip install 'dpcore[interop]'"
-    """
+    r"""A package of an optional extra is missing; the message names the extra to install."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(package, extra)
@@ -52,10 +48,7 @@ class MissingExtra(DpcoreError):
 
 
 def library(name: str = "dp_accounting") -> Any:
-    r"""The dp-accounting module, imported on first use.
-
-    Raises :class:`MissingExtra` where it is not installed.
-    """
+    r"""The dp-accounting module, imported on first use."""
     try:
         return import_module(name)
     except ImportError as missing:
@@ -63,11 +56,7 @@ def library(name: str = "dp_accounting") -> Any:
 
 
 def at_least(value: Fraction) -> float:
-    r"""A float that is no smaller, both in binary and in its shortest decimal form.
-
-    >>> at_least(Fraction(1, 10)), at_least(Fraction(1, 3)) > Fraction(1, 3)
-    (0.1, True)
-    """
+    r"""A float that is no smaller, both in binary and in its shortest decimal form."""
     found = round_up(value)
     while rational("value", found) < value:
         found = math.nextafter(found, math.inf)
@@ -87,9 +76,6 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     post-processing), and every mass is rounded up. So delta of one round is above the exact one at
     every epsilon, also after the rounding of its sums; where a source is many rounds, they are
     composed by dp-accounting, whose transform errs by about 1e-16 either way.
-
-    Raises :class:`NotDerived` for claims in Renyi terms, which no distribution stands for, and for
-    assumed claims; :class:`InvalidParameter` where the losses span more than 2^20 intervals.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
@@ -166,14 +152,6 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
     float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
     that may take away is counted as infinite, as is what is hidden.
-
-    >>> import numpy as np
-    >>> exact = Listing(np.array([0.125]), np.array([1.0]), 0.0)
-    >>> masses, hidden = nodes(exact, 0.25)
-    >>> sorted(masses), round(masses[1], 6), hidden
-    ([0, 1], 0.531209, 0.0)
-
-    Raises :class:`InvalidParameter` when the losses span more than 2^20 nodes.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -218,8 +196,6 @@ def accountants_of_dp_accounting(
     r"""Epsilon of sampled Gaussian noise after each number of ``rounds``, add-remove, by tool.
 
     Those of its RDP accountant and of its PLD accountant at the default grid, as they come.
-
-    Raises :class:`InvalidParameter` naming the extra where dp-accounting is missing.
     """
     dp = library("dp_accounting")
     event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))

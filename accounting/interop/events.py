@@ -57,9 +57,6 @@ def to_dp_event(source: Guarantee) -> Any:
     Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise, cut
     batches whose rate is a float, and lists, keep their shape. A randomised response event is never
     made: the PLD accountant of 0.6 charges many rounds of one as a single round.
-
-    Raises :class:`NotDerived` for Approx and Rdp claims, which have no event, and for assumed
-    claims, whose reason an event cannot carry.
     """
     dp = library("dp_accounting.dp_event")
     match source:
@@ -173,8 +170,6 @@ def accountant(neighboring_relation: Any = None) -> Any:
     It has the methods of theirs: supports, compose, get_epsilon, get_delta, ledger; events mean
     what :func:`from_dp_event` says. ``assumptions`` names what it had to believe. The relation is
     ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
-
-    Raises :class:`InvalidParameter` for any other relation.
     """
     relations = library().NeighboringRelation
     relation = relations.ADD_OR_REMOVE_ONE if neighboring_relation is None else neighboring_relation

@@ -54,9 +54,6 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     events are the curves of noise on the reals, which code in floats is assumed to draw; the
     dataset of a truncated sample is the larger one, or both; a ``ZCDpEvent`` is assumed as it
     stands. The reasons are the assumptions of the composition.
-
-    Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
-    that no guarantee of ours states.
     """
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, "must be a Scope")

@@ -26,7 +26,7 @@ from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
 from accounting.ledger.transactions import Book, Charged, charged
-from accounting.ledger.turns import Queue, Turns
+from accounting.ledger.turns import Queue
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
@@ -69,9 +69,8 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
-        # A server brings the charges of several processes to the disk together by itself.
-        queue = Queue(store, book, self._charged)
-        self._turns = Turns(queue.take if store.is_file else self._charged)
+        # A server brings the charges of several callers to the disk together by itself.
+        self._take = Queue(store, book, self._charged).take if store.is_file else self._charged
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -266,7 +265,7 @@ class Ledger:
             text("question", question, "must be text")
             asked = replace(asked, record={**asked.record, QUESTION: question})
         draw = partial(mechanism.release, value, rng=rng)
-        (outcome,) = self._turns.take([replace(asked, draw=draw)])
+        (outcome,) = self._take([replace(asked, draw=draw)])
         if isinstance(outcome, Receipt):
             return outcome
         raise outcome
@@ -287,7 +286,7 @@ class Ledger:
             CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))
             for each in map(Request.of, requests)
         ]
-        outcomes = self._turns.take(checked) if checked else []
+        outcomes = self._take(checked) if checked else []
         return tuple(
             AlreadyCharged(outcome)
             if isinstance(outcome, Receipt) and outcome.repeated and not repeat_ok

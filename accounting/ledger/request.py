@@ -237,13 +237,6 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     k rows move a query k times as far, so a noise is priced at k times its sensitivity: pure
     epsilon k, rho k^2. A claim (epsilon, delta) becomes
     (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
-
-    >>> for_user(ZCdp("1/8"), 2), for_user(Pure("1/10"), 3)
-    (ZCdp('1/2', scope=Scope(unit='user', relation='replace')), Pure('3/10', scope=Scope(...)))
-
-    Raises :class:`InvalidParameter` if ``rows_per_user`` is missing, is given for a user's
-    guarantee, or is not an integer >= 1; :class:`NotDerived` for more than one row of Renyi claims
-    and of samples without group privacy.
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:

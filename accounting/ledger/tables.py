@@ -47,9 +47,6 @@ class Tables:
 
     Of the statements, ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its
     head, and ``edges`` reads the first and the last charge.
-
-    >>> Tables.of((7, 9)).spent
-    ('spent_0', 'spent_1')
     """
 
     metadata: MetaData

@@ -94,11 +94,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""The book of the ledger stored in the database.
-
-        Raises :class:`LedgerUnavailable`, unless ``at_home`` is False, for a file that is not where
-        it was made or adopted.
-        """
+        r"""The book of the ledger stored in the database."""
         rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
         if len(rows) != 1:
             raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
@@ -131,11 +127,7 @@ class Book:
     # -- reading ------------------------------------------------------------------------------
 
     def head(self, connection: Connection, *, lock: bool = False) -> Head:
-        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends.
-
-        Raises :class:`LedgerDamaged` unless the last charge is what the head says, and the first
-        is chained to the filter.
-        """
+        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends."""
         asked = self.tables.locked if lock else self.tables.whole
         rows = run(connection, asked)
         if len(rows) != 1:

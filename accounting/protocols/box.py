@@ -180,13 +180,7 @@ class BinomialBox(Guarantee):
 
 
 def box_of(mechanism: Mechanism) -> BinomialBox:
-    r"""The guarantee of a release with binomial noise whose coordinates may all change together.
-
-    >>> from dpcore.laws.binomial import Binomial
-    >>> noise = Binomial(trials=268, probability="1/2")
-    >>> box_of(Mechanism(noise=noise, sensitivity=Sensitivity.box((1, 2))))
-    BinomialBox(trials=268, bounds=(1, 2), probability=Fraction(1, 2))
-    """
+    r"""The guarantee of a release with binomial noise whose coordinates may all change together."""
     noise, moves = mechanism.noise, Sensitivity.of(mechanism.sensitivity)
     if not isinstance(noise, Binomial):
         raise InvalidParameter("mechanism", mechanism, "must have binomial noise")

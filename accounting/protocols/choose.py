@@ -290,11 +290,7 @@ def _family(
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's.
-
-    >>> sum_protocol("central", 8, 4, 9, DiscreteLaplace(scale=4)).modulus
-    51
-    """
+    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's."""
     size = {"users": users, "precision": precision, "threshold": threshold}
     match instance:
         case "central":

@@ -79,17 +79,6 @@ def simulate(
     user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
     the least neighbourhoods for these dropouts and for all the others that the plan does not count
     as honest; protocols of bits are shuffled.
-
-    >>> from accounting.protocols.choose import choose
-    >>> plan = choose(instance="pure", users=64, epsilon=1)
-    >>> result = simulate(plan, dropouts=6, runs=50, world=np.random.default_rng(1))
-    >>> result.present, result.planned.pure()
-    (58, Bound([1, 1], 'exact'))
-    >>> result.kept.epsilon(0).upper > 1
-    True
-
-    Raises :class:`InvalidParameter` for dropouts that leave nobody, runs below 1, an aggregation
-    of what is shuffled, and runs of more than 2^24 values or 2^26 bits.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)

@@ -160,12 +160,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller.
-
-    >>> moves = Moves(Sensitivity(3), Sensitivity(3))
-    >>> noisy(moves, TableScope(user="user"), Target(epsilon="1/2")).noise
-    DiscreteLaplace(scale=6)
-    """
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller."""
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")
@@ -199,11 +194,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
-    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, from its exact law.
-
-    >>> spread(DiscreteLaplace(scale=6), Fraction(95, 100))
-    (8.475..., 18)
-    """
+    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, exactly."""
     variance = noise.variance
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)

@@ -139,12 +139,7 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
 
 
 def plan(query: Query, scope: TableScope, target: Target) -> Released:
-    r"""The release without its value: no data is read, no noise drawn, no user charged.
-
-    >>> from accounting.queries import Count
-    >>> plan(Count(), TableScope(user="user_id"), Target(epsilon="1/2")).noise
-    'discrete-laplace:scale=2'
-    """
+    r"""The release without its value: no data is read, no noise drawn, no user charged."""
     mechanism = query.mechanism(scope, target)
     error: float | None = None
     if isinstance(query, Additive) and not isinstance(query, Mean):

@@ -34,16 +34,7 @@ _KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/databa
 
 
 def address_of(url: object) -> URL:
-    r"""Parse a path or a URL.
-
-    >>> address_of("postgresql://ada:secret@host:port/database")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: url = postgresql://...: must be a path, sqlite:///path or ...
-
-    Raises :class:`InvalidParameter` for anything but a file or PostgreSQL. What a URL holds, a
-    password among it, is never shown.
-    """
+    r"""Parse a path or a URL."""
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
     if not isinstance(url, str):
@@ -71,11 +62,7 @@ def address_of(url: object) -> URL:
 
 
 def where_of(address: URL) -> str:
-    r"""The database's name for messages, without secrets.
-
-    >>> where_of(address_of("postgresql://ada:secret@host/database"))
-    'postgresql://host/database'
-    """
+    r"""The database's name for messages, without secrets."""
     if is_file(address):
         return address.database or ""
     asked = address.query.get("host", "")
@@ -89,10 +76,7 @@ def is_file(address: URL) -> bool:
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
-    r"""Device and inode of the file, or None where there is none.
-
-    Raises :class:`LedgerUnavailable` for a file with a second name.
-    """
+    r"""Device and inode of the file, or None where there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):

@@ -51,13 +51,7 @@ _LOCK_TIMEOUT: Final = "55P03"
 
 
 class Store:
-    r"""One database. Connections are pooled and reused, but never across a fork.
-
-    >>> Store("sqlite://")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: url = sqlite://: must be a file, not in memory
-    """
+    r"""One database. Connections are pooled and reused, but never across a fork."""
 
     def __init__(self, url: str) -> None:
         address = address_of(url)

@@ -165,13 +165,6 @@ def test_no_false_claim_holds() -> None:
 
 
 @pytest.mark.nightly
-def test_no_false_claim_of_an_asymmetric_box_holds() -> None:
-    bad, seen = faults(5, 20, TURNING, ("box",))
-    assert bad == []
-    assert seen[Status.HOLDS] > 5
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_no_false_claim_holds_at_length(seed: int) -> None:
     assert faults(seed, 100)[0] == []

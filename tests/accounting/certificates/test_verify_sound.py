@@ -16,8 +16,7 @@ from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
-from tests.accounting.certificates.conftest import clear
-from tests.support.accounting.claiming import certificate, enclosed, exactly, noise, stated
+from tests.support.accounting.claiming import certificate, enclosed, noise, stated
 
 BOX = noise("binomial", [1, 1], trials="3", probability="11/25")
 RIPPLED = noise("discrete-gaussian-sum", 1, count="64", sigma_squared="1/100")
@@ -188,28 +187,10 @@ def test_what_is_beyond_the_time_is_not_decided() -> None:
     assert 0 <= told[0] <= told[-1] <= 0.05
 
 
-def test_a_bound_around_stays_and_ends() -> None:
-    text = certificate([ONE], [enclosed("delta", "1/2", "0.1", "0.2")])
-    with deadline(0):
-        assert not verify(text).holds
-        clear()
-        assert verify(text).findings[0].status is Status.UNDECIDED
-    assert verify(text).findings[0].status is not Status.UNDECIDED
-
-
 def test_nothing_is_certified_that_is_not_decided_in_time() -> None:
     rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
     with deadline(0.01), pytest.raises(NotDerived, match=r"not decided in 0\.01 seconds"):
         certify(rounds)
-
-
-@pytest.mark.nightly
-def test_few_rounds_of_a_small_noise_are_certified_in_seconds() -> None:
-    rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
-    start = time.process_time()
-    (claim,) = certify(rounds).claims
-    assert claim["lower"] == "15.429767"
-    assert time.process_time() - start < 30
 
 
 BETA = math.exp(-1 / 3)
@@ -245,8 +226,3 @@ def test_an_infinite_loss_is_not_certified() -> None:
         certify(curve, deltas=["0"])
     part = noise("skellam", 1, variance="9")
     assert status(part, enclosed("epsilon", "0", "40", "41")) == [Status.FAILS]
-
-
-def test_a_pure_claim_is_the_largest_loss() -> None:
-    assert status(LAPLACE, exactly("pure", Fraction(2))) == [Status.HOLDS]
-    assert status(LAPLACE, exactly("pure", Fraction(199, 100))) == [Status.FAILS]

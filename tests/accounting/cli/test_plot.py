@@ -3,7 +3,6 @@ r"""A picture is whole or not there, and shows what is proven."""
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
 from dpcore import InvalidParameter
 from dpcore.command.picture import check_picture
-from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
@@ -38,17 +36,14 @@ NARROW = [(0.5, bound(1.0, 1.00001)), (1e-6, bound(2.0, 2.00001))]
 ABOVE_ONLY = [(0.5, bound(None, 1.0)), (1e-6, bound(None, 2.0))]
 
 
-@by_day(1)
-@pytest.mark.parametrize(
-    ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("SVG", b"<?")]
-)
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml")])
 def test_each_ending_is_what_it_says(tmp_path: Path, ending: str, start: bytes) -> None:
     path = tmp_path / f"curve.{ending}"
     check_picture("--plot", path)
     draw(path, WIDE, title="a total")
     assert path.read_bytes().startswith(start)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    if ending == "svg":
+    if ending == "SVG":
         ET.fromstring(path.read_text(encoding="utf-8"))  # noqa: S314  # our own file
 
 
@@ -75,19 +70,6 @@ def test_a_wide_gap_is_never_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "proven lower bound" in words(tmp_path, WIDE)
     monkeypatch.setattr(curves, "_is_one_line", mutated(curves._is_one_line, "<=", ">="))
     assert "proven lower bound" not in words(tmp_path, WIDE)
-
-
-def test_infinite_points_are_left_out(tmp_path: Path) -> None:
-    never = bound(math.inf, math.inf)
-    assert "proven upper bound" in words(tmp_path, [*WIDE, (1e-9, never)])
-    with pytest.raises(InvalidParameter, match="nothing to plot"):
-        draw(tmp_path / "never.svg", [(1e-9, never)], title="a total")
-    assert not (tmp_path / "never.svg").exists()
-
-
-def test_long_titles_are_folded(tmp_path: Path) -> None:
-    text = words(tmp_path, WIDE, title=" + ".join(["1000 x skellam:variance=400"] * 40))
-    assert "[...]" in text
 
 
 def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +116,6 @@ def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         check_picture("--plot", tmp_path / "curve.png")
 
 
-FIGURE = Path(__file__).parents[3] / "docs" / "figures" / "dpsgd.svg"
 RUN = TrainingRun(noise_multiplier=2, batch_size=20, examples=1000, epochs=10)
 
 
@@ -195,11 +176,3 @@ def test_the_option(command: Command, tmp_path: Path) -> None:
     refused = command(*words, tmp_path / "run.gif")
     assert (refused.code, "--plot" in refused.err) == (2, True)
     assert [each.name for each in tmp_path.iterdir()] == ["run.png"]
-
-
-def test_the_committed_figure_is_of_three_runs() -> None:
-    text = FIGURE.read_text(encoding="utf-8")
-    ET.fromstring(text)  # noqa: S314  # our own file
-    for multiplier in ("0.8", "1.1", "2"):
-        for what in ("both proven ends", "RDP of dp-accounting", "PLD of dp-accounting"):
-            assert len(re.findall(f"noise multiplier {multiplier}: {what}", text)) == 1

@@ -22,7 +22,7 @@ from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.recheck import SCHEMA, recheck
+from bandits.certificates.recheck import SCHEMA
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear
@@ -147,16 +147,6 @@ def test_a_changed_run_does_not_hold(command: Verify) -> None:
     assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
 
 
-def test_ordinary_certificates_are_read_as_before(command: Verify) -> None:
-    text = of_one_gaussian()
-    answer = command(text)
-    assert answer.code == 0
-    assert answer.out == f"{verify(text)}\ndecided by the integer kernel\nevery claim holds\n"
-    changed = command(text.replace("0.1892073", "0.1892072"))
-    assert changed.code == 1
-    assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
-
-
 # -- how long ------------------------------------------------------------------------------------
 
 
@@ -189,7 +179,7 @@ def test_a_false_claim_beside_one_that_is_late_is_called_false(
     assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon", "1e7"])
+@pytest.mark.parametrize("seconds", ["0", "nan", "1e7"])
 def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> None:
     answer = command(of_one_gaussian(), "--deadline", seconds)
     assert (answer.code, answer.out) == (2, "")
@@ -207,11 +197,8 @@ NO_SCHEMA = 'is not a certificate: it names no "schema"'
     ("text", "reason"),
     [
         (b"", NOT_JSON),
-        (b"certificate", NOT_JSON),
-        (b"\xff", NOT_JSON),
         (b"[" * 100_000, NOT_JSON),
         (b"{}", NO_SCHEMA),
-        (b"[]", NO_SCHEMA),
         (b'{"schema": 5}', NO_SCHEMA),
         (b'{"schema": "another/1"}', "no installed package reads certificates of the schema"),
     ],
@@ -232,16 +219,6 @@ def test_a_certificate_that_was_changed_is_still_one(command: Verify, edit: str)
     answer = command(of_one_gaussian().replace("{", "{" + edit, 1))
     assert answer.code == 1
     assert answer.out.splitlines()[-1] == "DOES NOT HOLD"
-
-
-def test_a_schema_has_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(*, group: str, name: str) -> list[EntryPoint]:
-        return [READER] if (group, name) == (READER.group, SCHEMA) else []
-
-    monkeypatch.setattr(readers, "entry_points", found)
-    for text, reader in ((of_a_run().encode(), recheck), (of_one_gaussian().encode(), verify)):
-        assert readers.verdict_of(text) == reader(text)
-    assert Fraction(json.loads(of_a_run())["claims"][0]["epsilon"]) < Fraction(1, 2)
 
 
 ALIEN = b'{"schema": "alien/1"}'
@@ -324,20 +301,6 @@ def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: byte
     answer = command(text.ljust(readers.MOST_TEXT + 1))
     assert answer.code == 1
     assert answer.out.startswith(f"certificate: fails: must be at most {readers.MOST_TEXT} bytes\n")
-
-
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
-def test_a_text_without_end_is_not_read_to_the_end(
-    command: Verify, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Path("/dev/zero").open() as endless:
-        monkeypatch.setattr("sys.stdin", endless)
-        answer = typed(capsys, "verify", "-")
-    assert answer.code == 1
-    assert f"at most {readers.MOST_TEXT} bytes" in answer.out
-    by_name = typed(capsys, "verify", "/dev/zero")
-    assert (by_name.code, by_name.out) == (2, "")
-    assert "FILE = /dev/zero: is not a regular file" in by_name.err
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -14,7 +13,7 @@ import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
-from accounting.interop.distributions import MissingExtra, at_least, nodes, to_pld
+from accounting.interop.distributions import MissingExtra, nodes, to_pld
 from accounting.interop.events import accountant, to_dp_event
 from accounting.interop.read_events import from_dp_event
 from accounting.loss.privacy_loss_distribution import Listing
@@ -67,15 +66,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(MissingExtra, match=r"dpcore\[interop\]"):
             call()
-
-
-def test_a_float_is_no_smaller_however_it_is_read() -> None:
-    for value in (Fraction(1, 3), Fraction(1, 10), Fraction(1, 30), Fraction(2, 7), Fraction(5)):
-        found = at_least(value)
-        assert Fraction(found) >= value
-        assert Fraction(repr(found)) >= value
-        assert found <= math.nextafter(math.nextafter(float(value), math.inf), math.inf)
-    assert at_least(Fraction(0)) == 0
 
 
 # -- nodes ------------------------------------------------------------------------------------
@@ -191,14 +181,6 @@ def test_claims_and_lists_as_distributions(dp: Any) -> None:
             to_pld(refused)
     with pytest.raises(NotDerived):
         to_pld(compose(Assumed(Pure(1), "a data sheet"), curve(GAUSSIAN, scope=Scope())))
-
-
-def test_a_sampled_round_as_a_distribution(dp: Any) -> None:
-    sampled = PoissonSampled(curve=curve(Skellam(variance=9)), rate="1/10")
-    found = to_pld(sampled)
-    for epsilon in EPSILONS:
-        exact = sampled.delta(Fraction(epsilon))
-        assert exact.upper <= found.get_delta_for_epsilon(epsilon) <= float(exact.upper) + 1e-6
 
 
 # -- events -----------------------------------------------------------------------------------

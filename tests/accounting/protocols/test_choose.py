@@ -17,7 +17,7 @@ from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
@@ -81,15 +81,6 @@ def test_skellam_for_a_target() -> None:
     assert plan.size.wraparound.upper <= Fraction(1, 10**9)
 
 
-def test_concentrated_for_a_target() -> None:
-    plan = choose(instance="concentrated", users=20, epsilon=1, delta="1e-6")
-    assert plan.meets
-    assert plan.protocol.observed_noise(plan.honest).name == "discrete-gaussian-sum"
-    assert choose(
-        instance="concentrated", users=20, epsilon=1, delta="1e-6", scaling=3
-    ).protocol != (plan.protocol)
-
-
 def test_central_and_local() -> None:
     central = choose(instance="central", users=100, epsilon=1)
     assert isinstance(central.protocol, CentralSum)
@@ -148,17 +139,6 @@ def test_many_users_send_biased_bits() -> None:
         up = sum(max(a[x] - factor * (a[x - 1] if x else 0), 0) for x in range(2001))
         down = sum(max(a[x] - factor * (a[x + 1] if x < 2000 else 0), 0) for x in range(2001))
         assert max(up, down) <= mpmath.mpf("1e-6")
-
-
-def test_vectors() -> None:
-    plan = choose(
-        instance="vector-shuffle", users=50, epsilon=2, delta="1e-3", coordinates=2, precision=4
-    )
-    assert isinstance(plan.protocol, VectorShuffle)
-    assert isinstance(plan.guarantee, BinomialBox)
-    assert plan.guarantee.bounds == (4, 4)
-    less = BinomialBox(trials=50 * (plan.protocol.noise_bits - 1), bounds=(4, 4))
-    assert not less.meets(2, "1e-3")
 
 
 def test_a_plan_that_trusts_everyone_is_caught() -> None:

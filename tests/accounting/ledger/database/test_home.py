@@ -218,16 +218,6 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         assert modes(folder)["copy.db"] == 0o600
 
 
-@pytest.mark.usefixtures("open_to_all")
-def test_who_shares_a_ledger_with_a_group_goes_on_to_do_so(tmp_path: Path) -> None:
-    opened(tmp_path / "ledger.db").close()
-    (tmp_path / "ledger.db").chmod(0o660)
-    with opened(tmp_path / "ledger.db") as ledger:
-        ledger.charge(["ada"], PRICE, batch="one")
-        beside = ("-wal", "-shm", "-queue")
-        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", *beside)} == {0o660}
-
-
 # -- backup ------------------------------------------------------------------------------------
 
 
@@ -281,11 +271,6 @@ def test_a_damaged_ledger_gives_no_backup(tmp_path: Path) -> None:
         blind = mutated(backup.__globals__["_copied"], "damages(copied, book, ())", "()")
         assert blind(ledger._store, copy) == 1
     assert {each.name for each in tmp_path.iterdir()} >= {"copy.db"}
-
-
-def test_a_ledger_on_a_server_is_for_its_own_tools(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="pg_dump"):
-        backup("postgresql://nobody@/none", tmp_path / "copy.db")
 
 
 def test_the_command_says_how_a_copy_is_opened(
