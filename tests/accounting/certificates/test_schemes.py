@@ -29,6 +29,8 @@ from tests.accounting.certificates.test_certificate import move, resealed, seale
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
+pytestmark = pytest.mark.usefixtures("coarse")
+
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 

@@ -36,7 +36,7 @@ KINDS: Final = {
     "one Gaussian": "gaussian:sigma=2",
     "Gaussians": "gaussian:sigma=7 --rounds 9",
     "Laplace": "laplace:scale=3 --rounds 40",
-    "discrete Gaussian": "discrete-gaussian:sigma_squared=40 --rounds 50",
+    "discrete Gaussian": "discrete-gaussian:sigma_squared=40 --rounds 12",
     "discrete Laplace": "discrete-laplace:scale=9 --rounds 20",
     "Skellam": "skellam:variance=30 --rounds 3",
     "Polya difference": "polya-difference:shape=1/2,scale=4",
