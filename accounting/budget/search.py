@@ -253,13 +253,7 @@ def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) ->
 
 
 def _next(
-    root: float,
-    low: float | None,
-    high: float | None,
-    stride: float,
-    step: float,
-    *,
-    trusted: bool,
+    root: float, low: float | None, high: float | None, stride: float, step: float, *, trusted: bool
 ) -> float:
     # The proposal if it lies between the two known heights, else their middle. While only one
     # height is known, the next one lies at most a stride away.

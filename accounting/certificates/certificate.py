@@ -37,12 +37,7 @@ from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Sensitivity
-from dpcore.numbers.parameter import (
-    RationalLike,
-    integer,
-    rational_in,
-    write_rational,
-)
+from dpcore.numbers.parameter import RationalLike, integer, rational_in, write_rational
 
 if TYPE_CHECKING:
     from accounting.composition.compose import Composition

@@ -65,10 +65,7 @@ budget = command_group(
     no_args_is_help=True,
 )
 
-Relative = Annotated[
-    str,
-    option("WIDTH", WIDTH, default=...),
-]
+Relative = Annotated[str, option("WIDTH", WIDTH, default=...)]
 
 
 @budget.command()

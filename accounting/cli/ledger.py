@@ -57,10 +57,7 @@ Database = Annotated[
         default=...,
     ),
 ]
-RelationOption = Annotated[
-    str,
-    option("WORD", NEIGHBOURS, default=...),
-]
+RelationOption = Annotated[str, option("WORD", NEIGHBOURS, default=...)]
 
 
 @ledger.command("open")

@@ -56,9 +56,7 @@ class PlanOptions:
         "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
     )
     honest: str = option(
-        "SHARE",
-        "The share of users who follow the protocol and stay, e.g. 90%.",
-        default="100%",
+        "SHARE", "The share of users who follow the protocol and stay, e.g. 90%.", default="100%"
     )
     parameters: str = option(
         "WORD",

@@ -85,8 +85,7 @@ class RunOptions:
     r"""The parameters of a training script, as written."""
 
     noise_multiplier: str | None = option(
-        "Z",
-        "The standard deviation of the noise, divided by the clipping norm; or give --epsilon.",
+        "Z", "The standard deviation of the noise, divided by the clipping norm; or give --epsilon."
     )
     epsilon: str | None = option(
         "EPSILON", "Find the least noise multiplier that keeps this epsilon."
@@ -364,10 +363,7 @@ def check(
     if gap == math.inf:
         told = ", which is infinite"
     answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
-    facts = [
-        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
-        ("epsilon", between(found)),
-    ]
+    facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
     more = {"verdict": verdict, "by_at_least": by}
     show_answer(answer | more, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

@@ -28,9 +28,7 @@ def name(argument: str, value: object) -> str:
         raise InvalidParameter(argument, value, reason)
     if not value.isprintable() or value != value.strip():
         raise InvalidParameter(
-            argument,
-            value,
-            "must be printable, without leading or trailing space",
+            argument, value, "must be printable, without leading or trailing space"
         )
     if value.isascii():
         return value

@@ -113,9 +113,7 @@ class CheckedRequest:
             batch=name("batch", said["batch"]),
             names=sorted_names(said["names"]),
             price=Price(
-                amounts=amounts,
-                assumptions=tuple(map(str, price["assumptions"])),
-                costs=costs,
+                amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
             ),
             record=record,
             skip_exhausted=bool(said["skip_exhausted"]),

@@ -136,8 +136,7 @@ class Book:
         if (text, form) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
             raise LedgerDamaged(
-                "ledger",
-                "was recreated, or its filter was edited, since it was opened: reopen it",
+                "ledger", "was recreated, or its filter was edited, since it was opened: reopen it"
             )
         self._must_be_home(connection)
         if identity != self.identity:

@@ -17,13 +17,7 @@ from accounting.protocols.box import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import (
-    RationalLike,
-    integer,
-    positive_rational,
-    rational,
-    rational_in,
-)
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

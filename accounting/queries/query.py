@@ -413,13 +413,7 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
-    return Selection(
-        epsilon=epsilon,
-        sensitivity=moved,
-        count=count,
-        rule=rule,
-        scope=scope.scope,
-    )
+    return Selection(epsilon=epsilon, sensitivity=moved, count=count, rule=rule, scope=scope.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,8 +99,7 @@ def refuse_mounted(path: Path, where: str) -> None:
     mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
         raise LedgerUnavailable(
-            where,
-            "is mounted without its folder, so its log would be separate: mount the folder",
+            where, "is mounted without its folder, so its log would be separate: mount the folder"
         )
 
 

@@ -16,12 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import (
-    DBAPIError,
-    MultipleResultsFound,
-    NoResultFound,
-    SQLAlchemyError,
-)
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using

@@ -59,11 +59,7 @@ def test_a_renyi_divergence_of_skellam_noise_is_a_sum() -> None:
         verify(certificate([noise("skellam", 1, variance="9")], [enclosed("renyi", "3/2", *both)]))
         for both in itertools.pairwise(ends)
     ]
-    assert [each.findings[0].status for each in found] == [
-        Status.FAILS,
-        Status.HOLDS,
-        Status.FAILS,
-    ]
+    assert [each.findings[0].status for each in found] == [Status.FAILS, Status.HOLDS, Status.FAILS]
     assert found[1].proof == "estimate"
     assert "estimate: agrees with" in str(found[1])
 

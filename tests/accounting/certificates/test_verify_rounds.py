@@ -139,10 +139,7 @@ def too_small(claim: dict[str, Any], value: float) -> bool:
 
 
 def judged(
-    parts: list[dict[str, Any]],
-    scope: tuple[str, str],
-    seen: Counter[str | Status],
-    draws: Random,
+    parts: list[dict[str, Any]], scope: tuple[str, str], seen: Counter[str | Status], draws: Random
 ) -> list[str]:
     """What holds of these rounds and is too small; counts verdicts, and certificates tried."""
     with deadline(600):

@@ -56,11 +56,7 @@ def opened(command: Command) -> Command:
 
 @pytest.mark.parametrize(
     ("budget", "counters"),
-    [
-        ("rho=1/2", {"rho": "1/2"}),
-        ("epsilon=3", {"epsilon": "3"}),
-        ("epsilon=1,delta=1e-6", None),
-    ],
+    [("rho=1/2", {"rho": "1/2"}), ("epsilon=3", {"epsilon": "3"}), ("epsilon=1,delta=1e-6", None)],
 )
 def test_budgets(command: Command, budget: str, counters: dict[str, str] | None) -> None:
     answer = command("open", "--budget", budget)

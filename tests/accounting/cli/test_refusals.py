@@ -93,7 +93,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget returning": [("--rounds 2 --visits 1", "--visits")],
     "budget continual": [("--unit 2/3", "--high")],
     "budget matrix": [
-        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
+        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy")
     ],
     "protocol plan": [
         ("--instance local --parameters paper", "--parameters = "),

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.ledger import (
-    AlreadyCharged,
-    BudgetExhausted,
-    Ledger,
-    LedgerUnavailable,
-)
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import ApproxFilter

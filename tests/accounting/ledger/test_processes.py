@@ -13,14 +13,7 @@ from accounting.ledger import Ledger, LedgerUnavailable, Receipt
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.server import Server
-from tests.support.ledger.workers import (
-    PRICE,
-    charge_on,
-    claim,
-    killed,
-    processes,
-    together,
-)
+from tests.support.ledger.workers import PRICE, charge_on, claim, killed, processes, together
 
 WORKERS, ROUNDS, AFFORDED = 4, 20, 50
 

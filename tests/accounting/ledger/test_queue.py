@@ -96,9 +96,7 @@ def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request
     return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
-def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(
-    many: list[Ledger],
-) -> None:
+def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: list[Ledger]) -> None:
     ledger = many[0]
     ledger.charge(["poor"], per_user(1), batch="a")
     ledger.charge(["hurt"], per_user("1/2"), batch="b")
