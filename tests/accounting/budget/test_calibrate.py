@@ -15,12 +15,11 @@ from mpmath import mp
 from accounting import compose
 from accounting.budget import calibrate as module
 from accounting.budget.calibrate import Calibration, calibrate, noise_multiplier
-from accounting.budget.search import Unknown, decide, log_delta, log_mu, search
+from accounting.budget.search import Unknown, decide, search
 from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import DiscreteLaplace, InvalidParameter, Sensitivity
 from dpcore.command.time_limit import time_limit
 from dpcore.noise import Noise
@@ -215,21 +214,6 @@ def test_every_kind_of_number_is_found_by_the_same_search(power: int, place: str
     assert abs(found.value - found.beyond) <= step
 
 
-def test_the_ends_of_a_range() -> None:
-    unknown = Unknown(name="rates", power=-2, least=Fraction(1, 100), most=1, closed=True)
-
-    def always(value: Fraction) -> Bound:
-        at = value / 10**6
-        return Bound(lower=at, upper=at, method="", theorem="")
-
-    found = search(unknown, always, epsilon=Fraction(1), delta=Fraction(1, 1000))
-    assert found.value == 1
-    assert found.beyond is None
-    assert found.proven
-    with pytest.raises(NotDerived, match="add more noise"):
-        search(unknown, always, epsilon=Fraction(1), delta=Fraction(1, 10**9))
-
-
 @by_day(2)
 @pytest.mark.parametrize("sampling", [Sampling.POISSON, Sampling.FIXED, Sampling.SHUFFLED])
 def test_the_noise_of_a_training_run(sampling: Sampling) -> None:
@@ -246,15 +230,6 @@ def test_the_noise_of_a_training_run(sampling: Sampling) -> None:
             float(found.value * share), sampling_prob=0.1, value_discretization_interval=1e-3
         )
         assert (step.self_compose(40).get_epsilon_for_delta(1e-5) <= 2) is keeps
-
-
-@pytest.mark.nightly
-def test_several_directions_are_not_called_least() -> None:
-    # Poisson noise: the pair above both directions bounds from above, each alone from below.
-    found = calibrate(noise="poisson", epsilon=3, delta="1e-3", rounds=3)
-    assert stands(found)
-    assert found.found_less is not None
-    assert found.found_less.upper > found.delta
 
 
 @pytest.mark.parametrize(("sensitivity", "scale"), [(3, 75), (Sensitivity.box((1, 2)), 75)])
@@ -348,17 +323,3 @@ def test_bad_input_is_refused_by_name(given: dict[str, Any], argument: str) -> N
     with pytest.raises(InvalidParameter) as error:
         calibrate(**asked)
     assert error.value.argument == argument
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    ratio=st.fractions("1/20", 20, max_denominator=50),
-    epsilon=st.fractions(0, 20, max_denominator=20),
-)
-def test_guesses_are_near_the_real_gaussian(ratio: Fraction, epsilon: Fraction) -> None:
-    truth = real_gaussian_delta(ratio, epsilon).lower
-    logarithm = log_delta(1 / float(ratio), float(epsilon))
-    if truth > Fraction(1, 10**300):
-        assert math.isclose(logarithm, math.log(truth), rel_tol=1e-6, abs_tol=1e-6)
-    if logarithm < -1e-6:
-        assert math.isclose(log_mu(float(epsilon), logarithm), -math.log(ratio), abs_tol=1e-5)

@@ -109,13 +109,6 @@ def test_many_releases() -> None:
     assert pure.claims[-1]["epsilon"] == "50"
 
 
-def test_claims_are_parts_too_and_say_that_they_are_stated() -> None:
-    found = certify(compose((Pure("1/10"), 100)), digits=10)
-    assert "claim: pure with epsilon 1/10 is stated, not derived" in found.assumptions
-    assert found.claims[-2]["epsilon"] == "10"
-    assert certify(compose((ZCdp("1/10"), 2)), deltas=[]).claims[0]["rho"] == "1/5"
-
-
 USER = Scope(unit=Unit.USER)
 
 
@@ -146,11 +139,6 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
     assert ("unique users" in text) is (most == 1)
     assert "honest parties: they added 9/10" in text
     assert "secure aggregation: ideal" in text
-
-
-def test_a_batch_released_twice_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="twice"):
-        certify([*releases((("ada",),)), *releases((("ada",),))])
 
 
 # -- what is not certified -----------------------------------------------------------------------

@@ -82,30 +82,6 @@ def test_its_true_twin_holds(name: str) -> None:
     assert status(*TRUE[name]) == [Status.HOLDS]
 
 
-def test_the_worst_signs_by_hand() -> None:
-    """All four signs of the box, in rationals but for e^epsilon."""
-    p = Fraction(11, 25)
-    mass = [math.comb(3, k) * p**k * (1 - p) ** (3 - k) for k in range(4)]
-
-    def at(k: int) -> Fraction:
-        return mass[k] if 0 <= k <= 3 else Fraction(0)
-
-    factor = Fraction(str(mpmath.nstr(mpmath.exp(mpmath.mpf("0.617")), 15)))
-    found = {
-        (s, t): float(
-            sum(
-                max(at(x) * at(y) - factor * at(x - s) * at(y - t), Fraction(0))
-                for x in range(4)
-                for y in range(4)
-            )
-        )
-        for s in (1, -1)
-        for t in (1, -1)
-    }
-    assert math.isclose(max(found.values()), 0.4586793342, abs_tol=1e-9)
-    assert max(found[1, 1], found[-1, -1]) < 0.434588
-
-
 def test_several_rounds_of_an_asymmetric_law_are_unchecked() -> None:
     twice = noise("binomial", 1, 2, trials="3", probability="11/25")
     assert status(twice, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
@@ -114,16 +90,6 @@ def test_several_rounds_of_an_asymmetric_law_are_unchecked() -> None:
 def test_too_many_signs_are_unchecked() -> None:
     wide = noise("binomial", [1, 2, 3, 4, 5, 6, 7], trials="30", probability="11/25")
     assert status(wide, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
-
-
-def test_a_point_that_is_no_rational_fails() -> None:
-    poisson = noise("poisson", 1, mean="3")
-    (found,) = verify(certificate([poisson], [enclosed("delta", "0", "0.2", "0.2")])).findings
-    assert found.status is Status.FAILS
-    with mpmath.workdps(60):
-        digits = mpmath.nstr(mpmath.exp(-3) * 27 / 6, 60)[:45]
-    point = enclosed("delta", "0", digits, digits)
-    assert status(poisson, point) == [Status.FAILS]
 
 
 # -- how long, and how much ----------------------------------------------------------------------

@@ -3,7 +3,6 @@ r"""A picture is whole or not there, and shows what is proven."""
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -13,14 +12,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-import accounting.claims.plot as curves
-import accounting.cli.plot as module
-from accounting.budget.training import Sampling, TrainingRun
+from accounting.budget.training import TrainingRun
 from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
 from dpcore import InvalidParameter
 from dpcore.command.picture import check_picture
-from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
 
@@ -66,12 +62,6 @@ def test_the_legend_says_what_is_proven(tmp_path: Path) -> None:
     assert "lower" not in above
 
 
-def test_a_wide_gap_is_never_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "proven lower bound" in words(tmp_path, WIDE)
-    monkeypatch.setattr(curves, "_is_one_line", mutated(curves._is_one_line, "<=", ">="))
-    assert "proven lower bound" not in words(tmp_path, WIDE)
-
-
 def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "curve.svg"
     draw(path, WIDE, title="a total")
@@ -99,21 +89,6 @@ def in_its_place(argument: str, path: Path) -> Iterator[Path]:
         yield path
     except OSError as error:
         raise InvalidParameter(argument, str(path), str(error)) from error
-
-
-def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "folder.png").mkdir()
-    for name, said in (
-        ("curve.txt", "must end in"),
-        ("curve", "must end in"),
-        ("nowhere/curve.png", "there is no folder"),
-        ("folder.png", "not a path"),
-    ):
-        with pytest.raises(InvalidParameter, match=said):
-            check_picture("--plot", tmp_path / name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InvalidParameter, match=r"dpcore\[plot\]"):
-        check_picture("--plot", tmp_path / "curve.png")
 
 
 RUN = TrainingRun(noise_multiplier=2, batch_size=20, examples=1000, epochs=10)
@@ -156,15 +131,6 @@ def test_what_is_drawn_of_a_run() -> None:
         assert found.lower is not None
         assert loose > found.upper_float
         assert found.lower - Fraction(1, 10**6) < fine < found.upper + Fraction(1, 1000)
-
-
-def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    short = TrainingRun(
-        noise_multiplier=4, batch_size=1, examples=2, epochs=1, sampling=Sampling.SHUFFLED
-    )
-    line = over_epochs(short, Fraction("1e-5"))
-    assert (line.others, len(line.points)) == ({}, 2)
 
 
 def test_the_option(command: Command, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 from fractions import Fraction
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
 
-ROOT = Path(__file__).parents[3]
 POINT = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")
 INSTANCES = (
     "pure",
@@ -113,21 +111,6 @@ def recomputed_delta(found: dict[str, Any], epsilon: Fraction) -> Fraction | flo
     return PrivacyCurve(noise=summed(one, count), sensitivity=moved).enclose_delta(epsilon).lower
 
 
-@pytest.mark.parametrize("epsilon", ["1", "1/3"])
-def test_a_plan_over_an_assumed_aggregation_says_the_whole_epsilon(
-    command: Command, epsilon: str
-) -> None:
-    answer = command("plan", "shuffled-pure", "--epsilon", epsilon)
-    found = command("plan", "shuffled-pure", "--epsilon", epsilon, "--json").json
-    # Twice the epsilon/4 of the aggregation, and what the sum has: CZ Theorem 3, corrected.
-    assert Fraction(found["assumed_epsilon"]) == Fraction(epsilon) / 2
-    lines = {line[2:12].strip(): line[14:] for line in answer.out.splitlines()}
-    said = Fraction(lines["guarantee"].split()[3].rstrip(","))
-    assert Fraction(epsilon) <= said <= Fraction(epsilon) + Fraction(1, 10**5)
-    assert lines["guarantee"].endswith(", given what is assumed: kept")
-    assert lines["sum alone"].startswith("epsilon ")
-
-
 def test_a_plan_of_many_bits_ends_within_the_time_allowed(command: Command) -> None:
     paper = ("--coordinates", 20, "--parameters", "paper", "--within", 1)
     answer = command("plan", "vector-shuffle", *paper, users=1000)
@@ -203,15 +186,3 @@ def test_seeds_decide_the_runs_and_only_they_repeat(command: Command) -> None:
 
     assert errors("--seed", 1) == errors("--seed", 1) != errors("--seed", 2)
     assert errors() != errors()
-
-
-@pytest.mark.parametrize(
-    ("honest", "others", "colluding"), [("100%", 4, 0), ("75%", 4, 1), ("50%", 8, 4)]
-)
-def test_masked_runs_among_neighbours(
-    command: Command, honest: str, others: int, colluding: int
-) -> None:
-    words = ("--aggregation", "masked-neighbours", "--runs", 2, "--dropouts", 2, "--json")
-    found = command("simulate", "renyi", *words, "--honest", honest).json
-    said = f"masked with {others} others each, up to 2 dropouts and {colluding} colluding"
-    assert (found["aggregation"], found["present"]) == (said, 10)

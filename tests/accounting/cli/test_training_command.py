@@ -71,51 +71,6 @@ def test_batches_that_are_cut(command: Command) -> None:
     assert 0.9 * plain["lower"] < often["epsilon"]["lower"] < plain["lower"]
 
 
-@pytest.mark.nightly
-def test_examples_that_choose_a_batch(command: Command) -> None:
-    words = CHOSEN
-    chosen = command("dpsgd", *words, "--epochs", 2, "--sampling", "allocated", "--json").json
-    low, high = chosen["epsilon"]["lower"], chosen["epsilon"]["upper"]
-    # Poisson batches of the same rate cost .954217 in one epoch.
-    assert 1 < low < high < 1.005 * low
-    assert high < 2 * 0.954217
-    assert chosen["parts"][0]["rounds"] == 2
-    assert chosen["parts"][0]["part"]["rounds"] == 100
-
-
-def test_groups_of_a_training_run(command: Command) -> None:
-    words = CHOSEN
-    grouped = command("dpsgd", *words, "--epochs", 1, "--group", 2, "--json").json
-    again = command(*grouped["command"].split()[2:], "--json").json
-    assert again["epsilon"] == grouped["epsilon"]
-    shuffled = command("dpsgd", *words, "--epochs", 1, "--sampling", "shuffled", "--group", 2)
-    one = command("epsilon", "--noise", "gaussian:sigma=1", "--sensitivity", 4, "--delta", "1e-6")
-    assert shuffled.out.split()[3] == one.out.split()[4]
-
-
-def test_groups_and_relations_of_budget_epsilon(command: Command) -> None:
-    r"""The relation of `dpsgd`, and groups that move k times as far or are sampled one by one."""
-    noise = ["--noise", "gaussian:sigma=1", "--rounds", 100, "--delta", "1e-6"]
-    sampled = [*noise, "--poisson", "1%"]
-
-    def upper(*words: Any) -> float:
-        return float(command("epsilon", *words, "--json").json["epsilon"]["upper"])
-
-    run = ["--noise-multiplier", 1, "--batch-size", 1, "--examples", 100, "--rounds", 100]
-    replaced = command("dpsgd", *run, "--delta", "1e-6", "--relation", "replace", "--json").json
-    assert upper(*sampled, "--relation", "replace") == replaced["epsilon"]["upper"]
-    assert upper(*sampled, "--relation", "add-remove") == upper(*sampled)
-    one, two = upper(*sampled), upper(*sampled, "--group", 2)
-    assert 2 * one < two < upper(*noise, "--group", 2)
-    assert upper(*noise, "--group", 2) == upper(*noise, "--sensitivity", 2)
-    small = ["--noise", "discrete-laplace:scale=9", "--delta", "0"]
-    assert upper(*small, "--group", 3) == pytest.approx(1 / 3)
-    told = command("epsilon", *sampled, "--group", 2).out
-    assert "--poisson 1/100 --group 2" in told
-    scope = command("epsilon", *small, "--relation", "add-remove", "--json").json
-    assert scope["parts"][0]["part"]["scope"]["relation"] == "add-remove"
-
-
 def test_other_ways_to_draw_a_batch(command: Command) -> None:
     words = ["--noise-multiplier", 4, "--batch-size", 10, "--examples", 1000, "--delta", "1e-5"]
     poisson, fixed, shuffled = (
@@ -281,22 +236,6 @@ def test_one_call_in_python(command: Command) -> None:
             accounting.dpsgd(**{**script, name: value}, delta=1e-5)
 
 
-@pytest.mark.nightly
-def test_calibrate_sampled_gaussian_noise(command: Command) -> None:
-    words = ["--poisson", "1%", "--rounds", 1000]
-    target = ["--epsilon", 2, "--delta", "1e-5"]
-    found = command("calibrate", "--noise", "gaussian", *words, *target, "--json").json
-    assert found["least"]
-    kept, less = found["noise"]["sigma"], found["one_step_less"]["noise"]["sigma"]
-    assert 0 < 1 - Fraction(less) / Fraction(kept) <= Fraction(1, 10**6)
-    # Asked again, by the other command.
-    for sigma, keeps in ((kept, True), (less, False)):
-        spelled = ["--noise", f"gaussian:sigma={sigma}"]
-        again = command("delta", *spelled, *words, "--epsilon", 2, "--json").json["delta"]
-        assert (again["upper"] <= 1e-5) is keeps
-        assert (again["lower"] > 1e-5) is not keeps
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -340,19 +279,6 @@ def test_most_rounds(command: Command) -> None:
     most = command("calibrate", *words, "--rounds", "most", "--json").json
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
     assert command("calibrate", *words, "--rounds", "most", "--poisson", "most").code == 2
-
-
-@pytest.mark.nightly
-def test_the_largest_rate(command: Command) -> None:
-    words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
-    rate = command("calibrate", *words, "--rounds", 100, "--poisson", "most", "--json").json
-    assert rate["most"]
-    value = Fraction(rate["value"])
-    assert 0 < Fraction(rate["one_step_more"]["value"]) / value - 1 <= Fraction(1, 10**6)
-    sampled = ["--rounds", 100, "--poisson", value, "--delta", "1e-5", "--json"]
-    again = command("epsilon", "--noise", "gaussian:sigma=10", *sampled).json["epsilon"]
-    assert again["upper"] <= 2
-    assert again["lower"] > 1.9999
 
 
 def test_an_accountant_that_confuses_relations_is_found(command: Command, tmp_path: Path) -> None:

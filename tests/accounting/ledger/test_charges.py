@@ -40,23 +40,6 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     assert ledger.check(receipt) == ()
 
 
-def test_budgets_as_text_and_mechanisms_as_charges(tmp_path: Path) -> None:
-    count = Mechanism(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-    with Ledger.create(str(tmp_path / "a.db"), budget="rho=1/2") as book:
-        book.charge(["ada"], count, batch="one", rows_per_user=2)
-        curve = PrivacyCurve(noise=count.noise, sensitivity=count.sensitivity)
-        with pytest.raises(BudgetExhausted):
-            book.charge(["ada"], curve, batch="two", rows_per_user=1)
-        assert book.remaining("ada") == {"rho": 0}
-    with Ledger.open(str(tmp_path / "a.db"), budget="rho=1/2"):
-        pass
-    with pytest.raises(InvalidParameter, match="a budget never changes"):
-        Ledger.open(str(tmp_path / "a.db"), budget="rho=1")
-    with pytest.raises(InvalidParameter, match=r"^budget = eps=1"):
-        Ledger.create(str(tmp_path / "b.db"), budget="eps=1")
-    assert not (tmp_path / "b.db").exists()
-
-
 def test_a_batch_is_paid_once(ledger: Ledger) -> None:
     ledger.charge(["cid"], per_user(1), batch="zero")
     given: Any = {"batch": "one", "skip_exhausted": True}

@@ -31,7 +31,6 @@ from accounting.ledger.turns import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
-from tests.support.ledger.scripts import script
 from tests.support.ledger.waiting import Held, behind
 
 
@@ -196,22 +195,6 @@ def test_without_that_a_process_would_be_told_that_its_own_charge_is_anothers(
     assert sum(isinstance(each, AlreadyCharged) for each in outcomes) == 6
 
 
-def test_outcomes_are_written_down_after_the_commit(many: list[Ledger]) -> None:
-    path = Path(f"{many[0]._store.where}-queue")
-
-    def work(really: Callable[[Any], list[Charged]], requests: Any) -> list[Charged]:
-        assert b'"outcomes"' not in path.read_bytes()
-        found = really(requests)
-        assert b'"outcomes"' not in path.read_bytes()
-        assert {charge.batch for charge in many[0].history()} >= {each.batch for each in requests}
-        return found
-
-    outcomes, groups = at_once(many[:3], SEVEN[:2], work)
-    assert groups == [2]
-    assert {type(each) for each in outcomes} == {Receipt}
-    assert path.read_bytes().count(b'"outcomes"') == 1
-
-
 def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
     many: list[Ledger],
 ) -> None:
@@ -299,36 +282,3 @@ def test_who_waited_too_long_takes_its_request_back(
         assert first.result().number == 1
     assert many[2].charge(["ada"], per_user("1/50"), batch="three").number == 2
     assert [charge.batch for charge in many[0].history()] == ["one", "three"]
-
-
-FORKED = """
-import fcntl, os, sys
-from pathlib import Path
-from accounting.ledger import Ledger, turns
-with Ledger.open(sys.argv[1]) as ledger:
-    queue = turns.Queue(ledger._store, ledger._book, ledger._charged)
-    queue._path = Path(sys.argv[1] + "-queue")
-    handle, other = queue._opened(), queue._opened()
-    assert turns._locked(handle) and not turns._locked(other)
-    if sys.argv[2] == "kept":
-        turns._HELD.clear()
-    (here, there), (back, forth) = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(there, b"1")
-        os.read(back, 1)
-        os._exit(0)
-    os.read(here, 1)
-    os.close(handle)  # as if this process were killed
-    print(turns._locked(other))
-    os.write(forth, b"1")
-    os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.nightly
-def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path: Path) -> None:
-    url = str(tmp_path / "ledger.db")
-    Ledger.create(url, budget=BUDGET).close()
-    assert script(FORKED, url, "closed") == "True\n"
-    assert script(FORKED, url, "kept") == "False\n"

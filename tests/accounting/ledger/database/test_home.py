@@ -94,14 +94,6 @@ def test_a_file_that_is_mounted_alone_takes_no_charge(
     assert found.startswith(second.format(two_paths[1]))
 
 
-@pytest.mark.nightly
-def test_a_folder_that_is_mounted_is_the_same_folder(two_paths: tuple[Path, Path]) -> None:
-    here, there = (path.parent for path in two_paths)
-    paid, refused = mounted(here, there, *two_paths)
-    assert paid == "paid"
-    assert "too little left" in refused
-
-
 # -- homes -------------------------------------------------------------------------------------
 
 
@@ -149,18 +141,6 @@ def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "old").rename(tmp_path / "new")
     with Ledger.open(str(tmp_path / "new" / "ledger.db")) as ledger:
         assert ledger.charge(["ada"], PRICE, batch="one").number == 1
-
-
-def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
-    # As it was: what it forgot only receipts can tell.
-    file = tmp_path / "ledger.db"
-    opened(file).close()
-    kept = file.read_bytes()
-    with opened(file) as ledger:
-        receipt = ledger.charge(["ada"], PRICE, batch="one")
-    file.write_bytes(kept)
-    with opened(file) as ledger:
-        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, and has a receipt"
 
 
 @by_day(1)
