@@ -21,7 +21,7 @@ from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
     from accounting.ledger import Ledger
-    from accounting.queries.release import Released
+    from accounting.queries.released import Released
     from accounting.theorems.filter import Filter
 
 _SCHEMA: Final = "dpcore-release/1"
@@ -229,8 +229,8 @@ _OPTIONS: Final = {
 def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting.ledger import BudgetExhausted, Ledger
     from accounting.queries import query as queries
-    from accounting.queries import release as releasing
-    from accounting.queries.release import plan as planning
+    from accounting.queries.released import plan as planning
+    from accounting.queries.released import release as releasing
     from accounting.queries.table import Table, TableScope
 
     with named(**_OPTIONS), ExitStack() as stack:

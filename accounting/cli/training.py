@@ -43,7 +43,6 @@ from dpcore.numbers.parameter import rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
-    from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.composition.compose import Composition
     from accounting.composition.truncated import Truncated
@@ -164,15 +163,23 @@ def dpsgd(
 
     With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
     """
+    from accounting.budget.calibrate import noise_multiplier
+
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
-    _check_truncated(truncate, sampling, epsilon)
-    _check_files(truncate, certificate, plot, evidence=evidence)
-    replaced = sampling is Sampling.POISSON and run.relation is Relation.REPLACE
-    said = _REPLACED if replaced else _SAID[sampling]
+    _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
+    said = _SAID[sampling]
+    if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
+        said = _REPLACED
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    run, least = _least_noise(run, epsilon, delta)
+    least = None
+    if epsilon is not None:
+        options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+        with progress_bar("noise multipliers tried", None) as advance, named(**options):
+            wanted = rational("--epsilon", epsilon)
+            least = noise_multiplier(run, epsilon=wanted, delta=at, watch=advance)
+        run = replace(run, noise_multiplier=least.value)
     with named(
         members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
     ):
@@ -221,21 +228,6 @@ def dpsgd(
     show([*lines(facts), *lines_of(total, found), *lines(same)])
 
 
-def _least_noise(
-    run: TrainingRun, epsilon: str | None, delta: str
-) -> tuple[TrainingRun, Edge | None]:
-    # The run with the least noise that keeps epsilon, where one was given.
-    from accounting.budget.calibrate import noise_multiplier
-
-    if epsilon is None:
-        return run, None
-    options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
-    with progress_bar("noise multipliers tried", None) as advance, named(**options):
-        at, most = rational("--epsilon", epsilon), rational("--delta", delta)
-        least = noise_multiplier(run, epsilon=at, delta=most, watch=advance)
-    return replace(run, noise_multiplier=least.value), least
-
-
 def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
     # Why the bound for shuffled batches is large: what Poisson samples of the same rate cost.
     sampled = replace(run, sampling=Sampling.POISSON, relation=None).composition()
@@ -244,24 +236,21 @@ def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
     return [("if poisson", f"{found}, where {hint}; not proven of a shuffle")]
 
 
-def _check_truncated(truncate: str | None, sampling: Sampling, epsilon: str | None) -> None:
+def _check(
+    truncate: str | None, script: RunOptions, files: dict[str, Path | None], *, evidence: bool
+) -> None:
+    if evidence and files["--certificate"] is None:
+        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
     if truncate is None:
         return
-    if sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+    if script.sampling is not Sampling.POISSON:
+        reason = f"is for --sampling poisson: {script.sampling.value} batches are not drawn so"
         raise InvalidParameter("--truncate", truncate, reason)
-    if epsilon is not None:
+    if script.epsilon is not None:
         reason = "is for a given --noise-multiplier: cutting adds to its epsilon"
         raise InvalidParameter("--truncate", truncate, reason)
-
-
-def _check_files(
-    truncate: str | None, certificate: Path | None, plot: Path | None, *, evidence: bool
-) -> None:
-    if evidence and certificate is None:
-        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
-    for name, file in (("--certificate", certificate), ("--plot", plot)):
-        if truncate is not None and file is not None:
+    for name, file in files.items():
+        if file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(name, str(file), reason)
 
@@ -286,11 +275,9 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.composition.truncated import Truncated
 
     if run.rate == 1:
-        raise InvalidParameter(
-            "--truncate", most, "is for sampled batches: full batches include every example"
-        )
-    size = whole("--truncate", most, 1)
-    return Truncated(total=total, examples=run.examples, most=size)
+        reason = "is for sampled batches: full batches include every example"
+        raise InvalidParameter("--truncate", most, reason)
+    return Truncated(total=total, examples=run.examples, most=whole("--truncate", most, 1))
 
 
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:

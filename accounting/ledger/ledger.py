@@ -411,7 +411,7 @@ class Ledger:
             with self._store.reading() as connection:
                 found.extend(islice(damages(connection, book, acknowledged), _MOST_SHOWN))
         except LedgerDamaged as damage:
-            found.append(Damage(where=damage.where, what=damage.what))
+            found.append(Damage(damage.where, damage.reason))
         return tuple(found)
 
     @contextmanager

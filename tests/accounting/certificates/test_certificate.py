@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
-from accounting.certificates.certificate import Certificate, Disagreement, certify
+from accounting.certificates.certificate import (
+    Certificate,
+    Disagreement,
+    _cell,
+    _decimal,
+    certify,
+)
 from accounting.certificates.form import digest_of, required_assumptions
-from accounting.certificates.stated import _cell, _decimal
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from dpcore import DiscreteLaplace

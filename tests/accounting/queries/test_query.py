@@ -22,7 +22,7 @@ from accounting.queries import (
     TopK,
 )
 from accounting.queries.query import Additive, Moves, Query, noisy, spread
-from accounting.queries.release import epsilon_at, guarantee_of, plan
+from accounting.queries.released import epsilon_at, guarantee_of, plan
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
