@@ -96,9 +96,8 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        raise InvalidParameter(
-            "noise", text, f"leave out {free}: it is the number that calibrate finds"
-        )
+        reason = f"leave out {free}: it is the number that calibrate finds"
+        raise InvalidParameter("noise", text, reason)
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
@@ -168,13 +167,10 @@ class Calibration:
         return replace(found, upper=min(found.upper, self.epsilon))
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[str, object]] = [
-            ("noise", write_noise(self.noise)),
-            ("epsilon", exactly(self.epsilon)),
-            ("delta", exactly(self.delta)),
-            ("rounds", self.rounds),
-            ("delta at epsilon" if self.delta else "epsilon at 0", self.found),
-        ]
+        rows: list[tuple[str, object]] = [("noise", write_noise(self.noise))]
+        rows += [("epsilon", exactly(self.epsilon)), ("delta", exactly(self.delta))]
+        rows += [("rounds", self.rounds)]
+        rows += [("delta at epsilon" if self.delta else "epsilon at 0", self.found)]
         return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
 
     def to_json(self) -> dict[str, Any]:
@@ -255,10 +251,8 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
             one = _one_round(_honest_part(planned, honest), moves, share, neighbours, members)
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
-            raise NotDerived(
-                f"the least {law.law} noise for this promise",
-                f"the search came to {write_noise(planned)}, and {error.instead}",
-            ) from error
+            reason = f"the search came to {write_noise(planned)}, and {error.instead}"
+            raise NotDerived(f"the least {law.law} noise for this promise", reason) from error
 
     pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
     edge = _exactly(unknown, bound, at) if pure else None
@@ -267,18 +261,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
         squared *= members**2
         start = _guess(law, unknown.power, squared, times, at, limit, honest)
         edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
-    return Calibration(
-        law=law,
-        sensitivity=moves,
-        rounds=times,
-        epsilon=at,
-        delta=limit,
-        honest_fraction=honest,
-        edge=edge,
-        rate=share,
-        relation=neighbours,
-        group=members,
-    )
+    promise: dict[str, Any] = {"rounds": times, "epsilon": at, "delta": limit, "edge": edge}
+    scheme: dict[str, Any] = {"rate": share, "relation": neighbours, "group": members}
+    return Calibration(law=law, sensitivity=moves, honest_fraction=honest, **promise, **scheme)
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
@@ -383,9 +368,8 @@ def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNois
     if honest == 1:
         return noise
     if not isinstance(noise, Divisible):
-        raise InvalidParameter(
-            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
-        )
+        reason = f"must be 1: {noise.name} noise has no shares"
+        raise InvalidParameter("honest_fraction", honest, reason)
     return summed(noise.share(honest.denominator), honest.numerator)
 
 

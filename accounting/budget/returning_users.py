@@ -70,9 +70,8 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
     if total.scope.unit is Unit.USER:
-        raise InvalidParameter(
-            "guarantee", guarantee, "has unit user: give the guarantee of one contribution"
-        )
+        must = "has unit user: give the guarantee of one contribution"
+        raise InvalidParameter("guarantee", guarantee, must)
     reason = f"a user takes part in at most {visits} batches, once in each, whatever the data"
     return replace(
         total,

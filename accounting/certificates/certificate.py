@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
@@ -172,7 +172,11 @@ def certify(
     if len({(each.quantity, each.at) for each in asked}) < len(asked):
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
     draft = _draft(total, kinds)
-    parts = _parts_of(draft, reached=bool(asked))
+    with _named():
+        # What verify cannot check at all is refused before the engines work on it.
+        parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
+        if asked:
+            scenarios(parts, above=True)
     exact = tuple(_exact_claims(parts))
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "at least one must be given")
@@ -183,7 +187,8 @@ def certify(
         while True:
             enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
             certificate = replace(draft, claims=(*enclosed, *exact))
-            _check_form(certificate)
+            with _named():
+                read(certificate.to_json())
             verdict = verify(certificate)
             if verdict.holds:
                 return certificate
@@ -218,25 +223,15 @@ def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[Rational
     return values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
-def _check_form(certificate: Certificate) -> None:
-    # The limits of the format: too many parts, or a number too long to write.
+@contextmanager
+def _named(what: str = "a certificate of this composition") -> Iterator[None]:
+    # What is beyond the format, the kernel or the time, as what is not derived.
     try:
-        read(certificate.to_json())
-    except Malformed as error:
-        raise NotDerived("a certificate of this composition", str(error)) from None
-
-
-def _parts_of(draft: Certificate, *, reached: bool) -> tuple[Part, ...]:
-    # What verify cannot check at all is refused before the engines work on it.
-    try:
-        parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
-        if reached:
-            scenarios(parts, above=True)
-    except Malformed as error:
-        raise NotDerived("a certificate of this composition", str(error)) from None
+        yield
+    except (Malformed, OutOfTime) as error:
+        raise NotDerived(what, str(error)) from None
     except Refused as error:
-        raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
-    return parts
+        raise NotDerived(what, f"not checked: {error}") from None
 
 
 def _proven(
@@ -249,7 +244,7 @@ def _proven(
     # Each claim is what the kernel proves; the engine must not find another number.
     what = "a certificate of this composition with evidence"
     with bounded():
-        try:
+        with _named(what):
             found = [each.ends(_CLOSE) for each in asked]
             claims = [
                 Claim(
@@ -263,15 +258,14 @@ def _proven(
             ]
             plan = plan_of(parts, claims)
             ends = [ends_of(parts, claim, plan) for claim in claims]
-        except (Malformed, Refused, OutOfTime) as error:
-            raise NotDerived(what, str(error)) from None
         for claim, (low, high) in zip(claims, ends, strict=True):
             if low > claim.upper or high < claim.lower:
                 told = f"the kernel proves [{float(low)}, {float(high)}]"
                 raise Disagreement(f"{claim.quantity} at {claim.at}: {told}")
         stated = [each.between(*both, digits) for each, both in zip(asked, ends, strict=True)]
         certificate = replace(draft, claims=(*stated, *exact), evidence=evidence_of(plan))
-        _check_form(certificate)
+        with _named():
+            read(certificate.to_json())
         for finding in verify(certificate).failures:
             raise NotDerived(what, str(finding))
     return certificate
@@ -421,9 +415,8 @@ class _ClaimRequest:
                 return self._written(*cell, decimals)
         if digits > _FEWEST_DIGITS:
             return self.claim(digits - 1)
-        raise NotDerived(
-            self._wanted, "its enclosure is too wide, or contains a decimal of that precision"
-        )
+        reason = "its enclosure is too wide, or contains a decimal of that precision"
+        raise NotDerived(self._wanted, reason)
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
         r"""The claim with these ends, rounded outwards to ``digits`` significant digits."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from accounting.certificates.clock import tick
@@ -195,24 +195,16 @@ def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> t
 
 @lru_cache(maxsize=128)
 def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
-    return _delta(curve, claim) if claim.quantity == "delta" else _epsilon(curve, claim)
-
-
-def _delta(curve: Curve, claim: Claim) -> tuple[bool, str]:
-    low, high = curve.delta(claim.at)
-    bounds = f"delta is at most {_up(high)} and at least {_down(low)}"
-    if claim.lower <= low and high <= claim.upper:
-        return True, f"proven: {bounds}"
-    if high < claim.lower or low > claim.upper:
-        return False, f"proven: {bounds}"
-    end = "lower" if high <= claim.upper else "upper"
-    raise Refused(f"the {end} end is not proven: {bounds}")
-
-
-def _epsilon(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    target, low, high = claim.at, claim.lower, claim.upper
+    if claim.quantity == "delta":
+        below, above = curve.delta(target)
+        bounds = f"delta is at most {_up(above)} and at least {_down(below)}"
+        if low <= below <= above <= high or above < low or below > high:
+            return low <= below <= above <= high, f"proven: {bounds}"
+        end = "lower" if above <= high else "upper"
+        raise Refused(f"the {end} end is not proven: {bounds}")
     # delta(epsilon) falls: at the upper end it must be at most the target, and below the lower end
     # it must be more.
-    target, low, high = claim.at, claim.lower, claim.upper
     most = curve.above(high)
     bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
     if most > target:
@@ -231,14 +223,9 @@ def _epsilon(curve: Curve, claim: Claim) -> tuple[bool, str]:
     raise Refused(f"the lower end is not proven: delta is at least {_down(least)} there")
 
 
-def _down(value: Fraction) -> str:
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _up(value: Fraction) -> str:
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: Fraction, way: str) -> str:
+def _shown(value: Fraction, way: str) -> str:
     context = Context(prec=_SHOWN, rounding=way)
     return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"
+
+
+_down, _up = partial(_shown, way=ROUND_FLOOR), partial(_shown, way=ROUND_CEILING)

@@ -277,13 +277,11 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     if not 0 < rational(f"{where}.honest", item["honest"]) <= 1:
         raise Malformed(f"{where}.honest", "must lie in (0, 1]")
     more: dict[str, Any] = {}
-    kind = None
     if "sampling" in item:
         more = _sampling(f"{where}.sampling", item["sampling"])
-        kind = more["sampling"]
     if "correlated" in item:
         more["correlated"] = _correlated(f"{where}.correlated", item["correlated"])
-        kind = "correlated"
+    kind = "correlated" if "correlated" in item else more.get("sampling")
     norm, amounts = _sensitivity(f"{where}.sensitivity", item["sensitivity"])
     law, parameters = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
     covered = norms_of(law, kind, max(amounts))

@@ -160,10 +160,9 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
     r"""The least epsilon of randomised response at ``delta``, rounded up."""
     # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
     if delta < hidden:
-        raise NotDerived(
-            f"an epsilon at delta = {delta} from a claim at delta = {hidden}",
-            "no theorem lowers the delta of an Approx claim; use a delta at least as large",
-        )
+        wanted = f"an epsilon at delta = {delta} from a claim at delta = {hidden}"
+        why = "no theorem lowers the delta of an Approx claim; use a delta at least as large"
+        raise NotDerived(wanted, why)
     if delta == 1:
         return Fraction(0)
     if delta == hidden:

@@ -316,11 +316,8 @@ def _cost(
     from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):
-        raise InvalidParameter(
-            "--noise",
-            " ".join(noise or ()) or ABSENT,
-            "give either --noise, or --claim with --reason",
-        )
+        must = "give either --noise, or --claim with --reason"
+        raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
     if noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
@@ -333,9 +330,8 @@ def _cost(
         if given:
             raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
-        raise InvalidParameter(
-            "--reason", ABSENT, "must be given with --claim: the reason to believe the claim"
-        )
+        must = "must be given with --claim: the reason to believe the claim"
+        raise InvalidParameter("--reason", ABSENT, must)
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

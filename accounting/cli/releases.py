@@ -215,11 +215,17 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
         return []
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
     facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
-    if least.beyond is not None and least.found_beyond is not None:
-        fails = "fails" if least.proven else "is not shown to keep it"
-        less = f"{exactly(least.beyond)} {fails}: delta is {between(least.found_beyond)}"
-        facts.append(("less", less))
+    if least.beyond is not None:
+        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta", fails="fails"))
     return facts
+
+
+def beyond_fact(
+    name: str, beyond: str, edge: Edge, quantity: str, *, fails: str = "breaks it"
+) -> Fact:
+    r"""The next value on the side where the promise breaks, and what it gives."""
+    said = fails if edge.proven else "is not shown to keep it"
+    return name, f"{beyond} {said}: {quantity} is {between(edge.found_beyond or edge.found)}"
 
 
 def format_part(source: Guarantee, rounds: int) -> str:
@@ -369,11 +375,8 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
         return list(given)
     if len(given) <= 1:
         return [given[0] if given else otherwise] * count
-    raise InvalidParameter(
-        argument,
-        " ".join(map(str, given)),
-        f"must be given once, or once for each of {count} --noise",
-    )
+    reason = f"must be given once, or once for each of {count} --noise"
+    raise InvalidParameter(argument, " ".join(map(str, given)), reason)
 
 
 def between(bound: Bound) -> str:

@@ -335,22 +335,18 @@ def check(
             total = from_dp_event(event_from_json(text), Scope(relation=relation))
     with named(delta="--delta"):
         found = total.epsilon(at)
+    # The gap is its certain part: what it is too large, or too small, by at least.
+    gap: End | None = None
+    verdict, code = "undecided", _UNDECIDED
     if found.upper <= said:
-        verdict, code = "an upper bound, proven", 0
+        verdict, code, gap = "an upper bound, proven", 0, said - Fraction(found.upper)
     elif found.lower is not None and found.lower > said:
-        verdict, code = "below the truth", 1
-    else:
-        verdict, code = "undecided", _UNDECIDED
-    # The certain part of the gap: what it is too large, or too small, by at least.
-    gap: End | None = said - Fraction(found.upper) if code == 0 else None
-    if code == 1 and found.lower is not None:
-        gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
+        verdict, code, gap = "below the truth", 1, found.lower - said
     by = None if gap is None else down(gap, _DIGITS)
     told = "" if by is None else f", by at least {by}"
-    if gap == math.inf:
-        told = ", which is infinite"
+    told = ", which is infinite" if gap == math.inf else told
     answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    answer |= {"verdict": verdict, "by_at_least": by}
     facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
-    more = {"verdict": verdict, "by_at_least": by}
-    show_answer(answer | more, facts, total, found, as_json=as_json)
+    show_answer(answer, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

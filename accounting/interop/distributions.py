@@ -79,30 +79,17 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
-    found: list[tuple[Guarantee, int]]
-    match source:
-        case Composition(parts=parts):
-            if assumes(source):
-                raise NotDerived(
-                    f"a distribution of {source!r}",
-                    "a dp-accounting PLD cannot record its assumptions",
-                )
-            found = [*parts]
-        case Assumed():
-            raise NotDerived(
-                f"a distribution of {source!r}", "a dp-accounting PLD cannot record its assumptions"
-            )
-        case _:
-            found = [(source, 1)]
-    return _composed([_repeated(_round(kind, one, step), rounds) for one, rounds in found])
+    whole = isinstance(source, Composition)
+    if isinstance(source, Assumed) or (whole and assumes(source)):
+        reason = "a dp-accounting PLD cannot record its assumptions"
+        raise NotDerived(f"a distribution of {source!r}", reason)
+    parts = source.parts if isinstance(source, Composition) else ((source, 1),)
+    return _composed([(_round(kind, one, step), rounds) for one, rounds in parts])
 
 
-def _composed(distributions: list[Any]) -> Any:
-    return reduce(lambda left, right: left.compose(right), distributions)
-
-
-def _repeated(distribution: Any, rounds: int) -> Any:
-    return distribution if rounds == 1 else distribution.self_compose(rounds)
+def _composed(listed: list[tuple[Any, int]]) -> Any:
+    many = (one if rounds == 1 else one.self_compose(rounds) for one, rounds in listed)
+    return reduce(lambda left, right: left.compose(right), many)
 
 
 def _round(kind: Any, source: Guarantee, step: float) -> Any:
@@ -110,27 +97,23 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
     made = []
     if stood.lost or not stood.above[0]:
         # A mass of 1 beside the infinite one: more than there is, by delta.
-        made.append(kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step))
+        lost = kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step)
+        made.append((lost, 1))
     # One list for either direction, of the same shape: delta is that of the worse one.
     for laws in zip(*stood.above, strict=True):
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            raise NotDerived(
-                f"a distribution of {source!r}", "its two directions have different shapes"
-            )
-        both = {} if len(listed) == 1 else _other(*listed[1])
-        one = kind.create_from_rounded_probability(*listed[0], step, **both)
-        made.append(_repeated(one, counts.pop()))
+            reason = "its two directions have different shapes"
+            raise NotDerived(f"a distribution of {source!r}", reason)
+        other: dict[str, Any] = {}
+        if len(listed) > 1:
+            masses, infinite = listed[1]
+            other = {"rounded_probability_mass_function_add": masses}
+            other |= {"infinity_mass_add": infinite, "symmetric": False}
+        one = kind.create_from_rounded_probability(*listed[0], step, **other)
+        made.append((one, counts.pop()))
     return _composed(made)
-
-
-def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
-    return {
-        "rounded_probability_mass_function_add": masses,
-        "infinity_mass_add": infinite,
-        "symmetric": False,
-    }
 
 
 def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
@@ -173,9 +156,8 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
         found[high] = found.get(high, arb(0)) + mass * share
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
-        raise InvalidParameter(
-            "interval", step, "is too small: the losses need more than 2^20 grid points"
-        )
+        reason = "is too small: the losses need more than 2^20 grid points"
+        raise InvalidParameter("interval", step, reason)
     hidden = (1 - seen).max(arb(listed.hidden))
     return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)
 

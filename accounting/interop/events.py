@@ -59,15 +59,14 @@ def to_dp_event(source: Guarantee) -> Any:
     made: the PLD accountant of 0.6 charges many rounds of one as a single round.
     """
     dp = library("dp_accounting.dp_event")
-    match source:
-        case Composition(parts=parts):
-            if assumes(source):
-                raise _no_event(repr(source), "an event carries no assumption")
-            events = [_repeated(dp, _event(dp, part), rounds) for part, rounds in parts]
-            return events[0] if len(events) == 1 else dp.ComposedDpEvent(events)
-        case Assumed():
-            raise _no_event(repr(source), "an event carries no assumption")
-    return _event(dp, source)
+    whole = isinstance(source, Composition)
+    if isinstance(source, Assumed) or (whole and assumes(source)):
+        raise _no_event(repr(source), "an event carries no assumption")
+    if not isinstance(source, Composition):
+        return _event(dp, source)
+    listed = [(_event(dp, part), rounds) for part, rounds in source.parts]
+    events = [dp.SelfComposedDpEvent(one, k) if k > 1 else one for one, k in listed]
+    return events[0] if len(events) == 1 else dp.ComposedDpEvent(events)
 
 
 def _event(dp: Any, source: Guarantee) -> Any:
@@ -153,10 +152,6 @@ def _root(value: Fraction) -> End:
         return Enclosure.of(ball(value).sqrt()).lower
 
 
-def _repeated(dp: Any, event: Any, rounds: int) -> Any:
-    return event if rounds == 1 else dp.SelfComposedDpEvent(event, rounds)
-
-
 def _no_event(what: str, why: str) -> NotDerived:
     return NotDerived(f"an event of dp-accounting for {what}", why)
 
@@ -178,9 +173,8 @@ def accountant(neighboring_relation: Any = None) -> Any:
         relations.REPLACE_ONE: Relation.REPLACE,
     }
     if relation not in scopes:
-        raise InvalidParameter(
-            "neighboring_relation", relation, "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
-        )
+        reason = "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
+        raise InvalidParameter("neighboring_relation", relation, reason)
     return _kind()(relation, Scope(relation=scopes[relation]))
 
 

@@ -200,11 +200,8 @@ class Ledger:
         """
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
-                raise InvalidParameter(
-                    "users",
-                    first,
-                    "a Release specifies users, guarantee and batch: give no other arguments",
-                )
+                reason = "a Release specifies users, guarantee and batch: give no other arguments"
+                raise InvalidParameter("users", first, reason)
             request = Request.of(first, rows_per_user)
         else:
             given: tuple[Any, Any] = (first, second) if users is None else (users, first)

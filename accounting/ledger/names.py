@@ -27,9 +27,8 @@ def name(argument: str, value: object) -> str:
     if not 1 <= len(value) <= _LONGEST:
         raise InvalidParameter(argument, value, reason)
     if not value.isprintable() or value != value.strip():
-        raise InvalidParameter(
-            argument, value, "must be printable, without leading or trailing space"
-        )
+        must = "must be printable, without leading or trailing space"
+        raise InvalidParameter(argument, value, must)
     if value.isascii():
         return value
     if _UNSEEN.search(value):

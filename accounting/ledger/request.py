@@ -147,9 +147,8 @@ def cost(
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):
-        raise InvalidParameter(
-            "guarantee", guarantee, "must be a claim, a mechanism, a release or a Composition"
-        )
+        reason = "must be a claim, a mechanism, a release or a Composition"
+        raise InvalidParameter("guarantee", guarantee, reason)
     scope = keeper.budget.scope
     if guarantee.scope.relation is not scope.relation:
         raise InvalidParameter(
@@ -205,9 +204,8 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
 
 def _finite(whole: Composition, upper: End) -> Fraction:
     if upper == math.inf:
-        raise NotDerived(
-            f"a price of {whole!r}", "the budget's type of claim gives no finite bound"
-        )
+        reason = "the budget's type of claim gives no finite bound"
+        raise NotDerived(f"a price of {whole!r}", reason)
     return Fraction(upper)
 
 
@@ -277,10 +275,8 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
             return replace(source, rho=k * k * Fraction(source.rho))
         case Approx():
             return _approx(source, k)
-    raise NotDerived(
-        f"the cost of {k} rows of one user under {source!r}",
-        "state the noise with the sensitivity of a whole user and Scope(unit='user')",
-    )
+    reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
+    raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
 
 
 def _approx(claim: Approx, k: int) -> Approx:

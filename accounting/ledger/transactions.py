@@ -135,14 +135,12 @@ class Book:
         ((form, text, charges, head, identity),) = rows
         if (text, form) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
-            raise LedgerDamaged(
-                "ledger", "was recreated, or its filter was edited, since it was opened: reopen it"
-            )
+            must = "was recreated, or its filter was edited, since it was opened: reopen it"
+            raise LedgerDamaged("ledger", must)
         self._must_be_home(connection)
         if identity != self.identity:
-            raise LedgerUnavailable(
-                "ledger", "was adopted or recreated since it was opened: reopen it"
-            )
+            must = "was adopted or recreated since it was opened: reopen it"
+            raise LedgerUnavailable("ledger", must)
         found = Head(0, self.start)
         for cells in run(connection, self.tables.edges):
             row = self._row(cells)
@@ -152,9 +150,8 @@ class Book:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
         if found != Head(charges, head):
-            raise LedgerDamaged(
-                "ledger", f"charge {found.charges} is not what it says was last: run check"
-            )
+            must = f"charge {found.charges} is not what it says was last: run check"
+            raise LedgerDamaged("ledger", must)
         return found
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:

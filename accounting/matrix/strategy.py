@@ -86,10 +86,8 @@ class Strategy(ABC):
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
-            raise NotDerived(
-                f"the sensitivity of {self.written} over {self.rounds} rounds",
-                f"all products of its columns are compared, of at most {MOST_DENSE} rounds",
-            )
+            reason = f"all products of its columns are compared, of at most {MOST_DENSE} rounds"
+            raise NotDerived(f"the sensitivity of {self.written} over {self.rounds} rounds", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,11 +261,8 @@ class Dense(Strategy):
                 raise InvalidParameter("rows", row, f"must each hold {self.rounds} numbers")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                raise InvalidParameter(
-                    "rows",
-                    row,
-                    "must be lower triangular; for another C = Q L with Q orthogonal, give L",
-                )
+                reason = "must be lower triangular; for another C = Q L with Q orthogonal, give L"
+                raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):
             raise InvalidParameter("rows", given, "must contain a nonzero number")

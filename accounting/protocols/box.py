@@ -160,10 +160,8 @@ class BinomialBox(Guarantee):
         if all(pair.mirror() is pair for pair, _ in pairs):
             return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
-            raise NotDerived(
-                f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise",
-                "use probability 1/2, for which all signs are equivalent",
-            )
+            wanted = f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise"
+            raise NotDerived(wanted, "use probability 1/2, for which all signs are equivalent")
         found = []
         for downs in itertools.product(*(range(count + 1) for _, count in groups)):
             both = (
@@ -185,10 +183,8 @@ def box_of(mechanism: Mechanism) -> BinomialBox:
     if not isinstance(noise, Binomial):
         raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
     if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
-        raise NotDerived(
-            f"the worst move of {noise!r} under {moves!r}",
-            "use a bound per coordinate: Sensitivity.box",
-        )
+        wanted = f"the worst move of {noise!r} under {moves!r}"
+        raise NotDerived(wanted, "use a bound per coordinate: Sensitivity.box")
     amount = moves.amount
     return BinomialBox(
         trials=noise.trials,

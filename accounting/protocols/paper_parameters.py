@@ -140,15 +140,13 @@ def cz_concentrated(
     user adds a discrete Gaussian of sigma^2 = g^2/(n epsilon^2).
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
-    log = log_of(2 / _failure(failure))
-    each = ratio**2 / n
-    return SumParameters(
-        users=n,
-        precision=g,
-        threshold=ceiling(lambda: ball(ratio) * (2 * log()).sqrt()),
-        noise=DiscreteGaussianSum(count=n, sigma_squared=each),
-        share=DiscreteGaussian(sigma_squared=each),
+    log, each = log_of(2 / _failure(failure)), ratio**2 / n
+    tau = ceiling(lambda: ball(ratio) * (2 * log()).sqrt())
+    noise, share = (
+        DiscreteGaussianSum(count=n, sigma_squared=each),
+        DiscreteGaussian(sigma_squared=each),
     )
+    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
 
 
 def cz_shuffled(

@@ -95,9 +95,8 @@ def least_probability(
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        raise InvalidParameter(
-            "trials", trials, f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
-        )
+        reason = f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
+        raise InvalidParameter("trials", trials, reason)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)

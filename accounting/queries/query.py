@@ -431,9 +431,8 @@ class Quantile(Clipped):
         Clipped.__post_init__(self)
         low, high = self.ends
         if high - low >= _MOST_GRID:
-            raise InvalidParameter(
-                "step", self.step, "is too small: at most 2^22 steps are supported"
-            )
+            reason = "is too small: at most 2^22 steps are supported"
+            raise InvalidParameter("step", self.step, reason)
         if self.q.denominator > 1 << 16:
             raise InvalidParameter("q", self.q, "must have a denominator of at most 65536")
 

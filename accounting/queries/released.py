@@ -211,9 +211,8 @@ def _paid(
     rng: Rng,
 ) -> Receipt:
     if isinstance(rng, SeededRng):
-        raise InvalidParameter(
-            "seed", rng.seed, "is not private: a ledger cannot charge for this release"
-        )
+        must = "is not private: a ledger cannot charge for this release"
+        raise InvalidParameter("seed", rng.seed, must)
     if batch is None:
         raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
     mechanism, scope = planned.mechanism, planned.scope

@@ -84,9 +84,8 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     if found.st_nlink > 1:
-        raise LedgerUnavailable(
-            where, "has a second hard link, which would have a separate write-ahead log"
-        )
+        reason = "has a second hard link, which would have a separate write-ahead log"
+        raise LedgerUnavailable(where, reason)
     return found.st_dev, found.st_ino
 
 
@@ -98,9 +97,8 @@ def refuse_mounted(path: Path, where: str) -> None:
     """
     mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
-        raise LedgerUnavailable(
-            where, "is mounted without its folder, so its log would be separate: mount the folder"
-        )
+        reason = "is mounted without its folder, so its log would be separate: mount the folder"
+        raise LedgerUnavailable(where, reason)
 
 
 def _mount_of(path: Path) -> bytes | None:

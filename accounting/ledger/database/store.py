@@ -153,9 +153,8 @@ class Store:
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
         if self.is_file and not create and identity(self._path, self.where) is None:
             # Opening it would make an empty one.
-            raise LedgerUnavailable(
-                self.where, "there is no such file: create a ledger with dpcore ledger open"
-            )
+            reason = "there is no such file: create a ledger with dpcore ledger open"
+            raise LedgerUnavailable(self.where, reason)
         if os.getpid() != self._process:
             # A connection that two processes use is nobody's: a child neither uses nor closes those
             # of its parent, and keeps them so that nothing else does.
@@ -198,18 +197,16 @@ class Store:
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
         if not self.file == opened == identity(self._path, self.where):
-            raise LedgerUnavailable(
-                self.where, "was moved, removed or replaced while it was open: open it again"
-            )
+            reason = "was moved, removed or replaced while it was open: open it again"
+            raise LedgerUnavailable(self.where, reason)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except (NoResultFound, MultipleResultsFound) as error:
-            raise LedgerDamaged(
-                self.where, "the row of the ledger is missing or not unique"
-            ) from error
+            reason = "the row of the ledger is missing or not unique"
+            raise LedgerDamaged(self.where, reason) from error
         except (SQLAlchemyError, self._driver.Error) as error:
             raise self._meaning(error) from error
         except OSError as error:
