@@ -261,9 +261,18 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
         squared *= members**2
         start = _guess(law, unknown.power, squared, times, at, limit, honest)
         edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
-    promise: dict[str, Any] = {"rounds": times, "epsilon": at, "delta": limit, "edge": edge}
-    scheme: dict[str, Any] = {"rate": share, "relation": neighbours, "group": members}
-    return Calibration(law=law, sensitivity=moves, honest_fraction=honest, **promise, **scheme)
+    return Calibration(
+        law=law,
+        sensitivity=moves,
+        rounds=times,
+        epsilon=at,
+        delta=limit,
+        honest_fraction=honest,
+        edge=edge,
+        rate=share,
+        relation=neighbours,
+        group=members,
+    )
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:

@@ -79,8 +79,7 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
-    whole = isinstance(source, Composition)
-    if isinstance(source, Assumed) or (whole and assumes(source)):
+    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
         reason = "a dp-accounting PLD cannot record its assumptions"
         raise NotDerived(f"a distribution of {source!r}", reason)
     parts = source.parts if isinstance(source, Composition) else ((source, 1),)

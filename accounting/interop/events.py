@@ -59,8 +59,7 @@ def to_dp_event(source: Guarantee) -> Any:
     made: the PLD accountant of 0.6 charges many rounds of one as a single round.
     """
     dp = library("dp_accounting.dp_event")
-    whole = isinstance(source, Composition)
-    if isinstance(source, Assumed) or (whole and assumes(source)):
+    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
         raise _no_event(repr(source), "an event carries no assumption")
     if not isinstance(source, Composition):
         return _event(dp, source)

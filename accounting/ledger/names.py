@@ -49,8 +49,8 @@ def sorted_names(users: object) -> tuple[str, ...]:
     names = sorted(name("users", user) for user in users)
     if not names:
         raise InvalidParameter("users", names, "must contain at least one user")
-    for one, next_one in pairwise(names):
-        if one == next_one:
+    for one, following in pairwise(names):
+        if one == following:
             raise InvalidParameter("users", one, "appears twice: list each user once per batch")
     return tuple(names)
 

@@ -106,17 +106,14 @@ def _mount_of(path: Path) -> bytes | None:
     opened = getattr(os, "O_PATH", None)
     if opened is None:
         return None
-    try:
+    with suppress(OSError):
         handle = os.open(path, opened | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        told = _read(f"/proc/self/fdinfo/{handle}")
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+        try:
+            told = _read(f"/proc/self/fdinfo/{handle}")
+        finally:
+            os.close(handle)
+        return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+    return None
 
 
 def _read(path: str) -> bytes:
