@@ -410,7 +410,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]
-    return cast("type[Word]", kinds[name])(*given, scope=scope_from_json(data["scope"]))
+    return cast("Word", kinds[name](*given, scope=scope_from_json(data["scope"])))
 
 
 def scope_from_json(data: object) -> Scope:

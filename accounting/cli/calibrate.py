@@ -171,7 +171,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     if wanted.poisson == _MOST and wanted.group != "1":
         raise InvalidParameter("--group", wanted.group, "must be 1 when solving for the rate")
     noise, moves = [wanted.noise], [wanted.sensitivity]
-    told = {"relation": wanted.relation, "group": wanted.group}
+    told: dict[str, Any] = {"relation": wanted.relation, "group": wanted.group}
     one = Releases(noise=noise, sensitivity=moves, poisson=rate, **told)
     ((asked, _),), total = one.described(), one.composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
@@ -181,7 +181,11 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
-            asked_for = {"sensitivity": asked.sensitivity, "epsilon": at, "delta": limit}
+            asked_for: dict[str, Any] = {
+                "sensitivity": asked.sensitivity,
+                "epsilon": at,
+                "delta": limit,
+            }
             count = whole("--rounds", wanted.rounds, 1)
             found = largest_rate(asked.noise, rounds=count, **asked_for)
     quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"

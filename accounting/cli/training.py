@@ -345,7 +345,7 @@ def check(
     by = None if gap is None else down(gap, _DIGITS)
     told = "" if by is None else f", by at least {by}"
     told = ", which is infinite" if gap == math.inf else told
-    answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    answer: dict[str, Any] = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
     answer |= {"verdict": verdict, "by_at_least": by}
     facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
     show_answer(answer, facts, total, found, as_json=as_json)

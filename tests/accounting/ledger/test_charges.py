@@ -143,7 +143,7 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
 
 
 # Users, a guarantee and a batch.
-REFUSED: list[tuple[object, object, object, str]] = [
+REFUSED: list[tuple[Any, Any, Any, str]] = [
     ([], per_user(1), "b", "users = .*must contain at least one user"),
     ("ada", per_user(1), "b", "users = ada: must be a collection"),
     ([7], per_user(1), "b", "users = 7: must be a name"),
@@ -163,10 +163,9 @@ REFUSED: list[tuple[object, object, object, str]] = [
 
 
 def test_what_is_no_charge_is_refused_by_name(ledger: Ledger) -> None:
-    wrong: Any
     for *wrong, batch, match in REFUSED:
         with pytest.raises((InvalidParameter, NotDerived), match=match):
-            ledger.charge(*wrong, batch=batch)
+            ledger.charge(users, amount, batch=batch)
     for look in (ledger.spent, ledger.remaining, ledger.history):
         with pytest.raises(InvalidParameter, match="user = a"):
             look("a ")
