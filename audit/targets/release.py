@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
-from accounting.queries.release import epsilon_at, plan
+from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
 from audit.catalogue import Subject
 from audit.catalogue.entry import seeded as seeded_stream

@@ -27,6 +27,8 @@ from tests.effort import by_day
 from tests.support.accounting import samples
 from tests.support.dpcore.mutants import mutated
 
+pytestmark = pytest.mark.usefixtures("coarse")
+
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 

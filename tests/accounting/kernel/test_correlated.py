@@ -8,6 +8,7 @@ from math import comb
 
 import pytest
 
+from accounting.kernel import neighbours
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Correlated
 
@@ -82,7 +83,8 @@ def test_sensitivities_by_all_patterns_of_the_matrix_itself(run: Correlated) -> 
     assert high - low <= slack
 
 
-def test_what_is_too_much_is_refused() -> None:
+def test_what_is_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "_MOST_WORK", 1 << 12)
     with pytest.raises(Refused, match="too many participation patterns"):
         _ = Correlated(strategy="tree", rounds=4096, most=20, apart=10).squared
     with pytest.raises(Refused, match="too many rounds"):
