@@ -322,11 +322,6 @@ def bench(
     What an entry gives depends on ``seed`` and its name, not on which others are there or on
     ``jobs``, the number of processes (-1: one for each core).
 
-    >>> from audit.catalogue import find
-    >>> found = bench([find("half-scale")])
-    >>> found.caught, found.twins_refuted, found.passed
-    (1, 0, True)
-
     Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
     needs laws which are not known.
     """

@@ -69,11 +69,7 @@ class LayerRun:
 
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
-    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1).
-
-    >>> level("alpha", "0.05")
-    Fraction(1, 20)
-    """
+    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1)."""
     return rational_in(name, value, "(0, 1)", f"such as {example}")
 
 
@@ -88,20 +84,12 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def format_p_value(value: float) -> str:
-    r"""A p-value in three digits, rounded up; a bound if it underflows a float.
-
-    >>> format_p_value(0.0012345), format_p_value(0.0)
-    ('0.00124', 'below 1e-300')
-    """
+    r"""A p-value in three digits, rounded up; a bound if it underflows a float."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""The p-value or e-value, and the threshold of refutation.
-
-    >>> evidence("0.05", p_value=0.3, e_value=None)
-    'p-value 0.3; 0.05 or less refutes'
-    """
+    r"""The p-value or e-value, and the threshold of refutation."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"

@@ -113,12 +113,7 @@ class Written:
 
 
 def show(statement: Statement, file: TextIO) -> None:
-    r"""Print a report; in colour on a colour terminal.
-
-    >>> import sys
-    >>> show(Statement(verdict="PROVEN", about="it holds"), sys.stdout)
-    PROVEN  it holds
-    """
+    r"""Print a report; in colour on a colour terminal."""
     if not file.isatty():
         file.write(page(statement.lines()))
         return

@@ -49,10 +49,6 @@ def cache_folder() -> Path:
 def suitable_python(newest: str | None) -> str:
     r"""A Python no newer than ``newest``: this one, or one on the path.
 
-    >>> import sys
-    >>> suitable_python(None) == sys.executable
-    True
-
     Raises :class:`EnvironmentFailed` where there is none.
     """
     if newest is None or sys.version_info[:2] <= _version(newest):

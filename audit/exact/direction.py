@@ -116,16 +116,7 @@ class OutputInterval:
 
     @property
     def words(self) -> str:
-        r"""A description of the event as a sentence.
-
-        >>> (
-        ...     OutputInterval(1, None).words,
-        ...     OutputInterval(None, 0).words,
-        ...     OutputInterval(3, 3).words,
-        ...     OutputInterval(-1, 1).words,
-        ... )
-        ('output >= 1', 'output <= 0', 'output = 3', '-1 <= output <= 1')
-        """
+        r"""A description of the event as a sentence."""
         if self.last is None:
             return f"output >= {self.first}"
         if self.first is None:

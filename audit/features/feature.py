@@ -62,9 +62,6 @@ class Feature:
     Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
     output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
     beside that of the others.
-
-    >>> read_feature("last-bits:2").apply([5, "six"])
-    [1, 'no last-bits:2: str']
     """
 
     name: str
@@ -198,9 +195,6 @@ def read_feature(
 
     ``own`` finds such a map by its spelling, in place of :func:`own_map`.
 
-    >>> read_feature("coordinate:1+sign").apply([(5, -7), (5, 0), 3])
-    [-1, 0, 'no sign: str']
-
     Raises :class:`InvalidParameter` for what is none, and :class:`audit.errors.TargetFailed` for a
     file or module that fails while it is imported.
     """
@@ -297,9 +291,6 @@ class _OwnMap:
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
-
-    >>> own_map("builtins:abs")([-3, 3])
-    [3, 3]
 
     Raises as :func:`read_feature`.
     """

@@ -270,11 +270,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The p-value of several tests: min p_i / w_i, at most 1.
-
-    >>> joined({"directed": 0.25, "cells": 0.5})
-    0.5
-    """
+    r"""The p-value of several tests: min p_i / w_i, at most 1."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 

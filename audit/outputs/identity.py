@@ -102,11 +102,7 @@ class Number(NamedTuple):
 
 
 def identity(output: object) -> str | Name:
-    r"""Equal exactly for outputs that no recipient can distinguish.
-
-    >>> identity([1, 1.0, True]), identity(np.float32(0.5)), str(identity(np.array([1, 2])))
-    ('[1, 1.0, True]', 'np.float32(0.5)', 'array([1, 2])')
-    """
+    r"""Equal exactly for outputs that no recipient can distinguish."""
     if type(output) is np.ndarray and output.dtype.kind in "biuf" and output.dtype.itemsize <= 8:
         return _Array.of(output)
     objects: list[Hashable] = []
@@ -226,11 +222,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""A line that is a JSON number as that number, otherwise as text.
-
-    >>> written("12"), written("1e999").value, written("[1]")
-    (12, Decimal('1E+999'), '[1]')
-    """
+    r"""A line that is a JSON number as that number, otherwise as text."""
     match = _JSON_NUMBER.fullmatch(line)
     if match is None:
         return line
@@ -404,11 +396,7 @@ def is_table(kind: type) -> bool:
 
 
 def table_of(output: Any) -> Table | None:
-    r"""The output as a table, or None.
-
-    >>> table_of([1, 2]) is None
-    True
-    """
+    r"""The output as a table, or None."""
     if not is_table(type(output)):
         return None
     index = getattr(output, "index", None)

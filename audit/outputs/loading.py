@@ -24,9 +24,6 @@ from dpcore.errors import InvalidParameter
 def load(spelling: str) -> Any:
     r"""Import the object that ``module:name`` or ``file.py:name`` names.
 
-    >>> load("math:pi")
-    3.14159...
-
     Raises :class:`InvalidParameter` for a spelling, file, module or name that is none, and
     :class:`TargetFailed` when the import does.
     """

@@ -69,11 +69,7 @@ class Row:
 
 
 def row_of(output: object) -> Row:
-    r"""Parse one output.
-
-    >>> row_of(["3 men", None]).structure, dict(row_of({"a": "3 men"}).cells)
-    ('list(text, NoneType)', {'.a.text': '# men', '.a.text[0]': 3})
-    """
+    r"""Parse one output."""
     cells: list[tuple[str, Cell]] = []
     return Row(_walk(output, "", cells), cells)
 

@@ -82,9 +82,6 @@ def difference(
     r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
     may add to the norm: 2^-20 of the largest number for each, as in single precision. None where
     a number is not finite.
-
-    >>> difference([1, 2], [4, 6], "l2")
-    ((Fraction(3, 1), Fraction(4, 1)), Fraction(25, 1), Fraction(0, 1))
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None

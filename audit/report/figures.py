@@ -132,12 +132,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale.
-
-    >>> cell = Bin(label="0", count_a=3, count_b=1, low=0.0, high=0.0)
-    >>> print(histogram_figure(Histogram(bins=(cell,), runs_a=3, runs_b=1))[:19])
-    <svg class="figure"
-    """
+    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         runs, scale, limits = (

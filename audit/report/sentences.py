@@ -32,11 +32,7 @@ _NAMED: Final = 3
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""The confidence of all bounds together, rounded down.
-
-    >>> confidence("0.05")
-    '95%'
-    """
+    r"""The confidence of all bounds together, rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
@@ -129,13 +125,7 @@ def blind_spot(
 
 
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
-    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.evidence.verdict import Outcome
-    >>> tested([Outcome(claim=Claim(epsilon=1), epsilon_lower=2, refuted=True)], pairs=True)
-    '1 of 1 refuted: epsilon=1 on pair 1'
-    """
+    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair."""
     refuted = [outcome for outcome in outcomes if outcome.refuted]
     found = f"{len(refuted)} of {len(outcomes)} refuted"
     named = [
@@ -177,33 +167,20 @@ def compared(baseline: BaselineFinding) -> str:
 
 
 def scored(score: dict[str, Any]) -> str:
-    r"""The components of a learned score.
-
-    >>> most = [{"column": "coordinate:3", "share": 0.62}]
-    >>> scored({"learned_from": 6000, "accuracy": 0.712, "most": most})
-    'learned from 6,000 earlier runs, right on 71.2% of new ones; mostly coordinate:3 (62%)'
-    """
+    r"""The components of a learned score."""
     right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new ones"
     most = ", ".join(f"{each['column']} ({each['share']:.0%})" for each in score["most"])
     return f"learned from {score['learned_from']:,} earlier runs{right}; mostly {most}"
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:
-    r"""How to reproduce the audit.
-
-    >>> repeated(7, repeatable=False)
-    '--seed 7 (repeats the coins of the audit; the target has its own)'
-    """
+    r"""How to reproduce the audit."""
     only = "" if repeatable else " (repeats the coins of the audit; the target has its own)"
     return f"--seed {seed}{only}"
 
 
 def leak(feature: str | None) -> str | None:
-    r"""What a witness means that is not about the size of the output; None for any other feature.
-
-    >>> print(leak("time+round:-2"), leak("identity"))
-    the time of a call on this machine, not the output. ... --feature identity None
-    """
+    r"""What a witness means that is not about the size of the output; else None."""
     match cause_of(feature):
         case "time":
             return (

@@ -56,20 +56,12 @@ _WORDS: Final = {
 
 
 def refused(path: str | Path, reason: str) -> InvalidParameter:
-    r"""The error for a refused file; it names the option.
-
-    >>> print(refused("a.state", "is not a regular file"))
-    --resume = a.state: is not a regular file
-    """
+    r"""The error for a refused file; it names the option."""
     return InvalidParameter("--resume", str(path), reason)
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums that no audit wrote.
-
-    >>> print(hostile(Path("a.state"), "no seed"))
-    --resume = a.state: is damaged or hostile: it holds no seed
-    """
+    r"""The error for a file with valid checksums that no audit wrote."""
     return refused(path, f"is damaged or hostile: it holds {_plain(what)}")
 
 

@@ -112,9 +112,6 @@ def training_runs(runs: int) -> int:
     r"""The number of an audit's runs that a search may use; the rest is for the test.
 
     Raises :class:`InvalidParameter` where they are too few to learn anything from.
-
-    >>> training_runs(200_000)
-    50000
     """
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter("runs", runs, f"must be >= {_LEAST:,} for a search and a test")

@@ -92,11 +92,7 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise.
-
-    >>> doubled([5, 1, 7, 2, 9])
-    8
-    """
+    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 
@@ -104,9 +100,6 @@ def weighed(sums: Any) -> int:
     r"""All sums added up, each over the number of blocks in it: shows noise that is drawn anew.
 
     In sixtieths rounded down: whole numbers.
-
-    >>> weighed([5, 1, 7])  # 60 (5 + 1 + 7/2)
-    570
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

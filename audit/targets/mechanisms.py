@@ -75,10 +75,6 @@ class LocalReports(Catalogued):
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``local:words`` describes; see the module.
 
-    >>> target = read_local("local:...", "randomised-response,values=3,epsilon=1")
-    >>> target.subject.pair, target.mechanism.own
-    ((0, 1), Fraction(1237107639, 2147483648))
-
     Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
     """
     name, given = _read(spelling, words, tuple(_FAMILIES), ("epsilon", "values", "encoding"))

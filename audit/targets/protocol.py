@@ -69,12 +69,7 @@ class Rounds(Catalogued):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRuns(Rounds):
-    r"""Rounds whose output is a sum with noise of a law that is known.
-
-    >>> target = read_protocol("protocol:pure,users=4,epsilon=1", "pure,users=4,epsilon=1")
-    >>> target.subject.pair, target.noise, target.places((0, 1))
-    ((0, 1), DiscreteLaplace(scale=2), (0, 2))
-    """
+    r"""Rounds whose output is a sum with noise of a law that is known."""
 
     @property
     def mechanism(self) -> Mechanism:

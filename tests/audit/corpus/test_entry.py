@@ -69,13 +69,6 @@ def test_an_entry_is_read_whole() -> None:
     assert list(alone.sides) == ["broken"]
 
 
-def test_an_infinite_truth_bounds_nothing() -> None:
-    entry = read_entry("x", TEXT.replace('epsilon = "2"', 'epsilon = "infinite"'))
-    assert entry.true_epsilon == math.inf
-    entry = read_entry("x", TEXT.replace('epsilon = "2"', 'delta = "0.1"'))
-    assert entry.true_epsilon == math.inf
-
-
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [

@@ -97,16 +97,6 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
     assert "could be missed" not in shown
 
 
-def test_a_feature_of_the_same_vectors_refutes() -> None:
-    report = sample(of(vectors), replace(PLAN, features=(read_feature("coordinate:0"),)))
-    assert report.verdict == "refuted"
-    assert report.witness is not None
-    assert "coordinate:0(output)" in report.witness.event
-    assert report.to_json()["witness"]["feature"] == "coordinate:0"
-    assert "coordinate:0(output)" in words(report)
-    assert "coordinate:0(output)" in report.to_html()
-
-
 def test_a_constant_that_is_meant_is_accepted() -> None:
     report = sample(of(constant), replace(PLAN, allow_constant=True))
     assert (report.verdict, report.exit_code) == ("not_refuted", 0)
@@ -217,19 +207,6 @@ def test_more_than_half_not_measured_is_nothing_measured(
 
 def record(v: float, n: int, rng: np.random.Generator) -> Any:
     return [{"mean": round(x, 6)} for x in (v + rng.laplace(0, 0.25, n)).tolist()]
-
-
-def test_records_that_nothing_reads_fail_in_python() -> None:
-    options: Any = {"seed": 7, "runs": 20_000}
-    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
-    assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
-
-    def of_tokens(v: float, n: int, rng: np.random.Generator) -> Any:
-        return [{"id": token} for token in tokens(v > 0, n, rng)]
-
-    assert audit(of_tokens, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
-    with pytest.raises(NothingMeasured, match="have no order"):
-        assert_private(of_tokens, "epsilon=1", pairs=[(0.0, 0.25)], **options)
 
 
 def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:

@@ -81,38 +81,10 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
 
 
-def test_nan_and_infinities_are_cells_of_their_own() -> None:
-    values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
-    cells = tally_of(values, [True] * 6).cells()
-    found = cells.locate(read(values)).tolist()
-    assert len(set(found[:5])) == 5
-    assert found[0] == found[5]
-    assert cells.counts[1, found[0]] == 2
-
-
 def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
     cells = tally_of(["a", "a", "b", "c"], [False, False, True, True]).cells()
     assert cells.locate(read(["new", "other"])).tolist() == [4, 4]
     assert cells.counts[:, 4].tolist() == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("outputs", "first"),
-    [
-        (np.array([[1, 2], [3, 4]]), "array([1, 2])"),
-        (np.array(["x", "y"]), "np.str('x')"),
-        ([{"k": [1]}, {}], "{'k': [1]}"),
-        ([{1}, {2}], "{1}"),
-        ([np.bool_(True), None], "np.bool(True)"),
-        (np.array([True, False]), "np.bool(False)"),
-    ],
-)
-def test_labels_by_identity(outputs: Any, first: Any) -> None:
-    assert str(read(outputs).names[0]) == first
-
-
-def test_objects_without_a_hash_are_read_by_repr() -> None:
-    assert read([bytearray(b"x"), bytearray(b"y"), bytearray(b"x")]).codes.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("outputs", ["text", b"bytes", 3, np.array(3.0), None, {1, 2}])

@@ -7,7 +7,6 @@ import pickle
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -252,15 +251,6 @@ def test_a_hash_is_the_same_in_every_process_and_spreads() -> None:
     assert len(set(read_feature("hash:1048576").apply(same))) == 1
     cells = np.bincount(np.asarray(read_feature("hash:16").apply(np.arange(16_000))), minlength=16)
     assert 800 < cells.min() <= cells.max() < 1200
-
-
-def test_a_million_floats_are_quick() -> None:
-    floats = np.random.default_rng(1).normal(size=10**6)
-    for name in ALL:
-        feature = read_feature(name)
-        start = time.process_time()
-        feature.apply(floats)
-        assert time.process_time() - start < 1.0, name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import math
 import re
 import tracemalloc
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
-from audit.features.steps import cell_places, cuts_of
+from audit.features.steps import cell_places
 from audit.outputs.form import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
@@ -111,35 +110,6 @@ def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
     assert set(models) <= set(ends[:-1])
     other[: ends[-2]] ^= True
     assert (learned_scores(outputs, other, ends)[0]["learned"] != found["learned"]).any()
-
-
-def test_a_score_reads_each_output_by_itself() -> None:
-    outputs, worlds = response(900, 4, np.random.default_rng(3))
-    teacher = OnlineLearner()
-    teacher.scores(outputs, worlds)
-    teacher.learn()
-    fresh = [
-        *np.random.default_rng(4).normal(size=(50, 4)).tolist(),
-        [1.0],
-        None,
-        "x",
-        [math.nan] * 9,
-    ]
-    taught = partial(
-        OnlineLearner,
-        models=teacher.models,
-        schema=teacher.schema,
-        _parts=teacher._parts,
-        _mixtures=teacher._mixtures,
-        _units=teacher._units,
-    )
-    whole = taught()
-    together = whole.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
-    for i in (0, 7, 49, 50, 51, 52, 53):
-        alone = taught()
-        found = alone.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
-        for name, score in found.items():
-            assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
 def a_column(name: str, row: Any, plain: list[float]) -> float:
@@ -385,16 +355,3 @@ def test_bins_give_the_places_that_a_search_gives(
     many = np.resize(found[np.isfinite(found)], steps._MANY)
     places = cell_places(edges, many, np.zeros(len(many), np.int16), 128)
     assert places.tolist() == np.searchsorted(edges, many, side="right").tolist()
-
-
-def test_most_places_take_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers, searched = np.random.default_rng(1).laplace(size=20_000), []
-    cuts, search = cuts_of(numbers), np.searchsorted
-
-    def counted(within: Any, values: Any, **how: Any) -> Any:
-        searched.append(len(values))
-        return search(within, values, **how)
-
-    monkeypatch.setattr(np, "searchsorted", counted)
-    cell_places(cuts, numbers, np.zeros(len(numbers), np.int16), 128)
-    assert max(searched) < len(numbers) / 5

@@ -94,32 +94,6 @@ def test_the_watchdog_on_duty_is_known_where_a_feature_is_called() -> None:
     assert not current().active
 
 
-def test_outputs_that_fail_when_they_are_read_are_kept_untested() -> None:
-    theirs = namespace(
-        "class Late:\n"
-        "    told = []\n"
-        "    def __hash__(self):\n"
-        "        if self.told: raise RuntimeError('late')\n"
-        "        return 1\n"
-    )
-
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, sequential=True)
-    target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
-    collected = RunCollector(plan=plan, target=target)
-    first, second, *_ = plan.blocks()
-    collected.keep(first, [theirs["Late"]() for _ in range(first.runs)])
-    theirs["Late"].told.append(1)
-    with pytest.raises(TargetFailed, match="late: raised RuntimeError: late"):
-        collected.keep(second, [theirs["Late"]() for _ in range(second.runs)])
-    found = collected.drawn("the target failed")
-    assert found.runs == first.runs + second.runs
-    assert [bool(kept.shown) for kept in found.blocks] == [True, False]
-    assert found.untested().runs == 0
-    assert found.untested().process is not None
-    with pytest.raises(TargetFailed, match="late: raised RuntimeError"), found.reading():
-        hash(found.outputs()[0])
-
-
 def test_a_report_survives_outputs_that_fail_late() -> None:
     theirs = namespace(
         "class Late:\n"

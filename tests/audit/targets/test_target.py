@@ -183,12 +183,6 @@ def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> N
     assert set(outputs) == {'[{"x": [1]}, ["a b", "c"]]', '[null, ["a b", "c"]]'}
 
 
-def test_a_program_in_another_language() -> None:
-    script = "{ for (i = 0; i < $4 + 0; i++) print $2 + 0 }"  # of {"dataset": 1, "n": 5, ...}
-    target = read_target(f"exec:awk -F '[:,}}]' '{script}'")
-    assert [line == "1" for line in drawn(target)] == worlds()
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -389,15 +383,6 @@ def test_without_a_first_line_the_interpreter_is_named(
     before, _, words = said.partition("could not be started: it has no #! line; try ")
     assert before
     assert shlex.split(words)[0] == advice
-
-
-def test_another_reason_is_told_as_it_is(audit: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "lost"
-    file.write_text("#!/no/such/interpreter\n")
-    file.chmod(0o755)
-    answer = audit("exec:./lost", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
-    assert answer.code == TargetFailed.exit_code
-    assert "could not be started: No such file" in " ".join(answer.err.split())
 
 
 installed = pytest.mark.skipif(

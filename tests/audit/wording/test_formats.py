@@ -212,16 +212,6 @@ def test_a_finding_points_to_the_line_of_its_function(
         assert shown == place
 
 
-def test_a_suite_has_a_case_for_each_entry_and_each_twin() -> None:
-    entry = find("half-scale")
-    assert entry is not None
-    cases = list(bench([entry], seed=1).cases())
-    assert [case.outcome for case in cases] == ["passed"] * 3
-    text = formatted("junit", text="", document="", cases=cases)
-    xmlschema.XMLSchema(io.StringIO(JUNIT)).validate(text)
-    assert counts(text) == ("3", "0", "0")
-
-
 PROBABILITIES = [Fraction(k, n) for n in (7, 100, 1999, 10**6 + 3) for k in (1, 3, n - 1)]
 
 
