@@ -85,11 +85,7 @@ class Claim:
 
 
 def format_rational(value: Fraction) -> str:
-    r"""The short exact decimal, if there is one, otherwise the fraction.
-
-    >>> format_rational(Fraction("0.25")), format_rational(Fraction(1, 3))
-    ('0.25', '1/3')
-    """
+    r"""The short exact decimal, if there is one, otherwise the fraction."""
     with localcontext(prec=_DIGITS):
         short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
     if Fraction(short) != value:

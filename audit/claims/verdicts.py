@@ -44,11 +44,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself.
-
-    >>> cause_of("identity"), cause_of("sum+lowest-bit"), cause_of("time+round:-2")
-    ('values', 'floating-point', 'time')
-    """
+    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"
@@ -74,11 +70,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above.
-
-    >>> level_upper("0.3"), level_upper("1/3") >= Fraction(1, 3) > 1 / 3
-    (0.3, True)
-    """
+    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above."""
     exact = rational("alpha", alpha)
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 

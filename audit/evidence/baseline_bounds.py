@@ -347,10 +347,7 @@ class Baseline:
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any.
-
-        Raises :class:`InvalidParameter` for outputs that are not finite numbers.
-        """
+        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -418,10 +415,7 @@ class BaselineFinding:
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
-    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all.
-
-    Raises :class:`InvalidParameter` for a name that is none.
-    """
+    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all."""
     given = set(asked)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         hint = did_you_mean(name, BASELINES)

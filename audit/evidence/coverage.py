@@ -175,10 +175,6 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
     learned scores or columns were measured in its place.
-
-    >>> none = Coverage(runs=0, looked_at=0, once=0, constant=False, measured=False)
-    >>> unmeasured([none], several=False)
-    ['nothing was measured: no run was drawn']
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}

@@ -249,11 +249,7 @@ def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
 
 
 def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
-    r"""The least epsilon at ``delta``.
-
-    Raises :class:`PrecisionExhausted` where delta is a value at which epsilon jumps and the law's
-    masses are not rational.
-    """
+    r"""The least epsilon at ``delta``."""
 
     def smallest(one: AnyLaw, other: AnyLaw) -> Enclosure:
         try:

@@ -261,10 +261,7 @@ def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on.
-
-    Raises :class:`InvalidParameter` when every delta is smaller, or the file cannot be written.
-    """
+    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on."""
     ways = {
         "P against Q": [(x.at, x.p_against_q) for x in points if x.p_against_q is not None],
         "Q against P": [(x.at, x.q_against_p) for x in points if x.q_against_p is not None],

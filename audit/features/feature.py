@@ -194,9 +194,6 @@ def read_feature(
     r"""Parse a feature: a built-in, a chain of them, or a user's map.
 
     ``own`` finds such a map by its spelling, in place of :func:`own_map`.
-
-    Raises :class:`InvalidParameter` for what is none, and :class:`audit.errors.TargetFailed` for a
-    file or module that fails while it is imported.
     """
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
@@ -327,10 +324,6 @@ _OUTPUT: Final = coordinate(0)
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
     told to read the output of it.
-
-    >>> both = read_feature("identity"), read_feature("time")
-    >>> [feature.apply([(5, 90)])[0] for feature in with_time(both)]
-    [5, 90]
     """
     if not any(feature.of_time for feature in features):
         return features
@@ -350,8 +343,6 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
     It is applied to the outputs, which must not be tested afterwards, and again to the same in the
     opposite order. A map that passes may still change its answers later: that is its author's part.
-
-    Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"

@@ -54,11 +54,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label, as the identity of a text, says that a feature does not apply.
-
-    >>> is_unread("'no sign: str'", "coordinate:1+sign"), is_unread("'no sign: str'", "identity")
-    (True, False)
-    """
+    r"""Whether a label, as the identity of a text, says that a feature does not apply."""
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
@@ -116,13 +112,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number an output is; an array of one number is that number, a bool is none.
-
-    >>> number_of(np.array([2.5])), number_of(3)
-    (2.5, 3)
-
-    Raises :class:`Misread`.
-    """
+    r"""The number an output is; an array of one number is that number, a bool is none."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

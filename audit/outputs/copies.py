@@ -54,11 +54,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""A function that copies the dataset, sharing no mutable state with a call.
-
-    Raises :class:`InvalidParameter` for a dataset that cannot be copied, or that holds a random
-    generator: all its copies would draw the same noise.
-    """
+    r"""A function that copies the dataset, sharing no mutable state with a call."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):

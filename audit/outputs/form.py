@@ -59,13 +59,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this.
-
-    >>> require_readable(x for x in [1])
-    Traceback (most recent call last):
-    ...
-    audit.errors.Unreadable: returned a generator, which is not an output
-    """
+    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -173,12 +167,7 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
 
 
 def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    r"""Return adjacent slices as one view, or None.
-
-    >>> whole = np.arange(6)
-    >>> adjoining([whole[1:3], whole[3:]]), adjoining([whole[:2], whole[3:]])
-    (array([1, 2, 3, 4, 5]), None)
-    """
+    r"""Return adjacent slices as one view, or None."""
     first, base = pieces[0], pieces[0].base
     if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
         return None
@@ -245,12 +234,7 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about outputs: nan, a type that only one dataset gives, constants.
-
-    >>> plain = OutputParser(lines=False, as_json=False, by_kind=False)
-    >>> oddities([1.0, math.nan], np.array([False, True]), plain)
-    ['1 of 2 outputs are nan (0 on dataset A, 1 on dataset B): counted as a value']
-    """
+    r"""Warnings about outputs: nan, a type that only one dataset gives, constants."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),

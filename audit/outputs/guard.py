@@ -163,8 +163,6 @@ def reading(target: str) -> Iterator[None]:
 
     An output can be an object of any class, and that class decides what a hash, a comparison or a
     repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
-
-    Raises :class:`TargetFailed`.
     """
     watchdog = current()
     try:

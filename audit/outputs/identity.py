@@ -166,11 +166,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``.
-
-    >>> display_name("np.bool(True)"), display_name("np.bool(True)", {"True"})
-    ('True', 'np.bool(True)')
-    """
+    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -178,11 +174,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean scalar as Number, else None.
-
-    >>> number_in(2**60 + 1), number_in(Decimal("1.00")), number_in(True), number_in(math.inf)
-    (Number(value=1152921504606846977, form='int'), Number(value=Decimal('1.00'), ...), None, None)
-    """
+    r"""Return a finite non-boolean scalar as Number, else None."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -383,11 +375,7 @@ class Table:
 
 
 def is_table(kind: type) -> bool:
-    r"""Whether objects of a class are DataFrames, Series or an index.
-
-    >>> is_table(list)
-    False
-    """
+    r"""Whether objects of a class are DataFrames, Series or an index."""
     found = _known.get(kind)
     if found is None:
         of = any(base.__module__.partition(".")[0] in _LIBRARIES for base in kind.__mro__)

@@ -255,10 +255,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Replace every random source, and references held by ``function``, within the block.
-
-    Raises :class:`RuntimeError` while they are open already.
-    """
+    r"""Replace every random source, and references held by ``function``, within the block."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError("one replay at a time: the sources of a process are exchanged in it")
     try:

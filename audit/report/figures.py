@@ -172,11 +172,7 @@ def histogram_figure(found: Histogram) -> Markup:
 
 
 def cell_name(cell: Bin) -> str:
-    r"""The label of a bin: numbers with thousands separators, names unchanged.
-
-    >>> cell_name(Bin(label="8000 to 9999", low=8000.0, high=10000.0, count_a=1, count_b=0))
-    '8,000 to 9,999'
-    """
+    r"""The label of a bin: numbers with thousands separators, names unchanged."""
     if _is_label(cell):
         return _ODD.get(cell.label, cell.label)
     return " ".join(map(_grouped, cell.label.split(" ")))

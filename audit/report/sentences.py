@@ -37,12 +37,7 @@ def confidence(alpha: RationalLike) -> str:
 
 
 def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> str | None:
-    r"""Why a bound does not exceed the epsilon that was refuted; None if it does.
-
-    >>> from audit.claims.claim import Claim
-    >>> below_claim(0.6293, Claim(epsilon=1), "0.05")
-    'not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up, ...'
-    """
+    r"""Why a bound does not exceed the epsilon that was refuted; None if it does."""
     epsilon = refuted.exact[0]
     if epsilon_lower > epsilon:
         return None
@@ -54,11 +49,7 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
 
 
 def refutals(alpha: RationalLike) -> str:
-    r"""The maximal number of audits of a true claim that refute it.
-
-    >>> refutals("0.05")
-    'at most 5 of 100 such audits would say REFUTED (independent runs)'
-    """
+    r"""The maximal number of audits of a true claim that refute it."""
     cases = format_share(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
 
@@ -71,11 +62,7 @@ def meaning(
     runs: int,
     error: TargetFailed | None,
 ) -> str:
-    r"""The meaning of a verdict for the claim, and its limits.
-
-    >>> meaning(None, "epsilon=1", "0.05", runs=5, error=None)
-    'There is no verdict on epsilon=1.'
-    """
+    r"""The meaning of a verdict for the claim, and its limits."""
     match verdict:
         case "refuted" if runs:
             return f"The claim {claim} does not hold. If it did, {refutals(alpha)}."
@@ -103,11 +90,7 @@ def meaning(
 def blind_spot(
     resolution: float, coverage: Sequence[Coverage], *, verdict: VerdictWord | None = None
 ) -> str:
-    r"""What these runs could have missed; its probability rounded up.
-
-    >>> blind_spot(0.0015, ())
-    'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
-    """
+    r"""What these runs could have missed; its probability rounded up."""
     if verdict == "nothing_measured":
         first = next(iter(unmeasured_pairs(coverage)), None)
         several = any(each.pair for each in coverage)
@@ -139,13 +122,7 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""What the tests of values say beside a floating-point leak; None where there are none.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.evidence.verdict import Outcome
-    >>> values_alone([Outcome(claim=Claim(epsilon=1), epsilon_lower=0.25, refuted=False)])
-    'alone not refuted; epsilon at least 0.25'
-    """
+    r"""What the tests of values say beside a floating-point leak; None where there are none."""
     found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
     return f"alone not refuted; epsilon at least {down(max(found))}" if found else None
 

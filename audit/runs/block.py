@@ -249,10 +249,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
-    r"""Whether the target gives equal outputs twice, on the same randomness.
-
-    Raises :class:`TargetFailed` and KeyboardInterrupt.
-    """
+    r"""Whether the target gives equal outputs twice, on the same randomness."""
     answers = []
     for _ in range(2):
         drawing = draw_block(target, task, watchdog)

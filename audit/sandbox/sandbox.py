@@ -218,9 +218,6 @@ def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> 
     r"""Run ``work()`` in a process of its own and return its result, which must be plain data.
 
     It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
-
-    Raises :class:`InvalidParameter` and :class:`TargetFailed` as it does, and TargetFailed where
-    its process ends.
     """
 
     def serve(pipe: Pipe) -> None:

@@ -38,14 +38,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``words`` describe; see the module.
-
-    >>> target = read_continual("continual:...", "tree,horizon=3,epsilon=1")
-    >>> target.subject.pair, target.function([0, 1, 1], 5, np.random.default_rng(1)).shape
-    (([0, 0, 0], [1, 0, 0]), (5, 3))
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``words`` describe; see the module."""
     mechanism, _, rest = (part.strip() for part in words.partition(","))
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     given = read_keys("target", spelling, rest, keys, owner="a continual sum", needed=needed)

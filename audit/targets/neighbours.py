@@ -234,12 +234,7 @@ def pairs_of(
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
-    r"""Parse the pairs of a file in order, at least one.
-
-    Raises :class:`InvalidParameter` with the place in the file: for a file that cannot be read or
-    is neither TOML nor JSON by its name, for another shape, and for a value that no JSON report
-    could hold (nan, inf, a date).
-    """
+    r"""Parse the pairs of a file in order, at least one."""
     file = Path(path)
     kind = file.suffix.lower()
     if kind not in {".toml", ".json"}:

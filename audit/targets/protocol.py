@@ -111,10 +111,7 @@ class ProtocolRuns(Rounds):
 
 
 def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Rounds:
-    r"""The target that ``words`` describe; see the module.
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``words`` describe; see the module."""
     instance, _, rest = words.partition(",")
     keys = (*_NUMBERS, *_COUNTS, *_WORDS)
     needed = ("users", "epsilon")

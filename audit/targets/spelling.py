@@ -186,10 +186,7 @@ def _loaded(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling.
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling."""
     match given:
         case Target():
             return given
@@ -203,10 +200,7 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
 
 
 def as_target(spelling: str, found: Any) -> Target:
-    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng).
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng)."""
     if not callable(found):
         raise InvalidParameter(
             "target", spelling, f"is of type {type(found).__name__}, not a callable"

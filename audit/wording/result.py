@@ -57,21 +57,13 @@ class Case:
 
 
 def outcome_of(exit_code: int) -> Outcome:
-    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors.
-
-    >>> [outcome_of(code) for code in (0, 1, 4)]
-    ['passed', 'failed', 'error']
-    """
+    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors."""
     outcomes: dict[int, Outcome] = {0: "passed", 1: "failed"}
     return outcomes.get(exit_code, "error")
 
 
 def format_of(name: str, *, as_json: bool) -> str:
-    r"""The format that a command prints: ``--json`` is ``--format json``.
-
-    >>> format_of("text", as_json=True), format_of("sarif", as_json=False)
-    ('json', 'sarif')
-    """
+    r"""The format that a command prints: ``--json`` is ``--format json``."""
     if as_json and name not in {"text", "json"}:
         raise InvalidParameter("--format", name, "is not JSON: leave --json or --format out")
     return "json" if as_json else name
@@ -503,11 +495,7 @@ def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> 
 
 
 def terminal_width() -> int:
-    r"""The width of the terminal, limited to a readable range.
-
-    >>> 40 <= terminal_width() <= 100
-    True
-    """
+    r"""The width of the terminal, limited to a readable range."""
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 

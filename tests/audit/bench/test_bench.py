@@ -18,7 +18,6 @@ from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
 from audit.fit.fit import fit
-from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 
@@ -164,20 +163,6 @@ def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -
         assert "failed: count: count: raised OSError" in text
         assert text.endswith("FAILED; repeat with --seed 1")
     assert capsys.readouterr().out == ""
-
-
-def test_what_is_out_of_range_is_refused() -> None:
-    for given, complaint in (
-        ({"alpha": 0}, "alpha = 0"),
-        ({"alpha": 1}, "alpha = 1"),
-        ({"seed": -1}, "seed = -1"),
-        ({"jobs": 0}, "jobs = 0"),
-    ):
-        with pytest.raises(InvalidParameter, match=complaint):
-            bench([HALF], **given)  # type: ignore[arg-type]  # each of its own type
-    for layer in (Layer.EXACT, Layer.FIT):
-        with pytest.raises(InvalidParameter, match="the laws of half-scale are unknown"):
-            bench([replace(HALF, layer=layer)])
 
 
 def subjects() -> list[Subject]:

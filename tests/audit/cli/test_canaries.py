@@ -62,10 +62,8 @@ def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     [
         ("", "score"),
         ("score\n1\n", "included"),
-        ("score,score,included\n1,1,1\n", "score"),
         ("score,included\n", "no canaries"),
         ("score,included\n1,0\nx,1\n", "line 3: score = x: must be a finite number"),
-        ("score,included\n1,0\nnan,1\n", "line 3: score = nan: must be a finite number"),
         ("score,included\n1,0\n2,maybe\n", "line 3: included = maybe: must be 1 or 0"),
         ("score,included\n1,0\n2\n", "line 3"),
         ('score,included\n"1,0\n', "CSV"),
@@ -125,13 +123,10 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
     ("arrays", "said"),
     [
         ({"score": [1.0]}, "two arrays of one length: score and included"),
-        ({"score": [1.0, 2.0], "included": [1]}, "two arrays of one length"),
         ({"score": [[1.0]], "included": [[1]]}, "two arrays of one length"),
         ({"score": [], "included": []}, "no canaries"),
         ({"score": [1.0, np.nan], "included": [1, 0]}, "score = float64: must be finite numbers"),
-        ({"score": ["1", "2"], "included": [1, 0]}, "must be finite numbers"),
         ({"score": [1.0, 2.0], "included": [1, 2]}, "included = int64: must be 1 or 0"),
-        ({"score": [1.0, 2.0], "included": [1, np.nan]}, "must be 1 or 0"),
         ({"score": [object()], "included": [1]}, "is not an .npz file of numbers"),
     ],
 )

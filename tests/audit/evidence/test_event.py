@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.evidence import event
-from audit.evidence.event import Labels, Tally, Witness, witness_of, wording
+from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed_size_test import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.form import draw_worlds
@@ -187,20 +187,3 @@ def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.Mon
         assert found.inside_a == sum(places[-1]) == found.inside_b - 7 * len(places[-1])
     assert places == [[2], [2, 4], [0, 2, 4], [0, 2, 3, 4, 5]]
     assert witness_of(cells, np.arange(7) == 6, fresh, "A", integral=True) is None
-
-
-NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8).map(tuple)
-
-
-@given(st.data(), st.lists(NAMES, min_size=1, max_size=3))
-def test_columns_are_those_of_a_dictionary(data: st.DataObject, readings: list[tuple[str]]) -> None:
-    labels, by_name = Labels(), dict[object, int]()
-    for _ in range(5):
-        names = data.draw(st.sampled_from(readings))
-        some = st.lists(st.integers(0, len(names) - 1), unique=True) if names else st.just([])
-        codes = np.array(data.draw(some), dtype=np.int64)
-        expected = [by_name.get(names[code], -1) for code in codes]
-        assert labels.find(names, codes).tolist() == expected
-        labels, columns = labels.add(names, codes)
-        assert columns.tolist() == [by_name.setdefault(names[code], len(by_name)) for code in codes]
-        assert (list(labels), len(labels)) == (list(by_name), len(by_name))

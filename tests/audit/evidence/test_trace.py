@@ -144,23 +144,6 @@ def test_few_integers_have_a_bin_each_and_many_share() -> None:
     assert stretched.bins[-1].high is None
 
 
-def test_a_number_that_is_nearly_all_stands_alone() -> None:
-    outputs = np.where(np.arange(90_000) % 3000, 3.5, np.arange(90_000))
-    found = histogram(outputs, np.zeros(90_000, np.bool_))
-    counts = [(cell.label, cell.runs) for cell in found.bins]
-    assert counts == [("< 3.5", 1), ("3.5", 89_970), ("> 3.5", 29)]
-
-
-def test_labels_of_the_event_are_kept_and_the_rest_is_summed_up() -> None:
-    outputs = [f"common {i % 50}" for i in range(5000)] + ["rare"]
-    worlds = np.arange(5001) % 2 == 0
-    event = "output in {'rare'}"
-    found = worded(outputs, worlds, event)
-    assert found.bins[-1].label.startswith("all else: ")
-    assert [cell.label for cell in found.bins if cell.in_witness != "none"] == ["'rare'"]
-    assert found.bins[-2].in_witness == "all"
-
-
 def test_the_last_point_is_the_bound_of_the_report() -> None:
     entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
     outputs, worlds = drawn(entry)

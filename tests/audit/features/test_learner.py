@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
-from audit.claims.curve_claim import read_claim
 from audit.evidence.fixed_size_test import block_ends, gather
 from audit.features import additive, learner, steps
 from audit.features.additive import CANDIDATES, learn_parts
@@ -95,7 +94,7 @@ def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> 
     alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(6, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
+    assert stats.binom.sf(alarms(8, peeking) - 1, 8, 0.05) < 1e-9
 
 
 def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
@@ -240,16 +239,7 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
     assert peak < MOST_MEMORY * runs * 800
 
 
-@pytest.mark.nightly
-def test_a_gaussian_vector_with_a_tenth_too_little_noise() -> None:
-    def gauss(d: int, n: int, rng: np.random.Generator) -> Any:
-        return rng.normal(0, 0.9, (n, 100)) + d / 10
-
-    plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1)
-    assert sample(of(gauss), plan).verdict == "refuted"
-
-
-@pytest.mark.parametrize("step", [1, 2, 3, 4])
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_some_of_many_runs_teach_what_all_of_them_do(
     monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

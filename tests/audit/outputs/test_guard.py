@@ -13,7 +13,7 @@ import pytest
 import dpcore.command.app
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.outputs.guard import TimeUp, Watchdog, current, reading, stdout_to_stderr
+from audit.outputs.guard import TimeUp, Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan
 from audit.runs.drawn import RunCollector
 from audit.sample import report_of
@@ -82,16 +82,6 @@ def test_a_read_that_never_ends_is_ended_and_many_short_ones_are_not() -> None:
         reading("t.py:f"),
     ):
         reads["often"](theirs["hang"])
-
-
-def test_the_watchdog_on_duty_is_known_where_a_feature_is_called() -> None:
-    assert not current().active
-    assert current().interrupted
-    with Watchdog(1.0) as outer:
-        with Watchdog(2.0) as inner:
-            assert current() is inner
-        assert current() is outer
-    assert not current().active
 
 
 def test_a_report_survives_outputs_that_fail_late() -> None:

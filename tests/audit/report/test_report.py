@@ -92,13 +92,6 @@ def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-@pytest.mark.parametrize("report", variants())
-def test_a_narrow_terminal_only_wraps(report: AuditReport) -> None:
-    wide, narrow = (" ".join(" ".join(lines(report, width)).split()) for width in (100, 44))
-    assert narrow.replace(" ", "") == wide.replace(" ", "")
-    assert max(map(len, lines(report, 44))) <= 60  # a word may be longer than the column
-
-
 def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -165,20 +158,6 @@ def test_no_zero_has_a_sign() -> None:
 def test_infinity_is_said_and_not_written_as_a_number() -> None:
     found = dataclasses.replace(PROVEN, epsilon_lower=math.inf, resolution=math.inf).to_json()
     assert (found["epsilon_lower"], found["resolution"]) == ("inf", None)
-
-
-def test_a_witness_is_copied_with_its_counts() -> None:
-    assert SAMPLED.to_json()["witness"] == {
-        "event": "output <= -1", "world": "A", "inside_a": 41, "runs_a": 100, "inside_b": 3,
-        "runs_b": 97, "feature": None, "score": None,
-    }  # fmt: skip
-    half = Enclosure(Fraction(1, 4), Fraction(1, 2))
-    witness = dataclasses.replace(EXACT_WITNESS, probability_a=half)
-    exact = dataclasses.replace(PROVEN, witness=witness).to_json()["witness"]
-    assert exact == {
-        "event": "output >= 1", "world": "B", "probability_a": [0.25, 0.5],
-        "probability_b": [1.0, 1.0],
-    }  # fmt: skip
 
 
 def test_exit_codes_follow_the_verdict() -> None:

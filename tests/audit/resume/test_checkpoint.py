@@ -94,7 +94,7 @@ def _end_of_header(data: bytes) -> int:
     return 44 + int(struct.unpack_from("<Q", data)[0])
 
 
-@by_day(4)
+@by_day(3)
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -15,6 +15,8 @@ from audit.sandbox.jobs import dask_cluster
 from audit.targets.spelling import read_target
 from tests.audit.sandbox.test_jobs import AWK, plan
 
+pytestmark = pytest.mark.nightly  # a cluster takes seconds to start
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:

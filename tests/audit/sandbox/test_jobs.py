@@ -265,18 +265,6 @@ def test_one_job_needs_no_joblib() -> None:
 # -- what a target is written in --------------------------------------------------------------
 
 
-def test_the_content_of_a_target_is_its_file(here: Path) -> None:
-    before = content_of(read_target("targets.py:coin"))
-    assert before is not None
-    assert before == content_of(read_target("targets.py:laplace"))
-    with (here / "targets.py").open("a") as file:
-        file.write("# more\n")
-    assert content_of(read_target("targets.py:coin")) != before
-    assert content_of(read_target("count")) is not None
-    assert content_of(read_target(AWK)) is not None
-    assert content_of(read_target("discrete-laplace:scale=1")) is None
-
-
 def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
     (here / "moving.py").write_text(
         "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"

@@ -156,6 +156,8 @@ def test_every_view_of_a_result_keeps_its_schema() -> None:
         assert bool(log["runs"][0]["results"]) >= failing
         assert result.to_format("text") == f"{result}\n"
         assert result.to_format("json") == result.to_text()
+        if name in DOCUMENTS:  # their pages: tests/audit/report/test_html.py
+            continue
         shown = Visible.of(result.to_html())
         assert result.statement().verdict in shown.words
         assert "script" not in shown.tags
