@@ -251,23 +251,6 @@ def test_quick_leaves_out_what_needs_many_runs_and_says_so(shell: Shell) -> None
     assert shell("ten-percent", "--quick").code == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("halfscale",), "NAME = halfscale: did you mean half-scale?"),
-        (("half-scale", "--jobs", 0), "jobs = 0"),
-        (("half-scale", "--jobs", "two"), "--jobs"),
-        (("half-scale", "--alpha", 2), "alpha = 2"),
-        (("half-scale", "--seed", "x"), "--seed"),
-        (("half-scale", "-o", "no/such/place"), "--output"),
-    ],
-)
-def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], reason: str) -> None:
-    answer = shell(*words)
-    assert (answer.code, answer.out) == (2, "")
-    assert reason in answer.err
-
-
 def test_the_table_names_what_only_another_layer_finds() -> None:
     leak = entry("raw-in-a-hundred-thousand")
     row = BenchRow(

@@ -78,24 +78,6 @@ def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> 
     assert len(found.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--claim", "epsilon=-1"], "--claim"),
-        (["--claim", "epsilon=1", "--alpha", "0"], "--alpha"),
-        (["--claim", "epsilon=1", "--guesses", "7"], "--guesses"),
-        (["--claim", "epsilon=1", "--guess", "x"], "--guess"),
-        (["--claim", "epsilon=1", "--seed", "x"], "--seed"),
-        (["--claim", "epsilon=1", "--relation", "x"], "--relation"),
-    ],
-)
-def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> None:
-    found = shell("null.csv", *options)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith(f"error: {named}")
-    assert shell("absent.csv", "--claim", "epsilon=1").code == 2
-
-
 def test_an_alpha_beyond_floats_is_told_by_its_power(shell: Shell) -> None:
     found = shell("null.csv", "--claim", "epsilon=1", "--alpha", "1e-400")
     assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())

@@ -141,16 +141,6 @@ def test_nothing_found_exits_with_0() -> None:
     assert found["declared"] == {"sensitivity": "1", "norm": "l1", "strict": True}
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--norm", "l3"), ("--tapes", "1"), ("--tapes", "2.5"), ("--changes", "-1"),
-     ("--seed", "-1"), ("--timeout", "0"), ("--deadline", "x"), ("--sensitivity", "-1")],
-)  # fmt: skip
-def test_what_is_out_of_range_is_refused_by_name(option: str, value: str) -> None:
-    with pytest.raises(InvalidParameter, match=option.strip("-")):
-        replayed("clipped-to-one", option, value)
-
-
 def test_a_target_that_fails_exits_with_3() -> None:
     with pytest.raises(TargetFailed) as caught:
         replayed("operator:neg", "--pair", "[]", "[]")

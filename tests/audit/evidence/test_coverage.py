@@ -33,6 +33,7 @@ from audit.sample import sample
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace as discrete_laplace
 from tests.effort import by_day
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -275,20 +276,17 @@ ALPHA = Fraction(1, 20)
 AUDITS = 40
 
 
-def shifted_laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
-
-
 Rest = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 RESTS: dict[str, tuple[Rest, Any]] = {
     "nothing else": (lambda worlds, _: np.zeros(len(worlds)), 77),
-    "the same noise in both worlds": (lambda worlds, rng: shifted_laplace(len(worlds), 5, rng), 77),
-    "noise at the claim": (lambda worlds, rng: worlds + shifted_laplace(len(worlds), 1, rng), 77),
-    "between the values": (lambda worlds, rng: 2 * shifted_laplace(len(worlds), 5, rng), 3),
+    "the same noise in both worlds": (
+        lambda worlds, rng: discrete_laplace(len(worlds), 5, rng),
+        77,
+    ),
+    "noise at the claim": (lambda worlds, rng: worlds + discrete_laplace(len(worlds), 1, rng), 77),
+    "between the values": (lambda worlds, rng: 2 * discrete_laplace(len(worlds), 5, rng), 3),
     "continuous": (lambda worlds, rng: rng.laplace(0, 5, len(worlds)), 0.25),
-    "many values": (lambda worlds, rng: shifted_laplace(len(worlds), 500, rng), 10**6),
+    "many values": (lambda worlds, rng: discrete_laplace(len(worlds), 500, rng), 10**6),
 }
 
 

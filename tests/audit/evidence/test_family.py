@@ -25,17 +25,12 @@ from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace
 from tests.effort import by_day, effort
 
 ALPHA = Fraction(1, 20)
 CURVE = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
 LAPLACE = CurveClaim(spelling="discrete-laplace:scale=2@1")
-
-
-def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def gaussian(size: int, variance: float, rng: np.random.Generator) -> np.ndarray:

@@ -22,15 +22,10 @@ from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace
 from tests.effort import by_day, effort
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
-
-
-def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
