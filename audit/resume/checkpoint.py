@@ -64,20 +64,12 @@ _WORDS: Final = {
 
 
 def refused(path: str | Path, reason: str) -> InvalidParameter:
-    r"""The error for a refused file; it names the option.
-
-    >>> print(refused("a.state", "is not a regular file"))
-    --resume = a.state: is not a regular file
-    """
+    r"""The error for a refused file; it names the option."""
     return InvalidParameter("--resume", str(path), reason)
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums that no audit wrote.
-
-    >>> print(hostile(Path("a.state"), "no seed"))
-    --resume = a.state: is damaged or hostile: it holds no seed
-    """
+    r"""The error for a file with valid checksums that no audit wrote."""
     return refused(path, f"is damaged or hostile: it holds {_plain(what)}")
 
 
@@ -87,11 +79,7 @@ def _plain(text: str) -> str:
 
 
 def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
-    r"""The header of this audit; equal audits have equal headers.
-
-    Raises :class:`InvalidParameter` for a dataset that cannot be stored, and a feature whose file
-    cannot be read.
-    """
+    r"""The header of this audit; equal audits have equal headers."""
     found = versions()
     try:
         pairs = encode(list(plan.pairs))
@@ -202,11 +190,7 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block; returns when it is on disk.
-
-        Raises :class:`InvalidParameter` where the outputs cannot be stored: with the first block.
-        Of a later one, ``closed`` says why nothing is stored from there on.
-        """
+        r"""Store the next finished block; returns when it is on disk."""
         if self.closed is not None:
             return
         try:
@@ -243,9 +227,6 @@ def resume(
     r"""Open the state of this audit, or create its file.
 
     ``search`` is what a search for the pair found, as JSON, where there was one.
-
-    Raises :class:`InvalidParameter` for another audit's file or another kind of file, and for one
-    that is damaged before its end, in use, not regular, or cannot be written.
     """
     place = Path(path)
     expected = header(place, target, plan, search)
@@ -278,8 +259,6 @@ def stored_seed(path: str | Path) -> int | None:
     r"""The seed of the audit that a state file holds, None where it holds none (yet).
 
     Who goes on without naming a seed means this one.
-
-    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     held = _stored(Path(path))
     if held is None:
@@ -294,8 +273,6 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
     r"""What the search of a stored audit found, None where it had none, or nothing is stored (yet).
 
     It is the JSON of an :class:`audit.search.search.SearchResult`. Who goes on tests its pair.
-
-    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     from audit.search.search import SearchResult
 

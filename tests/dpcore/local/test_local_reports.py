@@ -27,7 +27,8 @@ from dpcore.local import (
     frequencies,
 )
 from dpcore.local import families as draws
-from dpcore.local.families import GRID, below, inner_product_counts
+from dpcore.local.families import GRID, below, flip, inner_product_counts
+from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
 from tests.support.exact_law import Forking, unroll
@@ -233,15 +234,15 @@ def test_intervals_cover_by_exact_calculation(monkeypatch: pytest.MonkeyPatch) -
 
     covered = [coverage(ends, count, users) for count in range(users + 1)]
     assert min(covered) >= asked
-    plain = frequencies.upper_end
-    monkeypatch.setattr(frequencies, "upper_end", lambda s, n, level: plain(s, n, 3 * level))
+    plain = proven_upper_end
+    monkeypatch.setattr(frequencies, "proven_upper_end", lambda s, n, level: plain(s, n, 3 * level))
     assert min(coverage(ends, count, users) for count in range(users + 1)) < asked
 
 
 def test_an_end_is_proven_and_no_larger_than_needed() -> None:
     level = Fraction(1, 40)
     for seen, n in ((0, 10), (3, 10), (9, 10), (100, 200)):
-        u = frequencies.upper_end(seen, n, level)
+        u = proven_upper_end(seen, n, level)
 
         def missed(at: Fraction, seen: int = seen, n: int = n) -> Fraction:
             terms = (math.comb(n, i) * at**i * (1 - at) ** (n - i) for i in range(seen + 1))
