@@ -152,9 +152,9 @@ def _claim(name: str, value: Any) -> Any:
 
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:
-    from audit.targets.neighbours import read_pairs
-
-    return read_pairs(name, [value])[0]
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise InvalidParameter(name, value, "must be two datasets, e.g. (0, 1)")
+    return value[0], value[1]
 
 
 def _pairs(name: str, value: Any) -> tuple[tuple[Any, Any], ...]:

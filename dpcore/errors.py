@@ -92,10 +92,10 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 class Undecided(DpcoreError, ValueError):
     r"""A comparison that an enclosure leaves undecided: the truth may lie on either side.
 
-    >>> raise Undecided("Bound([0.9, 1.1], 'line') <= 1")
+    >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):
     ...
-    dpcore.errors.Undecided: Bound([0.9, 1.1], 'line') <= 1 is open: ask for narrower ends ...
+    dpcore.errors.Undecided: Bound([0.9, 1.1], 'contour') <= 1 is open: ask for narrower ends ...
     """
 
     def __init__(self, comparison: str) -> None:

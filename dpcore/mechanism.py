@@ -22,7 +22,7 @@ from dpcore.numbers.parameter import Choice, Exact, Of, check_fields, integer, t
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
-A_SCOPE: Final = "must be a Scope"
+A_SCOPE: Final = 'must be a Scope, such as Scope(unit="user", relation="add-remove")'
 _ROOM: Final = (1 << 63) - (1 << 62)
 _NO_ROOM: Final = (
     "value: an entry of size 2^62 or more leaves no room for noise in int64; release such values "

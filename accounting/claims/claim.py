@@ -33,7 +33,7 @@ from accounting.claims.orders import (
 )
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope
+from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, rational
 from dpcore.spec import read_keys
@@ -68,7 +68,7 @@ class _Stated(Guarantee):
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
-            raise InvalidParameter("scope", self.scope, "must be a Scope")
+            raise InvalidParameter("scope", self.scope, A_SCOPE)
         for name in self.numbers:
             argument = name.removeprefix("stated_")
             exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))

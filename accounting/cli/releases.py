@@ -397,7 +397,7 @@ def between(bound: Bound) -> str:
 
 _ENGINES: Final = {
     "direct": "sums over the outputs of one release",
-    "line": "an integral over the total loss, enclosed from both sides",
+    "contour": "a contour integral over the total loss, enclosed from both sides",
 }
 
 

@@ -176,7 +176,7 @@ class Composition(Guarantee):
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:
                 # Bounds without sums follow in `_informed`.
-                found = Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
+                found = Bound(upper=math.inf, lower=Fraction(0), method="contour", theorem=_SIZE)
             elif isinstance(error, PrecisionExhausted):
                 raise
             else:
@@ -258,10 +258,10 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     A mechanism or a description stands for the guarantee that is derived from it.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
-    Bound([2.5, 2.5], 'line')
+    Bound([2.5, 2.5], 'contour')
     >>> from dpcore import DiscreteLaplace
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
-    Bound([0.5, 0.5], 'line')
+    Bound([0.5, 0.5], 'contour')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is no guarantee,
     and for parts of different scopes, which never compose; :class:`NotDerived` for a guarantee

@@ -274,11 +274,11 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
-    The sum of rho stays within what gives (epsilon, slack), the sum of delta within delta - slack.
-    An (epsilon, delta) charge costs rho = epsilon^2/2 and delta; a zCDP charge its rho and no
-    delta. ``slack`` (half of delta unless stated) pays for the sum of rho; a guarantee that has
-    no rho is read at ``charge_delta``, a thousandth of what is left of delta unless stated. ``rho``
-    is the most that gives (epsilon, slack), found when the filter opens and stored with it.
+    The sum of rho is limited to a value that gives (epsilon, slack), the sum of delta to
+    delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
+    zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
+    converted at ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit
+    of the sum; it is computed when the filter is made, and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack

@@ -50,6 +50,15 @@ _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
+# Names of options in other libraries and papers, and the options here that stand for them.
+_SYNONYMS: Final = {
+    "steps num-steps iterations compositions": ("--rounds", "--batches"),
+    "sampling-rate sample-rate sampling-probability q": ("--poisson", "--rate", "--batch-size"),
+    "dataset-size num-examples n": ("--examples", "--records", "--users"),
+    "sigma std noise-scale": ("--noise-multiplier", "--noise"),
+    "trials samples": ("--runs",),
+    "epsilon delta": ("--claim",),
+}
 
 
 class _Commands(TyperGroup):
@@ -299,6 +308,11 @@ def _complain(message: str, code: int) -> int:
 
 def _usage(error: Any, arguments: Sequence[str]) -> str:
     # The parser's own words on one line, and where to look; a group alone has shown its help.
+    if error.ctx is not None and hasattr(error, "possibilities"):
+        options = {name for each in error.ctx.command.params for name in each.opts}
+        typed = error.option_name.lstrip("-")
+        meant = {name for key, ours in _SYNONYMS.items() if typed in key.split() for name in ours}
+        error.possibilities = sorted(options & meant) or error.possibilities
     words = " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
     if not words:
         return ""
