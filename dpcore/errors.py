@@ -39,7 +39,7 @@ class InvalidParameter(DpcoreError, ValueError):
     ...
     dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
 
-    Where no value was given, or the word of the argument alone is wrong, it is :data:`ABSENT`:
+    The value is :data:`ABSENT` if none was given, or if the argument itself is wrong:
 
     >>> raise InvalidParameter("--pair", ABSENT, "must be given")
     Traceback (most recent call last):

@@ -250,8 +250,8 @@ def _pairs(points: RdpPoints) -> list[tuple[RationalLike, RationalLike | Enclosu
 class Rdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
-    ``points`` maps an order to its epsilon: exact, or an :class:`Enclosure`, of which the upper
-    end is promised. Kept as pairs (order, epsilon) in rising order (Mironov 2017).
+    ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
+    end is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
@@ -334,7 +334,7 @@ class Assumed(Guarantee):
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
 
-    Raises :class:`InvalidParameter` for an empty reason, or anything but one of the four words.
+    Raises :class:`InvalidParameter` for an empty reason, or anything but one of the four claims.
     """
 
     word: ClassVar[str] = "assumed"
@@ -408,7 +408,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     >>> claim_from_json(Approx(1, "1e-6").to_json())
     Approx(1, '1/1000000')
 
-    Raises :class:`InvalidParameter` for an unknown word, or fields missing or left over.
+    Raises :class:`InvalidParameter` for an unknown claim, or missing or unknown fields.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")

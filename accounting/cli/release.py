@@ -38,8 +38,8 @@ release = command_group(
     help=(
         "Release a count, sum, mean, histogram, quantile or top keys of a CSV or Parquet file.\n\n"
         "How far one user moves the answer follows from --rows-per-user and --relation. With "
-        "--ledger the users pay, and the released value is stored: the same --batch gives it "
-        "again and costs nothing.\n\n"
+        "--ledger the users pay, and the released value is stored: a second call with the same "
+        "--batch returns it and costs nothing.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nothing was read or charged; 2 a wrong "
         "option, or a table that cannot be read as asked; 3 the ledger is damaged."
     ),
@@ -53,9 +53,9 @@ _FILE: Final = "The table: a file that ends in .csv or .parquet."
 class ReleaseOptions:
     r"""Options of every query: rows per user, target and ledger, as written."""
 
-    user: str = option("COLUMN", "The column that says whose row it is.", default=...)
+    user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "The most rows of one user that count; a keyed hash drops the others.", default="1"
+        "K", "The most rows of one user that are used; a keyed hash chooses them.", default="1"
     )
     relation: Annotated[
         Relation | None,
@@ -77,10 +77,10 @@ class ReleaseOptions:
         "NAME", "The name of the release in the ledger; required with --ledger."
     )
     users_file: str | None = option(
-        "FILE", "Who pays, one name per line; under add-remove all who were asked."
+        "FILE", "The users who pay, one name per line; under add-remove all who were asked."
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
-    seed: str | None = option("N", "Draw the same numbers each time: NOT PRIVATE.")
+    seed: str | None = option("N", "Seed: the same seed draws the same numbers, NOT PRIVATE.")
     dry_run: bool = option(
         "", "Read the header only, and print the noise and the cost.", "--dry-run", default=False
     )
@@ -94,7 +94,7 @@ class Numbers:
     clip: tuple[str, str] = option(
         "LOW HIGH", "Numbers are clipped to this range, which is public.", default=...
     )
-    step: str = option("STEP", "Numbers are rounded to multiples of it.", default="1")
+    step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Planned:
         tuple[str, str] | None,
         option("LOW HIGH", "The public range of the numbers.", "--clip", default=...),
     ] = None
-    step: str = option("STEP", "Numbers are rounded to multiples of it.", default="1")
+    step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
     q: str = option("Q", "Which quantile.", "-q", default="1/2")
     keys: str | None = option("FILE", "The keys, one per line.")
     unknown_keys: bool = option("", "Keys come from the data.", "--unknown-keys", default=False)

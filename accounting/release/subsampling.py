@@ -99,8 +99,8 @@ class PoissonSampled(OneRelease):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
-        To 1e-6 or so. Raises :class:`NotDerived` where several pairs compete: epsilon and delta
-        are derived of all of these.
+        To a relative width of about 1e-6. Raises :class:`NotDerived` if several dominating pairs
+        are possible; epsilon and delta are derived in that case, too.
         """
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
@@ -118,8 +118,8 @@ class PoissonSampled(OneRelease):
     def directions(self) -> tuple[Tables, ...]:
         r"""The two directions: the unit is in the first dataset, or in the second.
 
-        In all rounds it is the same direction: the datasets decide. So many rounds cost at most the
-        larger of what each direction costs.
+        The datasets determine the direction, so it is the same in all rounds, and a composition
+        costs at most the larger cost of both directions.
         """
         rate = Fraction(self.rate)
         if isinstance(self.curve, RealCurve):
@@ -141,7 +141,7 @@ class PoissonSampled(OneRelease):
     def attained(self) -> bool:
         r"""Whether some neighbours attain these pairs in every round.
 
-        Of several candidates, and of several coordinates, one pair above all of them is sampled.
+        With several candidates or coordinates, one pair that dominates all of them is sampled.
         """
         if isinstance(self.curve, RealCurve):
             return True

@@ -66,8 +66,8 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` are the names of what adds; ``limits`` the integer each may reach, ``budgets`` the
-    exact value that a limit stands for.
+    ``counters`` are the names of the quantities that are summed, ``limits`` their largest values as
+    integers, ``budgets`` the exact values that the limits stand for.
     """
 
     kind: ClassVar[str]
@@ -156,8 +156,8 @@ class Filter(ABC):
     def spent(self, total: Sequence[int]) -> Word:
         r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
 
-        It is a guarantee of what was released for a list that was fixed beforehand; for one that
-        was chosen on the way the budget is the guarantee, or see ``accounting.theorems.odometer``.
+        It is a guarantee for a list of releases that was fixed in advance. For releases that were
+        chosen adaptively, the budget is the guarantee, or see ``accounting.theorems.odometer``.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -362,7 +362,7 @@ def filter_for(budget: StatedGuarantee) -> Filter:
     >>> filter_for(ZCdp("1/2")).counters
     ('rho',)
 
-    Raises :class:`InvalidParameter` for an assumed budget, and one with nothing in it.
+    Raises :class:`InvalidParameter` for an assumed budget, and for a budget of 0.
     """
     match budget:
         case Pure():

@@ -45,15 +45,15 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
 
     >>> from audit.claims.claim import Claim
     >>> below_claim(0.6293, Claim(epsilon=1), "0.05")
-    'not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up, ...'
+    'not above the refuted epsilon = 1: it is the first epsilon, from 0 up, that a test ...'
     """
     epsilon = refuted.exact[0]
     if epsilon_lower > epsilon:
         return None
     return (
-        f"not above the refuted epsilon = {format_rational(epsilon)}, as it stops at the first "
-        "epsilon, from 0 up, that a test of its own does not refute; the test of the claim says "
-        f"that epsilon is above {format_rational(epsilon)}, with {confidence(alpha)} confidence"
+        f"not above the refuted epsilon = {format_rational(epsilon)}: it is the first epsilon, "
+        "from 0 up, that a test does not refute; the test of the claim shows that epsilon is above "
+        f"{format_rational(epsilon)}, with {confidence(alpha)} confidence"
     )
 
 
@@ -84,21 +84,21 @@ def meaning(
         case "refuted" if runs:
             return f"The claim {claim} does not hold. If it did, {refutals(alpha)}."
         case "refuted":
-            return f"The claim {claim} does not hold: a proof, from the exact laws of the outputs."
+            return f"The claim {claim} does not hold: proven from the exact output distributions."
         case "proven":
             return (
-                f"The outputs on this pair keep {claim}: a proof, from their exact laws. It speaks "
-                "of these laws and this pair, and of no other code or data."
+                f"The outputs on this pair keep {claim}: proven from their exact distributions. "
+                "The proof applies to these distributions and this pair only."
             )
         case "not_refuted":
             return (
-                f"The evidence does not contradict {claim}. That is no proof: what lies in the "
-                "blind spot below may pass unseen."
+                f"The evidence does not contradict {claim}. This is not a proof: a violation in "
+                "the blind spot below may have gone unnoticed."
             )
         case "nothing_measured":
             return (
-                f"The runs do not measure {claim}: of at least one pair, the test could look at "
-                "nothing in most of the outputs. The warnings below say why, and what to do."
+                f"The runs do not measure {claim}: on at least one pair, most of the outputs could "
+                "not be used. The warnings below say why, and what to do."
             )
     reason = "" if error is None else f"It {error.told}. "
     return f"{reason}There is no verdict on {claim}."
@@ -110,7 +110,7 @@ def blind_spot(
     r"""What these runs could have missed; its probability rounded up.
 
     >>> blind_spot(0.0015, ())
-    'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
+    'a revealing output in fewer than 1.6 of 1,000 runs could have gone unnoticed'
     """
     if verdict == "nothing_measured":
         first = next(iter(unmeasured_pairs(coverage)), None)
@@ -120,16 +120,15 @@ def blind_spot(
     if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
         return f"not known: {why}"
     if not math.isfinite(resolution):
-        return "everything: these are too few runs to count on refuting anything"
+        return "everything: the runs are too few to refute anything reliably"
     cases = format_share(resolution)
     return (
-        f"an output that gives the data away in fewer than {cases} runs could be missed"
-        f"{unseen(coverage)}"
+        f"a revealing output in fewer than {cases} runs could have gone unnoticed{unseen(coverage)}"
     )
 
 
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
-    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair.
+    r"""The number of tests that refute, and the first three; ``pairs``: whether to name the pair.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.evidence.verdict import Outcome
@@ -149,7 +148,7 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""What the tests of values say beside a floating-point leak; None where there are none.
+    r"""The result of the tests of values beside a floating-point leak; None without such tests.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.evidence.verdict import Outcome
@@ -161,7 +160,7 @@ def values_alone(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def fitted(report: FitReport) -> str:
-    r"""Whether what was drawn has the law."""
+    r"""Whether the draws follow the law."""
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":
         return f"{runs} do not have the law {law}: {report.witness}"
@@ -171,7 +170,7 @@ def fitted(report: FitReport) -> str:
 
 
 def compared(baseline: BaselineFinding) -> str:
-    r"""The bound of another method, rounded down, and what a reader has to know about it."""
+    r"""The bound of another method, rounded down, with a remark."""
     bound = baseline.epsilon_lower
     return baseline.says if bound is None else f"{down(bound)} ({baseline.says})"
 
@@ -192,14 +191,14 @@ def repeated(seed: int, *, repeatable: bool) -> str:
     r"""How to reproduce the audit.
 
     >>> repeated(7, repeatable=False)
-    '--seed 7 (repeats the coins of the audit; the target has its own)'
+    '--seed 7 (repeats the draws of the audit; the target makes its own)'
     """
-    only = "" if repeatable else " (repeats the coins of the audit; the target has its own)"
+    only = "" if repeatable else " (repeats the draws of the audit; the target makes its own)"
     return f"--seed {seed}{only}"
 
 
 def leak(feature: str | None) -> str | None:
-    r"""What a witness means that is not about the size of the output; None for any other feature.
+    r"""The meaning of a witness in the time or floating-point format; None for other features.
 
     >>> print(leak("time+round:-2"), leak("identity"))
     the time of a call on this machine, not the output. ... --feature identity None

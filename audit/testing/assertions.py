@@ -198,7 +198,7 @@ def assert_sensitivity(
 ) -> None:
     r"""Fail if a pair of neighbours moves the integer answer of ``query`` by more than ``bound``.
 
-    Exact, and about these pairs only: ``audit.testing.strategies`` draws as many as one likes.
+    The test is exact, for these pairs only; ``audit.testing.strategies`` draws more pairs.
 
     >>> assert_sensitivity(len, [([], ["ada"])], 1)
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
@@ -206,8 +206,8 @@ def assert_sensitivity(
     ...
     audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
 
-    Raises :class:`InvalidParameter` for answers that are no integers, for a query that answers one
-    dataset in two ways, and for a bound whose norm does not fit the answers.
+    Raises :class:`InvalidParameter` for answers that are not integers, for a query that gives two
+    different answers to one dataset, and for a bound whose norm does not fit the answers.
     """
     __tracebackhide__ = True
     declared = Sensitivity.of(bound)

@@ -276,8 +276,8 @@ def guarantee_of(
 ) -> Guarantee:
     r"""The guarantee of one release to each user in it.
 
-    Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``, and for a
-    :class:`PureShuffle` that is not certified for the epsilon of its shares.
+    Raises :class:`NotDerived` for :class:`ShuffledPure` without a ``relaxed`` aggregation, and for
+    a :class:`PureShuffle` that is not certified for the epsilon of its shares.
     """
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))

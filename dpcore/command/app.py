@@ -129,8 +129,8 @@ Seed = Annotated[
     str | None,
     option(
         "N",
-        "Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
-        "operating system.",
+        "Seed: the same seed draws the same numbers, NOT PRIVATE. (default: random bits of the "
+        "operating system)",
         default=...,
     ),
 ]
@@ -198,7 +198,7 @@ def sample(
 def pmf(
     noise: Spelling,
     values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
-    bits: str = option("N", "How close the bounds are: within 2^-N of each other.", default="64"),
+    bits: str = option("N", "The bounds differ by at most 2^-N.", default="64"),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the probability of each integer K: a proven lower and upper bound.
