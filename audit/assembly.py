@@ -52,7 +52,7 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
 class Audit:
     r"""A configured audit: the target, claim, pairs, features and layers of its spec.
 
-    ``feature`` reads a feature from its name, as ``read_feature`` does unless another is given.
+    ``feature`` parses the name of a feature, by default ``read_feature``.
 
     >>> spec = AuditSpec(target="discrete-laplace:scale=1", claim="epsilon=1", pair=(0, 1), seed=7)
     >>> report = Audit(spec).run()
@@ -253,24 +253,23 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     r"""Test a mechanism: does the code satisfy its claim on two neighbouring datasets?
 
     ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n
-    outputs; a noise; or a target as the command spells it. ``claim`` is text such as "epsilon=1",
-    "epsilon=1,delta=1e-6" or "rho=0.1", or a claim. ``pair`` is two neighbouring datasets,
-    ``pairs`` are several; ``search`` names a space to look for one in. A mechanism of the catalogue
-    brings its own claim and pair.
+    outputs; a noise; or the text of a target, as on the command line. ``claim`` is text such as
+    "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1", or a claim. ``pair`` is a pair of neighbouring
+    datasets, ``pairs`` are several; ``search`` is a space in which to search for one. A mechanism
+    of the catalogue has its own claim and pair.
 
-    All bounds hold together with confidence 1 - ``alpha``, and of a true claim an audit says
-    "refuted" with probability at most ``alpha`` (0.001); ``confidence`` may be given in its place.
-    ``runs`` are those of both datasets and all pairs together (100,000); with ``sequential`` the
-    most of them (1,000,000), and the audit stops as soon as the evidence suffices. ``layers`` are
-    of "exact", "fit", "replay" and "sample": by default "exact" where the law is known, else
-    "sample".
-    ``features`` read something of each output, ``floats="ignore"`` leaves the floating-point
-    representation of outputs alone, ``jobs`` processes draw (-1: one a core),
-    ``timeout`` seconds limit one call of the target and ``deadline`` seconds the drawing,
-    ``resume`` is a file that keeps what was drawn.
+    All bounds hold together with confidence 1 - ``alpha``, and a true claim is refuted with
+    probability at most ``alpha`` (0.001); ``confidence`` = 1 - ``alpha`` may be given instead.
+    ``runs`` is the number of runs of both datasets and all pairs together (100,000); with
+    ``sequential`` the maximum (1,000,000): the audit stops as soon as the evidence suffices.
+    ``layers`` are some of "exact", "fit", "replay" and "sample": by default "exact" if the law is
+    known, else "sample". ``features`` are tested in place of the output; ``floats="ignore"``
+    ignores the floating-point representation of outputs. ``jobs`` is the number of processes (-1:
+    one per core), ``timeout`` limits one call of the target and ``deadline`` the drawing of runs,
+    in seconds, and ``resume`` is a file that stores the runs.
 
-    The target runs in this process, and ``seed`` repeats the audit. In a notebook a bar shows how
-    far it is, and the report is shown as a card.
+    The target runs in this process, and ``seed`` repeats the audit. A notebook shows a progress
+    bar, and the report as a card.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)

@@ -19,9 +19,9 @@ class Unreadable(Exception):
 class TargetFailed(DpcoreError):
     r"""The audited code did not return outputs: the failure, and on which dataset.
 
-    ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both datasets where
-    a single run is to blame. ``reveals`` says that this dataset failed in every one of
-    :data:`REPEATS` more runs, and the other one in none. Exit code 3.
+    ``dataset`` is "A" or "B" (None before any run); ``run`` is the number of the failed run, from
+    1, over both datasets, if it is known. ``reveals`` means that this dataset failed in all of
+    :data:`REPEATS` further runs, and the other one in none. Exit code 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):

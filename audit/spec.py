@@ -140,9 +140,9 @@ def _claim(name: str, value: Any) -> Any:
 
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:
-    from audit.targets.neighbours import read_pairs
-
-    return read_pairs(name, [value])[0]
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise InvalidParameter(name, value, "must be two datasets, e.g. (0, 1)")
+    return value[0], value[1]
 
 
 def _pairs(name: str, value: Any) -> tuple[tuple[Any, Any], ...]:
@@ -174,7 +174,7 @@ _result = partial(_option, "The report")
 class AuditSpec:
     r"""What an audit tests and how: each field is a keyword, an option and a key of a file.
 
-    ``target`` is text, a callable, a noise or a target. Values may be text, as in the command.
+    ``target`` is text, a callable, a noise or a target. Values may be text, as on the command line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000
@@ -268,18 +268,16 @@ class AuditSpec:
         default=(),
         read=_list,
     )
-    seed: int | None = _how(
-        "N", "Repeat an audit exactly: the seed that its report shows.", read=read_seed
-    )
+    seed: int | None = _how("N", "The seed that a report shows repeats its audit.", read=read_seed)
     timeout: float | None = _where(
-        "SECONDS", "The most time one call of the target may take.", default=60.0, read=read_seconds
+        "SECONDS", "Time limit of one call of the target.", default=60.0, read=read_seconds
     )
     deadline: float | None = _where(
         "SECONDS", "Stop drawing runs after this time, and report.", read=read_seconds
     )
     jobs: int = _where(
         "N",
-        "How many processes draw runs; -1: one per core. The report is the same.",
+        "How many processes draw runs; -1: one per core. The report does not depend on it.",
         "-j",
         "--jobs",
         default=1,
@@ -293,8 +291,8 @@ class AuditSpec:
     )
     resolution: RationalLike | None = _result(
         "P",
-        "Exit with 4 if the runs could miss an output that gives the data away with this "
-        "probability, such as 1e-3 (the blind spot).",
+        "Exit with 4 if the runs could miss a revealing output of this probability, such as "
+        "1e-3 (the blind spot).",
         read=_probability,
     )
     allow_constant: bool = _result(

@@ -74,10 +74,10 @@ def play(
 ) -> Run:
     r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
-    ``world`` draws the rewards, ``rng`` the noise. A batch pulls arm after arm in rising order; one
-    that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
-    When there are too few users for a batch, its arms share the rest of the rounds, and nothing is
-    released. ``checkpoints`` are rounds in [1, T], in rising order; T alone if none are given.
+    ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in increasing order; a
+    batch that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
+    If there are too few users for a batch, its arms share the remaining rounds, and nothing is
+    released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
 
     >>> from bandits.policies.elimination import BatchedElimination
     >>> from bandits.worlds.environment import Bernoulli
@@ -89,12 +89,12 @@ def play(
     >>> sum(run.pulls), run.guarantee.pure(), run.simulated
     (10000, Bound(at most 1, 'worst'), False)
 
-    The guarantee is derived before the first batch, from the privatizer that will release and from
-    the policy's ``sizes``; a batch of another size is refused before anybody is charged for it.
+    The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
+    a batch of another size is refused before anybody is charged for it.
 
     Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
-    range or order, means outside of [0, 1], a policy whose ``sizes`` do not name a batch that it
-    asks for, and arguments of the wrong kind.
+    range or order, means outside [0, 1], a batch whose size is not among the policy's ``sizes``,
+    and arguments of the wrong type.
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
@@ -267,7 +267,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""The guarantee of ``policy`` to each new user, before a run; None without privacy.
+    r"""The guarantee of ``policy`` for each new user, before a run; None without privacy.
 
     >>> from bandits.policies.elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

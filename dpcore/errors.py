@@ -39,7 +39,7 @@ class InvalidParameter(DpcoreError, ValueError):
     ...
     dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
 
-    Where no value was given, or the word of the argument alone is wrong, it is :data:`ABSENT`:
+    The value is :data:`ABSENT` if none was given, or if the argument itself is wrong:
 
     >>> raise InvalidParameter("--pair", ABSENT, "must be given")
     Traceback (most recent call last):
@@ -92,10 +92,10 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 class Undecided(DpcoreError, ValueError):
     r"""A comparison that an enclosure leaves undecided: the truth may lie on either side.
 
-    >>> raise Undecided("Bound([0.9, 1.1], 'line') <= 1")
+    >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):
     ...
-    dpcore.errors.Undecided: Bound([0.9, 1.1], 'line') <= 1 is open: ask for narrower ends ...
+    dpcore.errors.Undecided: Bound([0.9, 1.1], 'contour') <= 1 is open: ask for narrower ends ...
     """
 
     def __init__(self, comparison: str) -> None:

@@ -22,7 +22,7 @@ from dpcore.numbers.parameter import Choice, Exact, Of, check_fields, integer, t
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
-A_SCOPE: Final = "must be a Scope"
+A_SCOPE: Final = 'must be a Scope, such as Scope(unit="user", relation="add-remove")'
 _ROOM: Final = (1 << 63) - (1 << 62)
 _NO_ROOM: Final = (
     "value: an entry of size 2^62 or more leaves no room for noise in int64; release such values "
@@ -80,13 +80,13 @@ class Norm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    r"""The most that neighbouring datasets move an integer query q, in integer units.
+    r"""The largest change of an integer query q between neighbouring datasets.
 
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
-    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query that cannot move needs no
-    noise, and a declared 0 is the classic slip that adds none. A plain amount is of one number
-    and a box of as many as it has bounds; l1 and l2 bound the whole of q, whatever its shape.
+    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a sensitivity of 0 would add no
+    noise. A plain amount is for one number, a box for as many as it has bounds, l1 and l2 for an
+    array of any shape.
 
     >>> Sensitivity(1), Sensitivity.box((1, 2))
     (Sensitivity(1), Sensitivity.box((1, 2)))
@@ -172,8 +172,9 @@ def _moves(amount: object) -> int:
 class Mechanism:
     r"""Release an integer query plus noise: one independent draw for each coordinate.
 
-    ``sensitivity`` may be given as a plain integer. The promise depends on the caller: the query
-    really moves by no more than declared under ``scope`` (``audit`` can doubt that).
+    ``sensitivity`` may be given as a plain integer. The guarantee relies on the caller: under
+    ``scope``, the query must not change by more than the declared sensitivity
+    (``audit.assert_sensitivity`` tests this).
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -200,9 +201,9 @@ class Mechanism:
 
         An array may also be a list, a tuple, or a column of a table, such as a pandas Series.
 
-        The value is what the sensitivity speaks of: under ``Sensitivity(d)`` one number, under a
-        box as many as it has bounds, under l1 and l2 an array of any shape. Several numbers, each
-        of which moves by d, cost more than one: each is a release of its own.
+        The value must fit the sensitivity: one number for ``Sensitivity(d)``, as many as there are
+        bounds for a box, an array of any shape for l1 and l2. Several numbers that each change by d
+        are several releases.
 
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, with
         nothing drawn, when an array entry has |value| + 2^62 beyond int64, or the noise itself
@@ -265,9 +266,9 @@ class Release:
     r"""The record of one release: the mechanism, the fraction of its noise present, and the batch.
 
     ``honest`` is the fraction of the planned noise that honest parties really added (1 for a
-    central mechanism). ``mechanism`` already holds only the noise that is present: ``honest`` is
-    for the record, and is not to be applied again. Accounting, ledgers, certificates and runs
-    share this record.
+    central mechanism). ``mechanism`` already has only the noise that is present; ``honest`` is
+    recorded and must not be applied again. Accounting, ledgers, certificates and runs share this
+    record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

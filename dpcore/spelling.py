@@ -83,11 +83,11 @@ def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""Parse a noise, such as ``discrete-laplace:scale=10``.
 
-    ``more`` are dataclasses by their names, read as the laws here are.
+    ``more`` are further laws: dataclasses by name.
 
     Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
-    unknown, given twice or out of range; where the noise that was meant can be told, the error
-    spells it.
+    unknown, given twice or out of range; the error suggests the intended noise if it can be
+    guessed.
 
     >>> read_noise("discrete-laplace:scale=1/3")
     DiscreteLaplace(scale='1/3')

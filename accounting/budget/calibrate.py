@@ -109,8 +109,8 @@ class Calibration:
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
     ``noise`` keeps (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise, None
-    where no parameter is smaller. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
-    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
+    if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0)
+    when delta = 0; ``least`` says whether the smaller one is certified to fail.
     """
 
     law: NoiseFamily
@@ -213,26 +213,25 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 ) -> Calibration:
     r"""The least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
 
-    ``noise`` is a law's name, with its other parameters where it has some:
+    ``noise`` is the name of a law, with its other parameters if it has any:
     ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
-    of n users are enough. A real parameter is at most 0.12% above the least one.
+    of n users suffice. A real parameter is at most 0.12% above the least one.
 
-    ``rate`` < 1 is that of Poisson sampling. Neighbours are by ``relation``: if it is None, by a
-    unit added or removed in samples, else by one replaced; of a sample the sensitivity is that of a
-    unit added. ``group`` is how many units one person has. With a rate, and for ``"gaussian"``
-    and ``"laplace"`` noise on the reals, the step is one millionth.
+    ``rate`` < 1 is the rate of Poisson sampling. ``relation`` is by default add-remove with
+    sampling, and otherwise replace; with sampling, the sensitivity is that of adding a unit.
+    ``group`` is the number of units that one person has. With a rate, and for ``"gaussian"`` and
+    ``"laplace"`` noise on the reals, the step is one millionth.
 
-    ``watch`` is told how many sizes of the noise were tried, after each.
+    ``watch`` is called with the number of parameters tried so far.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
     >>> calibrate(noise="skellam", epsilon=1, delta="1e-6", honest_fraction="9/10").least
     True
 
-    Raises :class:`InvalidParameter` for an unknown law, a parameter missing or left over, and
-    targets out of range; :class:`NotDerived` where no noise of the law within reach keeps the
-    promise.
+    Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, and targets
+    out of range; :class:`NotDerived` if no noise of the law within range keeps the guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
     honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")

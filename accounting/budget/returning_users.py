@@ -58,14 +58,14 @@ class Route:
 def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     r"""The guarantee of a user who takes part at most ``max_visits`` times, once per batch.
 
-    ``guarantee`` is that of one contribution; the result is of scope unit ``user``. Visits may
-    depend on what was released, not on the user's data.
+    ``guarantee`` is that of one contribution; the result has the scope unit ``user``. Visits may
+    depend on earlier releases, but not otherwise on the user's data.
 
     >>> user = per_user(Pure("1/10"), max_visits=4)
     >>> float(user.epsilon(0)), user.scope.unit.value
     (0.4, 'user')
 
-    Raises :class:`InvalidParameter` for visits < 1 and for a guarantee that is per user already.
+    Raises :class:`InvalidParameter` for ``max_visits`` < 1, and for a guarantee of unit ``user``.
     """
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
@@ -83,9 +83,10 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     r"""Compare composition theorems: epsilon of ``total`` at ``delta`` in (0, 1) by each.
 
-    exact: privacy losses. renyi: exact divergences, order by order. paper: the bounds of the
-    papers on these. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round, the best split
-    of delta tried. basic: epsilons add. A route that bounds nothing here says why.
+    exact: composed privacy losses. renyi: exact divergences, order by order. paper: the papers'
+    bounds of the divergences. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round, with
+    the best split of delta that was tried. basic: epsilons add. A theorem that does not apply has a
+    reason in place of a bound.
 
     >>> from dpcore import Skellam
     >>> visit = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)

@@ -106,7 +106,7 @@ class TrainingRun:
 
         A replaced example moves the sum of a batch by up to twice the clipping norm.
 
-        Raises :class:`InvalidParameter` for a relation or a group that nothing is proven of.
+        Raises :class:`InvalidParameter` for a relation or a group for which nothing is proven.
         """
         from accounting.mechanism import sampling_schemes as the
         from accounting.mechanism.description import Description
@@ -146,7 +146,7 @@ class TrainingRun:
     def bounded(self, found: Bound) -> Bound:
         r"""The bound of the composition, for a run with these settings.
 
-        A shuffle that nobody sees may hide more than is composed, so the lower end is dropped.
+        A secret shuffle may give more privacy than the composition, so there is no lower end.
         """
         return replace(found, lower=None) if self.sampling is Sampling.SHUFFLED else found
 

@@ -153,18 +153,18 @@ def certify(
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
-    has ``digits`` significant digits, fewer (3 at least) where ``verify`` decides no more. At
+    has ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide more. At
     delta = 0 epsilon is the largest loss, which must be finite.
 
-    With ``evidence`` the claims are what the integer kernel proves, and the certificate says how
-    finely it computes; their ends may be more than one unit apart.
+    With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
+    contains its precision; their ends may differ by more than one unit of the last digit.
 
-    A run of releases is what one participant may have taken part in: where all releases are alike
-    and name their participants, as often as the most frequent of them did; otherwise all.
+    For a list of releases, the certificate is for one participant: if all releases are equal and
+    name their participants, for the most frequent one; otherwise for a participant of all.
 
-    Raises :class:`NotDerived` where only an upper bound is known, the value is infinite, or the
-    certificate cannot be verified, or not within the :func:`deadline` around (60 seconds if there
-    is none); :class:`Disagreement` when it finds another number.
+    Raises :class:`NotDerived` if only an upper bound is known, a value is infinite, or the
+    certificate cannot be verified within the enclosing :func:`deadline` (60 seconds by default);
+    :class:`Disagreement` if verification finds another number.
     """
     most = integer("digits", digits, at_least=_FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)

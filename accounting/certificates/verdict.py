@@ -68,7 +68,7 @@ class Verdict:
     def holds(self) -> bool:
         r"""Whether every claim was recomputed and holds under the assumptions.
 
-        What is unchecked, or not decided in time, does not hold.
+        Claims that are unchecked, or not decided in time, do not hold.
         """
         return not self.failures
 
@@ -135,12 +135,12 @@ def verify(
 ) -> Verdict:
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
-    Never raises for anything the text may hold: what is malformed is a finding. A claim that holds
-    is proven by the kernel; or, where the kernel proves neither it nor its contrary, it agrees with
-    an estimate to its last digit, unless the certificate has evidence or ``estimates`` is false.
-    The digest is no signature, so nothing says who wrote the certificate. Claims beyond the
-    ``allowance``, 2^20 values if none is given, are unchecked. All claims together have the time of
-    the :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
+    It never raises: a malformed text gives a finding. A claim that holds is proven by the kernel.
+    If the kernel proves neither the claim nor its negation, the claim is compared with an estimate
+    to its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is
+    not a signature, so the author of a certificate is not verified. Claims beyond the
+    ``allowance``, by default 2^20 values, are unchecked. All claims together must be decided within
+    the enclosing :func:`deadline`, by default 60 seconds.
     """
     spent = Allowance() if allowance is None else allowance
     return judged(_findings(certificate, spent, estimates=estimates))

@@ -1,7 +1,7 @@
 r"""A numerical bound together with the theorem that proves it.
 
-Where the truth is enclosed both ends are there. Where a theorem bounds it from above only, the
-lower end is absent: it is not 0, and it is not guessed.
+A bound has two ends if the true value is enclosed. If a theorem bounds it only from above, the
+lower end is None, not 0.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _DIGITS: Final = 17
 class Bound(Ordered):
     r"""``lower <= truth <= upper``; ``lower`` is None if only an upper bound is known.
 
-    ``method`` names the route in a word, ``theorem`` says what it rests on, ``assumptions`` what
-    nobody proved. ``safe`` is the end to rely on: the upper one of an epsilon or a delta, the lower
-    one of the error of a test. ``float(bound)`` and ``f"{bound:.3f}"`` give that end, rounded
-    towards safety; comparisons hold of the whole interval or are refused.
+    ``method`` is how it was computed, for example "exact", "direct", "contour" (a contour integral)
+    or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
+    ``safe`` is the end to report: the upper end of an epsilon or a delta, the lower end of a type
+    II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that end, rounded to the safe side. A
+    comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")

@@ -33,7 +33,7 @@ from accounting.claims.orders import (
 )
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope
+from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, rational
 from dpcore.spec import read_keys
@@ -68,7 +68,7 @@ class _Stated(Guarantee):
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
-            raise InvalidParameter("scope", self.scope, "must be a Scope")
+            raise InvalidParameter("scope", self.scope, A_SCOPE)
         for name in self.numbers:
             argument = name.removeprefix("stated_")
             exact = (probability if argument == "delta" else _amount)(argument, getattr(self, name))
@@ -250,8 +250,8 @@ def _pairs(points: RdpPoints) -> list[tuple[RationalLike, RationalLike | Enclosu
 class Rdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
-    ``points`` maps an order to its epsilon: exact, or an :class:`Enclosure`, of which the upper
-    end is promised. Kept as pairs (order, epsilon) in rising order (Mironov 2017).
+    ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
+    end is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
@@ -325,7 +325,7 @@ class Assumed(Guarantee):
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
 
-    Raises :class:`InvalidParameter` for an empty reason, or anything but one of the four words.
+    Raises :class:`InvalidParameter` for an empty reason, or anything but one of the four claims.
     """
 
     word: ClassVar[str] = "assumed"
@@ -393,14 +393,12 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     >>> claim_from_json(Approx(1, "1e-6").to_json())
     Approx(1, '1/1000000')
 
-    Raises :class:`InvalidParameter` for an unknown word, or fields missing or left over.
+    Raises :class:`InvalidParameter` for an unknown claim, or missing or unknown fields.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
     name = data.get("claim")
-    kinds: dict[Any, type[StatedGuarantee]] = {
-        kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)
-    }
+    kinds: dict[Any, Any] = {kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)}
     if not isinstance(name, str) or name not in kinds:
         raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
     wanted = [each.name.removeprefix("stated_") for each in fields(kinds[name])]
@@ -430,6 +428,6 @@ def read_claim(argument: str, text: str, scope: Scope) -> Word:
         raise InvalidParameter(argument, text, must)
     numbers = [given[key] for key in ("rho", "epsilon", "delta") if key in given]
     try:
-        return kind(*numbers, scope=scope)
+        return cast("Word", kind(*numbers, scope=scope))
     except InvalidParameter as error:
         raise InvalidParameter(argument, error.value, error.reason) from None

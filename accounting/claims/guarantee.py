@@ -37,8 +37,9 @@ _LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Prop
 class Guarantee(ABC):
     r"""A privacy guarantee between neighbouring datasets, with epsilon, delta, rho and more.
 
-    ``relative`` asks for ends of that relative width; None for what is cheap and narrow. An
-    infinite upper end is a fact, or says that this route bounds nothing.
+    ``relative`` is the requested relative width of the bound; by default a width that is cheap to
+    compute. An infinite upper end means that the quantity is infinite, or that this method gives no
+    bound.
 
     >>> from accounting.claims.claim import Pure, ZCdp
     >>> [f"{promise.epsilon('1e-6'):.3f}" for promise in (Pure(1), ZCdp("1/800"))]
@@ -86,8 +87,8 @@ class Guarantee(ABC):
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""A lower bound of the type II error of any test with type I error ``alpha``.
 
-        1 - alpha would be perfect privacy, 0 none. Each (epsilon, delta) gives a bound; a search in
-        floats proposes which.
+        1 - alpha is perfect privacy, 0 is none. Each (epsilon, delta) of the curve gives a valid
+        bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
         found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)

@@ -69,7 +69,7 @@ class CalibrationOptions:
     )
     honest: str = option(
         "SHARE",
-        "The share of users who do add their noise, e.g. 90%; each then adds more.",
+        "The share of users who add their noise, e.g. 90%; each share of noise is larger then.",
         default="100%",
     )
     relation: Neighbours = None

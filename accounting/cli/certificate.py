@@ -34,7 +34,7 @@ _DECIDED: Final = {
 _TENTHS: Final = 10
 _MARGIN: Final = 26
 
-Deadline = Annotated[str, option("SECONDS", "The most time for checking all claims.", default=...)]
+Deadline = Annotated[str, option("SECONDS", "Time limit for checking all claims.", default=...)]
 
 
 class Form(StrEnum):
@@ -67,15 +67,15 @@ def certify_command(
     ),
     digits: str = option("N", "Significant digits of each bound.", default="8"),
     evidence: bool = option(
-        "", "State what the integer kernel proves, and how finely it computes.", "--evidence"
+        "", "Write the bounds that the integer kernel proves, and its precision.", "--evidence"
     ),
     output: Path | None = option("FILE", "Write to FILE, and print its size.", "-o", "--output"),
     deadline: Deadline = "60",
 ) -> None:
     r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.
 
-    Every claim is verified before it is written; with --evidence it is what the integer kernel
-    proves, however narrow, and verify proves it again.
+    Every claim is verified before it is written. With --evidence the claims are the bounds that the
+    integer kernel proves, and dpcore verify proves them again.
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
@@ -124,11 +124,11 @@ def verify_command(
 ) -> None:
     r"""Verify a certificate: prove every claim, or compare it with an estimate; print the failures.
 
-    The integer kernel decides. Where it proves neither a claim nor its contrary, and there is no
-    evidence, an estimate is compared. Certificates of bandit runs are checked too. Exit code: 0 all
-    claims hold; 1 a claim fails, the file was changed, or a claim could not be checked (too large,
-    or not within --deadline); 2 there is no such file, it is not a certificate, or no installed
-    package knows its format.
+    The integer kernel decides. If it proves neither a claim nor its negation, and the certificate
+    has no evidence, the claim is compared with an estimate. Certificates of bandit runs are
+    checked, too. Exit code: 0 all claims hold; 1 a claim fails, the file was changed, or a claim
+    could not be checked (too large, or not within --deadline); 2 there is no such file, it is not a
+    certificate, or no installed package knows its format.
 
     Example: dpcore verify c.json
     """

@@ -56,12 +56,12 @@ _SAID: Final = {
 @with_time_limit
 def continual(
     *,
-    horizon: str = option("T", "How many items the stream has at most, up to 16384.", default=...),
+    horizon: str = option("T", "The most items in the stream, up to 16384.", default=...),
     epsilon: str = option("EPSILON", "The epsilon of all released sums together.", default=...),
     delta: str = option("DELTA", "The delta of the guarantee; 0 for pure DP.", default="0"),
     low: str = option("X", "The smallest item.", default="0"),
     high: str = option("X", "The largest item.", default="1"),
-    unit: str = option("X", "The step of items: all are multiples of it, e.g. 1/16.", default="1"),
+    unit: str = option("X", "Items are multiples of this step, e.g. 1/16.", default="1"),
     relation: Relation = option(
         "WORD",
         "How neighbouring streams differ: one item replaced (replace), or added or removed in "
@@ -149,7 +149,7 @@ def matrix(
         "K", "The most rounds that one person or example takes part in.", default="1"
     ),
     apart: str = option(
-        "B", "The least rounds from one participation to the next (separation).", default="1"
+        "B", "The least number of rounds between two participations (separation).", default="1"
     ),
     sensitivity: str = option(
         "D", "How much one participation can change a round: 1 or l2-squared=2.", default="1"

@@ -33,8 +33,8 @@ release = command_group(
     help=(
         "Release a count, sum, mean, histogram, quantile or top keys of a CSV or Parquet file.\n\n"
         "How far one user moves the answer follows from --rows-per-user and --relation. With "
-        "--ledger the users pay, and the released value is stored: the same --batch gives it "
-        "again and costs nothing.\n\n"
+        "--ledger the users pay, and the released value is stored: a second call with the same "
+        "--batch returns it and costs nothing.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nothing was read or charged; 2 a wrong "
         "option, or a table that cannot be read as asked; 3 the ledger is damaged."
     ),
@@ -59,9 +59,9 @@ release.add_typer(plan)
 class ReleaseOptions:
     r"""Options of every query: rows per user, target and ledger."""
 
-    user: str = option("COLUMN", "The column that says whose row it is.", default=...)
+    user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "The most rows of one user that count; a keyed hash drops the others.", default="1"
+        "K", "The most rows of one user that are used; a keyed hash chooses them.", default="1"
     )
     relation: Annotated[
         Relation | None,
@@ -83,10 +83,10 @@ class ReleaseOptions:
         "NAME", "The name of the release in the ledger; required with --ledger."
     )
     users_file: str | None = option(
-        "FILE", "Who pays, one name per line; under add-remove all who were asked."
+        "FILE", "The users who pay, one name per line; under add-remove all who were asked."
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
-    seed: str | None = option("N", "Draw the same numbers each time: NOT PRIVATE.")
+    seed: str | None = option("N", "Seed: the same seed draws the same numbers, NOT PRIVATE.")
     dry_run: bool = option(
         "", "Read the header only, and print the noise and the cost.", "--dry-run", default=False
     )
@@ -118,7 +118,7 @@ class Sum(ReleaseOptions):
     clip: tuple[str, str] = option(
         "LOW HIGH", "Numbers are clipped to this range, which is public.", default=...
     )
-    step: str = option("STEP", "Numbers are rounded to multiples of it.", default="1")
+    step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
 
     def query(self, queries: Any) -> Any:
         return queries.Sum(**self._range())

@@ -38,7 +38,7 @@ NEIGHBOURS: Final = (
     "How neighbouring datasets differ: one person replaced (replace), or added or removed "
     "(add-remove)."
 )
-WIDTH: Final = "How close the two bounds must be, as a part of their size."
+WIDTH: Final = "The relative width of the two bounds."
 
 Noises = Annotated[
     list[str],
@@ -75,8 +75,8 @@ Sampled = Annotated[
     option(
         "RATE",
         "Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn anew each round and kept secret. --sensitivity is then what adding a "
-        "person changes. Once, or once for each --noise. (default: 100%)",
+        "256/60000, drawn anew each round and kept secret. --sensitivity is then the change by "
+        "adding a person. Once, or once for each --noise. (default: 100%)",
         "--poisson",
         default=...,
     ),
@@ -394,7 +394,7 @@ def between(bound: Bound) -> str:
 
 _ENGINES: Final = {
     "direct": "sums over the outputs of one release",
-    "line": "an integral over the total loss, enclosed from both sides",
+    "contour": "a contour integral over the total loss, enclosed from both sides",
 }
 
 

@@ -145,8 +145,8 @@ def dpsgd(
     certificate: CertificateFile = None,
     evidence: bool = option(
         "",
-        "The certificate states what the integer kernel proves, and how finely it computes; for "
-        "14,000 batches that takes half a minute.",
+        "Write the bounds that the integer kernel proves, and its precision; for 14,000 batches "
+        "this takes half a minute.",
         "--evidence",
     ),
     plot: Path | None = option(
@@ -303,8 +303,8 @@ def check(
         '"GaussianDpEvent", "noise_multiplier": 1.1}; or what --json of another command printed.',
         default=...,
     ),
-    delta: str = option("DELTA", "The delta that its epsilon is for.", default=...),
-    says: str = option("EPSILON", "The epsilon that another tool gives.", default=...),
+    delta: str = option("DELTA", "The delta of both epsilons.", default=...),
+    says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
     relation: Relation = option(
         "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
     ),

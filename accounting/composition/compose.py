@@ -83,7 +83,7 @@ class Composition(Guarantee):
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-6).
 
-        Where a part is a claim in Renyi terms the bound is from above only.
+        If a part is a claim in Renyi terms, there is only an upper bound.
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:
@@ -121,7 +121,8 @@ class Composition(Guarantee):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""rho of the composition: the parameters of the rounds add.
 
-        Parts that differ may reach their suprema at different orders: then from above only.
+        Different parts may reach their suprema at different orders; then only the upper bound is
+        given.
         """
         found = [(source.zcdp(relative), rounds) for source, rounds in self.parts]
         total = self._with_assumptions(
@@ -175,7 +176,7 @@ class Composition(Guarantee):
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:
                 # Bounds without sums follow in `_informed`.
-                found = Bound(upper=math.inf, lower=Fraction(0), method="line", theorem=_SIZE)
+                found = Bound(upper=math.inf, lower=Fraction(0), method="contour", theorem=_SIZE)
             elif isinstance(error, PrecisionExhausted):
                 raise
             else:
@@ -256,14 +257,14 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     A mechanism or a description stands for the guarantee that is derived from it.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
-    Bound([2.5, 2.5], 'line')
+    Bound([2.5, 2.5], 'contour')
     >>> from dpcore import DiscreteLaplace
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
-    Bound([0.5, 0.5], 'line')
+    Bound([0.5, 0.5], 'contour')
 
-    Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is no guarantee,
-    and for parts of different scopes, which never compose; :class:`NotDerived` for a guarantee
-    that does not compose here.
+    Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is not a guarantee,
+    and parts of different scopes, which never compose; :class:`NotDerived` for a guarantee that
+    cannot be composed.
     """
     listed: list[tuple[Guarantee, int]] = []
     scopes: list[Scope] = []

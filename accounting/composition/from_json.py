@@ -38,8 +38,8 @@ def guarantee_from_json(data: Any) -> Guarantee:
     >>> guarantee_from_json(total.to_json()) == total
     True
 
-    Raises :class:`InvalidParameter` for an unknown word, fields missing or left over, and values
-    out of range; :class:`NotDerived` as :func:`guarantee` does.
+    Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, and values out
+    of range; :class:`NotDerived` as :func:`guarantee` does.
     """
     if isinstance(data, list):
         return _composed(data)

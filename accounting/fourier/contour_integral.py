@@ -31,9 +31,9 @@ from accounting.fourier.saddle import (
     window,
 )
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
-from dpcore.numbers.threads import one_thread
 
 # What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
 # time or width, and no bound is wrong for it.

@@ -28,7 +28,7 @@ from accounting.release.guarantee import guarantee
 from accounting.release.subsampling import MOST_MEMBERS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
@@ -56,7 +56,7 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     stands. The reasons are the assumptions of the composition.
     """
     if not isinstance(scope, Scope):
-        raise InvalidParameter("scope", scope, "must be a Scope")
+        raise InvalidParameter("scope", scope, A_SCOPE)
     return _read(event_of(event), scope)
 
 

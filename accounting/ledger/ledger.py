@@ -43,13 +43,11 @@ class Ledger:
     The budget is a promise to a user (scope unit ``user``). A charge states what one batch costs
     each of its users: a guarantee for the user, or a guarantee for one contribution with
     ``rows_per_user``, the most rows that one user has in the batch. Its relation must be the
-    budget's.
-    Users are told apart by name: 1 to 200 printable characters in normal form NFC, no space at
-    either end, nothing invisible. Letters that look alike are different, and so are ``Ada`` and
-    ``ada``: name people by what identifies them. Neither who takes part nor what is charged may
-    depend on the data of a user, other than through what was released before; under add-remove
-    charge who was asked, whether or not their data came. The ledger itself, who took part when, is
-    not private.
+    budget's. Users are identified by name: 1 to 200 printable characters in normal form NFC,
+    without space at either end. Names are case-sensitive, and letters that look alike are
+    different. The participants and the charges may depend on the data of a user only through
+    earlier releases; under add-remove, charge everybody who was asked, whether or not their data
+    arrived. The ledger itself (who took part when) is not private.
 
     >>> import tempfile
     >>> from dpcore import DiscreteGaussian, Mechanism
@@ -79,9 +77,9 @@ class Ledger:
         r"""Create a ledger, or open the existing one with this budget.
 
         ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
-        be text, such as ``"epsilon=4"``, for users one of whose contributions is replaced. A
-        ``Filter`` may be given where its choices matter, such as the slack of an Approx budget.
-        Raises :class:`InvalidParameter` for a budget that is not per user or not the stored one.
+        be text, such as ``"epsilon=4"``, under the relation replace. Give a ``Filter`` to choose
+        its parameters, such as the slack of an Approx budget. Raises :class:`InvalidParameter` for
+        a budget that is not per user or not the stored one.
         """
         budget = _read(budget)
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
@@ -179,23 +177,22 @@ class Ledger:
     ) -> Receipt:
         r"""Charge each of ``users`` for a release of ``guarantee``: all users, or none.
 
-        Call it before the release, and release only when it returns. A guarantee for one
+        Call it before the release, and release only after it returns. A guarantee for one
         contribution (the default scope of a mechanism) needs ``rows_per_user``, the most rows that
-        one user has in the batch: k rows cost k epsilon, or k^2 rho. With ``skip_exhausted``
-        those who cannot pay are left out and named; they must not take part. A :class:`Composition`
-        is what several queries of one batch cost together: one charge. A :class:`Release` states
-        users, mechanism and batch: write the record, charge it, then release.
+        one user has in the batch: k rows cost k epsilon, or k^2 rho. With ``skip_exhausted``, users
+        who cannot pay are left out and listed; they must not take part. A :class:`Composition` is
+        the cost of several queries of one batch, in one charge. A :class:`Release` states users,
+        mechanism and batch: write the record, charge it, then release.
 
-        The same batch again, with the same users and the same guarantee, is not paid again: it
-        raises :class:`AlreadyCharged`, for a batch is one release, whose noise is drawn once, and
-        noise drawn anew is another batch. With ``repeat_ok`` it is acknowledged again, and the
-        receipt says ``repeated``: for who publishes what was released before, or was cut off by
-        :class:`LedgerUnavailable` before anything was released.
+        A second charge of the same batch, with the same users and guarantee, costs nothing and
+        raises :class:`AlreadyCharged`: a batch is one release, whose noise is drawn once. With
+        ``repeat_ok`` it returns the receipt again, with ``repeated`` set; use this to publish an
+        old result again, or after :class:`LedgerUnavailable` if nothing was released yet.
 
-        Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, a name that is
-        none or appears twice, a scope that does not fit, ``rows_per_user`` that is missing or does
-        not belong, a batch that was charged otherwise; :class:`NotDerived` for a guarantee without
-        a price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` when the last charge, the
+        Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, an invalid or
+        repeated name, a scope that does not fit, ``rows_per_user`` that is missing or not allowed,
+        and a batch that was charged differently; :class:`NotDerived` for a guarantee without a
+        price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` when the last charge, the
         filter, or the counters of a user were edited.
         """
         if isinstance(first, Release):
@@ -233,10 +230,10 @@ class Ledger:
         r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in a single
         transaction.
 
-        ``receipt.value`` is what may be published. The same batch again, with the same users,
-        mechanism and ``question`` (a text that says what the value is), costs nothing and gives the
-        stored value, whatever ``value`` is by then. So a program that is killed or cut off at any
-        moment asks again: it pays once, and no noise is drawn twice.
+        Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
+        and ``question`` (a description of the value), costs nothing and returns the stored value,
+        whatever ``value`` is then. A program that was interrupted can therefore call it again:
+        users pay once, and noise is drawn once.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -272,12 +269,12 @@ class Ledger:
     ) -> tuple[Charged, ...]:
         r"""Charge several releases in a single transaction; returns their outcomes in order.
 
-        Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
-        receipt, or the error that says why nobody was charged for it. All are on the disk when this
-        returns, by one write, so that a hundred cost little more than one. Threads that charge at
-        the same time through one ledger, and processes at one file, share a write by themselves.
+        Each request is charged, or refused, separately, as by :meth:`charge`: its outcome is a
+        receipt, or the error for which nobody was charged. All are on the disk when this returns,
+        by a single write, so a hundred cost little more than one. Threads that charge one ledger
+        concurrently, and processes that charge one file, share writes automatically.
 
-        Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
+        Raises, and charges nobody, if the arguments of any request, or the ledger, are invalid.
         """
         checked = [
             CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))
@@ -310,9 +307,8 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The spent budget of ``user`` as a claim, from the filter's counters.
 
-        It is no statement that holds at all times together: that is the budget, or an odometer
-        (``accounting.theorems.odometer``). What rests on assumptions says so, with all their
-        reasons.
+        The claim does not hold simultaneously at all times; the budget does, or an odometer
+        (``accounting.theorems.odometer``). Assumptions are listed with their reasons.
         """
         named = name("user", user)
         with self._reading() as connection:
@@ -345,8 +341,9 @@ class Ledger:
     ) -> tuple[str, ...]:
         r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
-        They never will: counters only rise. Of the others nothing is promised, since somebody else
-        may charge them first: :meth:`charge` decides. Errors of the arguments as there.
+        Counters only increase, so these users can never pay it. The other users may be charged by
+        somebody else first: :meth:`charge` decides. Raises for invalid arguments as :meth:`charge`
+        does.
         """
         names = sorted_names(users)
         price, _ = self._cost(guarantee, rows_per_user)
@@ -359,7 +356,7 @@ class Ledger:
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
         r"""The charges paid by ``user``, or all charges, in order.
 
-        Raises :class:`LedgerDamaged`, as the questions above do, for a charge that was edited.
+        Raises :class:`LedgerDamaged` for a charge that was edited.
         """
         named = None if user is None else name("user", user)
         with self._reading() as connection:
@@ -398,9 +395,9 @@ class Ledger:
         r"""Verify the whole ledger: all inconsistencies and their locations, empty if there are
         none.
 
-        Finds any row that was edited, taken out or put in by someone who did not also recompute
-        every digest and counter after it. Against one who did there are the receipts: what they
-        acknowledge must be there. At most 100 findings are given.
+        Finds every row that was edited, deleted or inserted, unless all later digests and counters
+        were recomputed too; the ``receipts`` reveal this as well, because the charges that they
+        acknowledge must exist. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]

@@ -41,17 +41,18 @@ REAL_CURVE: Final = "real-curve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    r"""One release: ``noise`` on a query that one unit moves by ``sensitivity``, under ``scheme``.
+    r"""One release: ``noise`` on a query that one unit changes by ``sensitivity``, under
+    ``scheme``.
 
-    Neighbours differ in ``group`` units, by ``relation``; None takes the first one of the scheme.
-    Of a sample the sensitivity is that of a unit added, except of :class:`FixedSize`, whose units
-    are replaced.
+    Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
+    scheme. Under sampling, the sensitivity is that of adding a unit; under :class:`FixedSize` it is
+    that of replacing one.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
 
-    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group that
-    nothing is proven of under the scheme.
+    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group for
+    which nothing is proven under the scheme.
     """
 
     noise: Noise | RealNoise
@@ -111,12 +112,12 @@ class Description:
 
     @property
     def replaced(self) -> bool:
-        r"""Whether a unit may be replaced by one that moves the query equally far the other way."""
+        r"""Whether replacing a unit may change the query twice as much as adding one."""
         return self.scope.relation is not self.added
 
     @property
     def unsampled(self) -> Description:
-        r"""The release without sampling: replacing a unit then moves the query twice as far."""
+        r"""The release without sampling: replacing a unit then changes the query twice as much."""
         times = self.group * self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
         return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)

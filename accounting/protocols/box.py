@@ -42,7 +42,8 @@ _APART: Final = "each world shows values that the other never does"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialBox(Guarantee):
-    r"""Binomial(trials, probability) noise on each coordinate; i may move by ``bounds[i]``.
+    r"""Binomial(trials, probability) noise on each coordinate; coordinate i changes by
+    ``bounds[i]``.
 
     The noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
     bound 1 is binary summation.
@@ -85,7 +86,7 @@ class BinomialBox(Guarantee):
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least epsilon at ``delta`` in [0, 1], to about that relative width (1e-3).
 
-        Infinite at delta = 0: each world shows values that the other never does.
+        Infinite at delta = 0: each dataset has outcomes that are impossible under the other.
         """
         most, width = probability("delta", delta), _width(relative)
         if most == 0:

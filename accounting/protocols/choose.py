@@ -78,10 +78,10 @@ _MOST_EPSILON: Final = 1000
 class Plan:
     r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
 
-    ``guarantee`` is derived, whatever the target; ``meets`` says whether it is certified to reach
-    it. ``size`` is None for bits, which never wrap around. ``assumes`` names what a protocol needs
-    beyond its noise ("" for nothing): then ``guarantee`` is of the sum alone, what the server sees
-    beside it costs ``assumed_epsilon`` more, and ``meets`` counts both.
+    ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
+    reach the target. ``size`` is None for bits, which never wrap around. ``assumes`` is the
+    assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then for the sum only,
+    the other messages to the server cost ``assumed_epsilon`` more, and ``meets`` includes both.
     """
 
     instance: Instance
@@ -100,7 +100,7 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
-    :class:`ShuffledPure` has the curve of its sum alone, which is less than its server sees.
+    For :class:`ShuffledPure` it is that of the sum only; the server sees more than the sum.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -137,10 +137,10 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     out.
 
     ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
-    ``parameters="exact"``: noise with which the honest alone meet (epsilon, delta) and with a grid
-    step less of which they do not (for ``pure-shuffle`` a little more than that), and the least
-    modulus with which the chance of a wrong sum is at most ``failure``. ``"paper"``: what the paper
-    prints for epsilon (its corrected form), everyone being honest; the plan says what that gives.
+    ``parameters="exact"``: the least noise, up to a grid step, with which the honest users meet
+    (epsilon, delta) (slightly more for ``pure-shuffle``), and the least modulus for which a sum
+    overflows with probability at most ``failure``. ``"paper"``: the (corrected) formula of the
+    paper for epsilon, with all users honest; the plan has the guarantee that follows.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
     >>> plan.protocol.noise_bits, plan.meets
@@ -151,9 +151,9 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     >>> plan.protocol.noise_bits, plan.meets
     (56, True)
 
-    Raises :class:`InvalidParameter` for an argument out of range or one that the instance has no
-    use for, an epsilon beyond 1000, a delta of 0 where no noise of the instance is pure, or a
-    ``precision`` with ``parameters="paper"``; :class:`NotDerived` where no ``pure-shuffle`` is
+    Raises :class:`InvalidParameter` for an argument that is out of range or not used by the
+    instance, an epsilon above 1000, a delta of 0 for an instance without pure DP, or a
+    ``precision`` with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is
     certified.
     """
     target = _target(instance, users, epsilon, delta, honest_fraction, parameters)

@@ -108,8 +108,8 @@ class ComposedLoss:
 
     @property
     def method(self) -> str:
-        r"""The engine: "direct" or "line"."""
-        return "line" if isinstance(self._engine(), ContourIntegral) else "direct"
+        r"""The engine: "direct" or "contour"."""
+        return "contour" if isinstance(self._engine(), ContourIntegral) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to about this relative width."""

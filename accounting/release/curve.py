@@ -227,7 +227,7 @@ class PrivacyCurve(OneRelease):
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 
-        Of several coordinates to a relative width of about 1e-11 at the least.
+        With several coordinates, the relative width is at least about 1e-11.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -247,8 +247,8 @@ class PrivacyCurve(OneRelease):
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
 
-        At delta = 0 the largest loss, infinite where it is. Where epsilon is positive and below
-        2^-bits of the smallest positive loss, the width is relative to that instead.
+        At delta = 0 it is the largest loss, possibly infinite. If epsilon is positive and below
+        2^-bits times the smallest positive loss, the width is relative to that loss instead.
 
         >>> from dpcore import DiscreteLaplace
         >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1).enclose_epsilon(0)
@@ -271,7 +271,7 @@ class PrivacyCurve(OneRelease):
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
 
-        1 - alpha would be perfect privacy, 0 none (Dong, Roth and Su 2022).
+        1 - alpha is perfect privacy, 0 is none (Dong, Roth and Su 2022).
         """
         return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
 

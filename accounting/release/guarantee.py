@@ -62,15 +62,15 @@ def guarantee(
 ) -> Guarantee:
     r"""The guarantee of one release of ``mechanism``, or of a stream's sums, under its scope.
 
-    A :class:`Description` adds noise on the reals, a sampling scheme and a group. Of a local report
-    it is the log of its largest likelihood ratio, rounded up.
+    A :class:`Description` also has noise on the reals, a sampling scheme and a group. The guarantee
+    of a local report is the log of its largest likelihood ratio, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` for a law whose worst shift no theorem gives: what is believed of it
-    can be written as :class:`Assumed`, with a reason.
+    Raises :class:`NotDerived` for a law whose worst shift is not known; state an assumed guarantee
+    as :class:`Assumed`, with a reason.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)

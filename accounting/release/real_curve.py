@@ -25,7 +25,7 @@ from accounting.pairs.renyi import supremum_over_orders
 from accounting.release.curve import OneRelease
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.mechanism import A_SCOPE, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.parameter import RationalLike
 
@@ -62,7 +62,7 @@ class RealCurve(OneRelease):
         if not isinstance(self.noise, (Gaussian, Laplace)):
             raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace, on the reals")
         if not isinstance(self.scope, Scope):
-            raise InvalidParameter("scope", self.scope, "must be a Scope")
+            raise InvalidParameter("scope", self.scope, A_SCOPE)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         if isinstance(self.noise, Laplace) and self._spread() > _MOST_SPREAD:
             raise InvalidParameter(

@@ -113,8 +113,8 @@ class SampledRelease(DescribedSample):
     def directions(self) -> tuple[Tables, ...]:
         r"""(probability, pair) of what a round may be, for each order of the two datasets.
 
-        In all rounds it is the same direction: the datasets decide. So many rounds cost at most the
-        larger of what each direction costs.
+        The datasets determine the direction, so it is the same in all rounds, and a composition
+        costs at most the larger cost of all directions.
         """
 
     @property
@@ -211,7 +211,7 @@ class PoissonSample(AmplifiedSample):
     def attained(self) -> bool:
         r"""Whether some neighbours have these pairs in every round.
 
-        Of several candidates, and of several coordinates, one pair above all of them is sampled.
+        With several candidates or coordinates, one pair that dominates all of them is sampled.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):

@@ -61,7 +61,7 @@ def as_pure(claim: Guarantee) -> Pure:
     >>> as_pure(compose((Pure("1/10"), 3)))
     Pure('3/10')
 
-    Raises :class:`NotDerived` where the loss is unbounded, or not known to be bounded.
+    Raises :class:`NotDerived` if the loss is unbounded, or not known to be bounded.
     """
     if isinstance(claim, (ZCdp, Rdp, Approx)):
         raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds its largest loss")
@@ -118,7 +118,7 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
-    Exact for Pure and Approx claims, which is what randomised response at their epsilon loses.
+    Exact for Pure and Approx claims, whose worst case is randomised response.
 
     >>> as_approx(Pure(1), 0), float(as_approx(Pure(1), "1/10").stated_epsilon)
     (Approx(1, 0), 0.8529...)

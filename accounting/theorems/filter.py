@@ -66,8 +66,8 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` are the names of what adds; ``limits`` the integer each may reach, ``budgets`` the
-    exact value that a limit stands for.
+    ``counters`` are the names of the quantities that are summed, ``limits`` their largest values as
+    integers, ``budgets`` the exact values that the limits stand for.
     """
 
     kind: ClassVar[str]
@@ -156,8 +156,8 @@ class Filter(ABC):
     def spent(self, total: Sequence[int]) -> Word:
         r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
 
-        It is a guarantee of what was released for a list that was fixed beforehand; for one that
-        was chosen on the way the budget is the guarantee, or see ``accounting.theorems.odometer``.
+        It is a guarantee for a list of releases that was fixed in advance. For releases that were
+        chosen adaptively, the budget is the guarantee, or see ``accounting.theorems.odometer``.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -274,11 +274,11 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
-    The sum of rho stays within what gives (epsilon, slack), the sum of delta within delta - slack.
-    An (epsilon, delta) charge costs rho = epsilon^2/2 and delta; a zCDP charge its rho and no
-    delta. ``slack`` (half of delta unless stated) pays for the sum of rho; a guarantee that has
-    no rho is read at ``charge_delta``, a thousandth of what is left of delta unless stated. ``rho``
-    is the most that gives (epsilon, slack), found when the filter opens and stored with it.
+    The sum of rho is limited to a value that gives (epsilon, slack), the sum of delta to
+    delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
+    zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
+    converted at ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit
+    of the sum; it is computed when the filter is made, and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
@@ -362,7 +362,7 @@ def filter_for(budget: StatedGuarantee) -> Filter:
     >>> filter_for(ZCdp("1/2")).counters
     ('rho',)
 
-    Raises :class:`InvalidParameter` for an assumed budget, and one with nothing in it.
+    Raises :class:`InvalidParameter` for an assumed budget, and for a budget of 0.
     """
     match budget:
         case Pure():

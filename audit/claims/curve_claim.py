@@ -54,16 +54,15 @@ _Delta: TypeAlias = Callable[[Fraction], Fraction]
 class CurveClaim:
     r"""For every epsilon >= 0 the mechanism is (epsilon, delta(epsilon))-DP, delta a known curve.
 
-    ``points`` are those that are tested: epsilon = 0, where delta is the total variation distance,
-    the least decimal of two digits at which delta is at most 0.1, 0.01, ..., 1e-6 or near its
-    floor, and the pure epsilon with delta = 0 where there is one. Each delta is a proven upper end,
-    rounded up.
+    ``points`` are the tested points: epsilon = 0, where delta is the total variation distance; the
+    least epsilon of two digits at which delta is at most 0.1, 0.01, ..., 1e-6 or near its infimum;
+    and the pure epsilon with delta = 0, if there is one. Each delta is a proven upper bound.
 
     >>> claim = CurveClaim(spelling="discrete-laplace:scale=2@1")
     >>> [str(point) for point in claim.points]
     ['epsilon=0,delta=0.244919', 'epsilon=0.33,delta=0.0973123', ..., 'epsilon=0.5']
 
-    Raises :class:`InvalidParameter` for what spells no curve, or one that promises nothing.
+    Raises :class:`InvalidParameter` for text that is not a curve, and for a curve without privacy.
     """
 
     spelling: str

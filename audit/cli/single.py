@@ -71,11 +71,15 @@ def replay_command(
     ),
     *,
     sensitivity: str | None = option(
-        "D", "State that output = query + noise, and a person changes the query by at most D."
+        "D",
+        "Declare that output = query + noise, and that one person changes the query by at most D.",
     ),
     norm: str = option("WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1"),
     strict: bool = option(
-        "", "State that draws and output shape do not depend on data.", "--strict", default=False
+        "",
+        "Declare that draws and output shape do not depend on data.",
+        "--strict",
+        default=False,
     ),
     tapes: str = option(
         "N", "How many tapes (recorded random draws), each replayed on both datasets.", default="32"
@@ -86,12 +90,13 @@ def replay_command(
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
-    r"""Replay TARGET on both datasets with the same random draws, and with draws at their extremes.
+    r"""Replay TARGET on both datasets with the same random draws, and with single draws at
+    extremes.
 
     Example: dpcore audit replay clipped-to-two --sensitivity 1
 
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
-    be replayed, 4 nothing is drawn and both datasets give the same.
+    be replayed, 4 nothing is drawn and both outputs are equal.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
     tried = whole_number("--tapes", tapes, at_least=2)
@@ -218,9 +223,9 @@ def canaries_command(
     ),
     guesses: str | None = option(
         "N",
-        "How many canaries to guess; fix it before you see scores and coins together. "
-        "(default: a sixteenth of them, more where the claim needs it, a quarter and all of them, "
-        "which share the level)",
+        "How many canaries to guess; choose it before you see which were included. (default: "
+        "three numbers share the level: a sixteenth of the canaries, or more if the claim needs "
+        "more, a quarter, and all)",
     ),
     guess: str = option(
         "WORD",
@@ -228,15 +233,15 @@ def canaries_command(
         default="both",
     ),
     alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
-    seed: str = option("N", "The seed that puts equal scores in order.", default="0"),
+    seed: str = option("N", "Seed: breaks ties between equal scores.", default="0"),
     html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
     r"""Audit one training run by its canaries: does it keep the claim?
 
-    A canary is an example that a fair coin put into the training data or not; its score is larger
-    where the model seems to have seen it.
+    A canary is an example that a fair coin included in the training data or not; a larger score
+    means that the model seems to have seen it.
 
     Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
 
@@ -312,7 +317,8 @@ def dpsgd_command(
 
     Example: dpcore audit dpsgd step.py:Step --records 1000 --rate 0.1 --noise-multiplier 1 --clip 1
 
-    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
+    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 some checks could
+    not be made.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
     numbers = {
@@ -383,13 +389,13 @@ def exact(
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
-    r"""Compute the privacy loss between two known output laws P and Q, by proof.
+    r"""Prove bounds on the privacy loss between two known distributions P and Q.
 
     Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
 
-    Each number is the worse of P against Q and Q against P. Exit code: 0 proven, or nothing was
-    claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close to the true one for the
-    highest precision (never with two files).
+    Each number is the larger one of both directions, P against Q and Q against P. Exit code: 0
+    proven, or nothing was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close
+    to the true one for the highest precision (never with two files).
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim

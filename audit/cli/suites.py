@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 corpus = command_group(
     "corpus",
-    help="Audit published packages that broke their promise. Start with dpcore audit corpus list.",
+    help="Audit published packages that violate a claim. Start with dpcore audit corpus list.",
     no_args_is_help=True,
 )
 
 
 @corpus.command("list")
 def list_entries(*, as_json: AsJson = False) -> None:
-    r"""List the real failures: package, claim, truth, and the megabytes that trying it takes."""
+    r"""List the real failures: package, claim, true value, and size of the download."""
     from audit.corpus.entry import entries
     from audit.corpus.judge import entries_text, listed
 
@@ -48,7 +48,7 @@ def show(
     *,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show an entry: what was claimed, what is true, who found it, and the code that shows it."""
+    r"""Show an entry: the claim, the true value, who found it, and code that demonstrates it."""
     from audit.corpus.entry import find
     from audit.corpus.judge import entries_text, entry_lines
 
@@ -67,7 +67,7 @@ def run(
     everything: bool = option("", "Run every entry: downloads gigabytes.", "--all", default=False),
     jobs: str = option("N", "How many processes; -1: one per core.", "-j", "--jobs", default="1"),
     keep: bool = option(
-        "", "Keep the environments: the next run needs no network.", "--keep", default=False
+        "", "Keep the environments, so that the next run needs no network.", "--keep", default=False
     ),
     cache: Path | None = option(
         "FOLDER", "Where environments are made. (default: your cache folder)"
@@ -79,11 +79,11 @@ def run(
 ) -> None:
     r"""Install the pinned packages and audit them: failures must be refuted, twins must not.
 
-    Each is installed into an environment of its own, from the index that pip is set up for.
+    Each package has its own environment, and comes from the index that pip is configured for.
 
     Example: dpcore audit corpus run opendp-threshold
 
-    Exit code: 0 all judged as they should be, 1 otherwise, 2 usage, 3 an environment failed.
+    Exit code: 0 all verdicts are as expected, 1 otherwise, 2 usage, 3 an environment failed.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.corpus.entry import entries, find
@@ -141,8 +141,8 @@ def bench_command(
     mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha each,
     and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha.
     By chance a few twins are refuted: the bench fails if that many refutations have a probability
-    below 0.001 when all claims are true. An entry that sampling cannot catch is tested by the
-    layer that must catch it: exact, fit or replay, and one whose time tells by the clock.
+    below 0.001 when all claims are true. An entry that sampling cannot catch is tested by another
+    layer (exact, fit or replay), and a timing leak by the clock.
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """

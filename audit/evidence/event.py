@@ -333,11 +333,11 @@ class Event:
 class Witness(Facts):
     r"""An event that reveals the dataset, fixed before the runs on which it was counted.
 
-    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an
-    output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
-    rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
-    what the output was read through, None for the output itself; ``where`` is the event as data,
-    and ``score`` all that is needed to compute a learned feature (``audit.evidence.view``).
+    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an output
+    in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
+    frequencies is not a bound; ``epsilon_lower`` of the report is. ``feature`` is the feature to
+    which the event applies, None for the output itself; ``where`` is the event as data, and
+    ``score`` has the definition of a learned feature (``audit.evidence.view``).
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
@@ -368,7 +368,7 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""Runs of the dataset it points to in excess of the other, in standard deviations."""
+        r"""The excess of runs of the dataset to which the event points, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)

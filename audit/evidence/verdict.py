@@ -39,11 +39,11 @@ r"""The sample layer, one test that may be looked at after every run."""
 class Outcome(Facts):
     r"""The test of one claimed point (``claim``) on one pair, through one feature.
 
-    ``pair`` is the place of the pair in the audit's list, ``feature`` the name of the feature that
-    outputs were read through, None for the outputs themselves. ``p_value`` or ``e_value`` is that
-    of this test alone; ``epsilon_lower`` a bound at this point's delta. All bounds of an audit
-    hold together with its confidence. ``refuted`` says whether this point is among those refuted at
-    the level of the whole audit.
+    ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
+    feature, None for the output itself. ``p_value`` or ``e_value`` is that of this test only;
+    ``epsilon_lower`` is a bound at the delta of this point. All bounds of an audit hold together
+    with its confidence. ``refuted`` says whether this point is refuted at the level of the whole
+    audit.
 
     >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}

@@ -179,7 +179,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         percent = up(100 * report.resolution, 2)
         yield (
             "blind spot",
-            f"a mean absolute deviation that is wrong by less than {percent}% could be missed",
+            f"a mean absolute deviation that is wrong by less than {percent}% could go unnoticed",
         )
     else:
         yield "blind spot", "a wrong spread of any size: there are too few draws to detect it"

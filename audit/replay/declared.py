@@ -44,11 +44,11 @@ class Declared:
 
 
 def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = "l1") -> T:
-    r"""State that one person moves ``value`` by at most ``sensitivity`` in ``norm``; return it.
+    r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``; return it.
 
-    With 0, the default, it is the same for all neighbouring datasets: any value may be. With more
-    it must hold numbers. ``name`` is how findings call it. Draws made before are the same for both
-    datasets, so a value that holds noise is declared by how far the data move it.
+    With 0, the default, the value is the same for all neighbouring datasets, and may be of any
+    type; otherwise it must consist of numbers. ``name`` is its name in findings. Earlier draws are
+    the same for both datasets, so the sensitivity of a noisy value is that of its data.
 
     >>> declare([3, 4], "counts", sensitivity=1)
     [3, 4]

@@ -45,7 +45,7 @@ _BY_CTRL_C: Final = 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWitness:
-    r"""The event that is hardest on the claim, with its proven probability on each dataset."""
+    r"""The event that violates the claim most, with its proven probability on each dataset."""
 
     event: str
     world: Literal["A", "B"]

@@ -42,8 +42,8 @@ _SHOWN: Final = 60
 class AuditReport(AuditRecord):
     r"""The report of an audit: its verdict on a claim, bounds, and the witness if it is refuted.
 
-    ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
-    are all of them where there are several.
+    ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` are all pairs if there are
+    several.
 
     >>> from audit.claims.claim import Claim
     >>> report = AuditReport(
@@ -131,7 +131,7 @@ class AuditReport(AuditRecord):
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
     def findings_told(self) -> Iterator[tuple[str, str]]:
-        r"""Findings besides the bound, which have their own sections on the HTML page."""
+        r"""Further findings, which have their own sections on the HTML page."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
             if (

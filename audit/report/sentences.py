@@ -42,9 +42,9 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
     if epsilon_lower > epsilon:
         return None
     return (
-        f"not above the refuted epsilon = {format_rational(epsilon)}, as it stops at the first "
-        "epsilon, from 0 up, that a test of its own does not refute; the test of the claim says "
-        f"that epsilon is above {format_rational(epsilon)}, with {confidence(alpha)} confidence"
+        f"not above the refuted epsilon = {format_rational(epsilon)}: it is the first epsilon, "
+        "from 0 up, that a test does not refute; the test of the claim shows that epsilon is above "
+        f"{format_rational(epsilon)}, with {confidence(alpha)} confidence"
     )
 
 
@@ -67,21 +67,21 @@ def meaning(
         case "refuted" if runs:
             return f"The claim {claim} does not hold. If it did, {refutals(alpha)}."
         case "refuted":
-            return f"The claim {claim} does not hold: a proof, from the exact laws of the outputs."
+            return f"The claim {claim} does not hold: proven from the exact output distributions."
         case "proven":
             return (
-                f"The outputs on this pair keep {claim}: a proof, from their exact laws. It speaks "
-                "of these laws and this pair, and of no other code or data."
+                f"The outputs on this pair keep {claim}: proven from their exact distributions. "
+                "The proof applies to these distributions and this pair only."
             )
         case "not_refuted":
             return (
-                f"The evidence does not contradict {claim}. That is no proof: what lies in the "
-                "blind spot below may pass unseen."
+                f"The evidence does not contradict {claim}. This is not a proof: a violation in "
+                "the blind spot below may have gone unnoticed."
             )
         case "nothing_measured":
             return (
-                f"The runs do not measure {claim}: of at least one pair, the test could look at "
-                "nothing in most of the outputs. The warnings below say why, and what to do."
+                f"The runs do not measure {claim}: on at least one pair, most of the outputs could "
+                "not be used. The warnings below say why, and what to do."
             )
     reason = "" if error is None else f"It {error.told}. "
     return f"{reason}There is no verdict on {claim}."
@@ -99,11 +99,10 @@ def blind_spot(
     if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
         return f"not known: {why}"
     if not math.isfinite(resolution):
-        return "everything: these are too few runs to count on refuting anything"
+        return "everything: the runs are too few to refute anything reliably"
     cases = format_share(resolution)
     return (
-        f"an output that gives the data away in fewer than {cases} runs could be missed"
-        f"{unseen(coverage)}"
+        f"a revealing output in fewer than {cases} runs could have gone unnoticed{unseen(coverage)}"
     )
 
 
@@ -128,7 +127,7 @@ def values_alone(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def fitted(report: FitReport) -> str:
-    r"""Whether what was drawn has the law."""
+    r"""Whether the draws follow the law."""
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":
         return f"{runs} do not have the law {law}: {report.witness}"
@@ -138,7 +137,7 @@ def fitted(report: FitReport) -> str:
 
 
 def compared(baseline: BaselineFinding) -> str:
-    r"""The bound of another method, rounded down, and what a reader has to know about it."""
+    r"""The bound of another method, rounded down, with a remark."""
     bound = baseline.epsilon_lower
     return baseline.says if bound is None else f"{down(bound)} ({baseline.says})"
 
@@ -152,7 +151,7 @@ def scored(score: dict[str, Any]) -> str:
 
 def repeated(seed: int, *, repeatable: bool) -> str:
     r"""How to reproduce the audit."""
-    only = "" if repeatable else " (repeats the coins of the audit; the target has its own)"
+    only = "" if repeatable else " (repeats the draws of the audit; the target makes its own)"
     return f"--seed {seed}{only}"
 
 

@@ -190,16 +190,12 @@ def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ..
     >>> read_pairs("pairs", [[0, 1]])
     ((0, 1),)
     """
-    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
-        raise InvalidParameter(argument, pairs, "must be pairs of datasets, e.g. [(0, 1)]")
-    found = []
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InvalidParameter(argument, pair, "must be pairs of datasets, e.g. [(0, 1)]")
-        found.append((pair[0], pair[1]))
-    if not found:
-        raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
-    return tuple(found)
+    several = isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes)
+    found = [*pairs] if several else [pairs]
+    if not found or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in found):
+        shown = found if several else pairs
+        raise InvalidParameter(argument, shown, "must be a list of pairs, e.g. [(0, 1)]")
+    return tuple((a, b) for a, b in found)
 
 
 def pairs_of(

@@ -112,14 +112,15 @@ def read_target(
 ) -> Target:
     r"""Parse a target: a callable, program, noise, protocol or catalogue entry.
 
-    ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
-    earnest. ``found`` finds a callable of a file or module, in place of importing it here.
+    With ``seeded = False`` a built-in noise or protocol draws from the operating system, as in
+    production. ``found`` loads a callable of a file or module, in place of an import in this
+    process.
 
     >>> read_target("discrete-laplace:scale=10").spelling
     'discrete-laplace:scale=10'
 
-    Raises :class:`InvalidParameter` for what is not there, and
-    :class:`audit.errors.TargetFailed` for a file or module that fails while it is imported.
+    Raises :class:`InvalidParameter` for an unknown target, and :class:`audit.errors.TargetFailed`
+    for a file or module whose import fails.
     """
     folder = working_folder()  # before the import of a file could change it
     target = _read(spelling, seeded=seeded, found=found or _loaded)

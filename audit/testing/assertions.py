@@ -70,7 +70,8 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     target: Auditable,
     claim: Claim | CurveClaim | str,
     *,
-    pairs: Iterable[tuple[Any, Any]],
+    pair: tuple[Any, Any] | None = None,
+    pairs: Iterable[tuple[Any, Any]] | None = None,
     runs: int = _RUNS,
     alpha: RationalLike = _ALPHA,
     seed: int | None = None,
@@ -82,19 +83,21 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 ) -> tuple[AuditReport, ...]:
     r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
 
-    P(:class:`Refuted`) <= ``alpha`` where the claim holds and runs are independent: each of k pairs
-    is tested at alpha/k. ``runs`` are those of one pair, both its datasets together. A noise, or a
-    target of known law, is proven or refuted without runs. To pass proves nothing: a report says
-    in ``resolution`` what it would have seen. ``relation`` is how neighbours differ: "replace"
-    unless it is given, or the claim or an entry of the catalogue says otherwise. Pairs that
-    contradict it are refused.
+    ``claim`` is text such as "epsilon=1" or "epsilon=1,delta=1e-6". Give one ``pair`` of
+    neighbouring datasets or several ``pairs``; a catalogue entry has a pair of its own.
+    ``relation`` is "replace" (default) or "add-remove"; pairs that contradict it are refused.
 
-    Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
-    ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
-    through each of ``features`` (``audit.features``) where there are any, and without the
-    floating-point representation where ``floats`` is "ignore". Where every output is the same, or
-    more than half are new and have no order, nothing was measured: that fails unless
-    ``allow_constant`` says that one output is meant.
+    If the claim holds and runs are independent, P(:class:`Refuted`) <= ``alpha``: each of k pairs
+    is tested at alpha/k. ``runs`` is the number of runs for one pair, both datasets together. A
+    noise, or another target of known law, is proven or refuted without runs. Passing is no proof:
+    ``resolution`` of a report is the largest probability of a revealing output that the runs could
+    have missed.
+
+    Pair i is audited with ``seed`` + i; without a seed one is drawn and printed on failure.
+    ``again`` replaces the sentence that explains how to repeat the audit. ``features`` are applied
+    to outputs (``audit.features``); ``floats="ignore"`` ignores their floating-point
+    representation. The test also fails if nothing was measured: all outputs are equal, or more than
+    half of them are distinct and have no order. ``allow_constant`` accepts equal outputs.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -113,6 +116,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     spec = AuditSpec(
         target=target,
         claim=claim,
+        pair=pair,
         pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
         relation=relation,
         features=features,  # type: ignore[arg-type]  # the same
@@ -194,7 +198,7 @@ def assert_sensitivity(
 ) -> None:
     r"""Fail if a pair of neighbours moves the integer answer of ``query`` by more than ``bound``.
 
-    Exact, and about these pairs only: ``audit.testing.strategies`` draws as many as one likes.
+    The test is exact, for these pairs only; ``audit.testing.strategies`` draws more pairs.
 
     >>> assert_sensitivity(len, [([], ["ada"])], 1)
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
@@ -202,8 +206,8 @@ def assert_sensitivity(
     ...
     audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
 
-    Raises :class:`InvalidParameter` for answers that are no integers, for a query that answers one
-    dataset in two ways, and for a bound whose norm does not fit the answers.
+    Raises :class:`InvalidParameter` for answers that are not integers, for a query that gives two
+    different answers to one dataset, and for a bound whose norm does not fit the answers.
     """
     __tracebackhide__ = True
     declared = Sensitivity.of(bound)

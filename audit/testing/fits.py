@@ -27,8 +27,8 @@ def assert_fits(
 ) -> FitReport:
     r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
 
-    P(:class:`Refuted`) <= ``alpha`` where it does and draws are independent. ``sampler`` is what
-    :func:`audit.fit.fit.fit` takes: f(n, rng), f(rng), f(), or a noise.
+    If it does, and draws are independent, P(:class:`Refuted`) <= ``alpha``. ``sampler`` is f(n,
+    rng), f(rng), f(), or a noise, as in :func:`audit.fit.fit.fit`.
 
     >>> from dpcore import DiscreteLaplace
     >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)

@@ -361,7 +361,9 @@ def _words(mark: pytest.Mark) -> Mapping[str, Any]:
     from dpcore.errors import InvalidParameter
 
     if mark.args:
-        raise InvalidParameter("dp", mark.args, "takes words only, such as epsilon=1")
+        raise InvalidParameter(
+            "dp", mark.args, "takes keywords only: write @pytest.mark.dp(epsilon=1, pair=(0, 1))"
+        )
     return mark.kwargs
 
 

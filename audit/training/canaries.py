@@ -258,23 +258,24 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     seed: int = 0,
     trace: bool = False,
 ) -> CanaryReport:
-    r"""Audit a training from one run: the lower bound on epsilon that its canaries' scores give.
+    r"""Audit one training run: a lower bound on epsilon from the scores of its canaries.
 
-    ``scores`` has one finite number for each canary, larger where it looks more like a member of
-    the training data; ``included`` says which were in it (0 or 1). Each canary has to be included
-    by a fair coin of its own, tossed before the training, and left out otherwise (``relation``
-    "add-remove") or replaced by something that does not depend on the coins ("replace").
+    ``scores`` has a finite number for each canary, which is larger if the canary looks more like a
+    member of the training data; ``included`` is 1 for members and 0 otherwise. Each canary must be
+    included by an independent fair coin, tossed before the training, and otherwise left out
+    (``relation`` "add-remove") or replaced by something that does not depend on the coins
+    ("replace").
 
     ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
-    accounting such as the composed curve of a training. ``guesses`` is how many canaries are
-    guessed, half of them included and half excluded, or all of them what ``guess`` says: both have
-    to be fixed before anybody saw scores and coins together. By default three numbers share the
-    level: a sixteenth of the canaries, or more where the claim needs it, a quarter and all of them.
-    Canaries of equal score are put in an order drawn from ``seed``. ``trace`` adds, for a picture,
-    what other numbers of guesses would have given.
+    ``accounting`` such as the composed curve of a training run. ``guesses`` is the number of
+    canaries to guess, half of them as included and half as excluded, or all as ``guess`` says;
+    choose both before seeing scores and coins together. By default three numbers share the level: a
+    sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. Ties between
+    equal scores are broken by ``seed``. ``trace`` adds the results of other numbers of guesses, for
+    a figure.
 
-    The verdict is wrong about a true claim with probability at most 1 - ``confidence``, and so is
-    the bound ``epsilon_lower``, each by itself.
+    The verdict refutes a true claim with probability at most 1 - ``confidence``, and the bound
+    ``epsilon_lower`` is wrong with probability at most 1 - ``confidence``.
 
     >>> rng = np.random.default_rng(7)
     >>> included = rng.integers(0, 2, 10_000)

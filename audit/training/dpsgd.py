@@ -81,13 +81,14 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
 ) -> StepReport:
     r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
 
-    ``step`` is a :class:`TrainingStep`, a class of one, or the name of a library for the step that
-    it takes: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). Stated are the number
-    of ``records``, the ``rate`` at which each enters a batch, the ``noise_multiplier`` sigma and
-    the norm ``clip``: see :class:`audit.training.step_report.Stated`. ``batches`` are drawn and
-    tested, about ``draws`` coordinates of noise are held against the Gaussian law, and gradients of
-    ``dimension`` coordinates are planted. Of a step as stated at least one statistical check fails
-    with probability at most ``alpha``; faults are counterexamples, found without chance.
+    ``step`` is a :class:`TrainingStep`, a class of such steps, or the name of a library whose step
+    is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). The stated
+    parameters are the number of ``records``, the ``rate`` at which each enters a batch, the
+    ``noise_multiplier`` and the clipping norm ``clip``
+    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, compares
+    about ``draws`` coordinates of noise with the Gaussian law, and uses gradients of ``dimension``
+    coordinates. If the step is as stated, some statistical check fails with probability at most
+    ``alpha``; faults are counterexamples and involve no chance.
 
     >>> class Step:
     ...     def sample(self, rng):

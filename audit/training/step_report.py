@@ -97,7 +97,7 @@ class StepReport(Result):
         before="alpha",
     )  # fmt: skip
     def verdict(self) -> StepVerdict:
-        r"""Refuted where one check fails; nothing measured where one could not be made."""
+        r"""Refuted if a check fails; nothing measured if a check could not be made."""
         found = {check.verdict for check in self.checks}
         if found & {"refuted", "fault"}:
             return "refuted"
@@ -105,7 +105,7 @@ class StepReport(Result):
 
     @property
     def refuted(self) -> bool:
-        r"""Whether a check speaks against the step."""
+        r"""Whether a check failed."""
         return self.verdict == "refuted"
 
     @property

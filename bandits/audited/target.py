@@ -162,17 +162,17 @@ def audit_view(
 ) -> AuditTarget:
     r"""The server's view of a user's own policy: ``audit.audit(audit_view(policy))``.
 
-    The claim is what the privatizer of the policy promises the watched user: its epsilon at
-    ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
+    The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
+    ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both: of a policy whose releases have one law (``bandits.privatizers.returning_users``).
+    both; the policy's releases must have one law (``bandits.privatizers.returning_users``).
 
     >>> from bandits.privatizers.sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` for what is no policy, and one that protects nobody.
+    Raises :class:`InvalidParameter` for anything but a policy, and for a policy without privacy.
     """
     if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")

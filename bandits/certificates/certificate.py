@@ -80,10 +80,10 @@ def certificate_of(
 ) -> RunCertificate:
     r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
-    Parts whose noise hides at most ``most_steps`` steps get a certificate of their own; so do
-    rounds of other than discrete Laplace noise of at most 100 steps. For larger ones the second
-    path takes seconds or declines, and they say that they are unchecked. A run whose noise was not
-    of the operating system says so among the assumptions.
+    Parts with a sensitivity of at most ``most_steps`` steps have certificates of their own; so do
+    rounds with noise other than discrete Laplace and at most 100 steps. Larger parts would take
+    seconds, or cannot be checked, and are marked as unchecked. If the noise was not drawn from the
+    operating system, an assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck
@@ -94,10 +94,10 @@ def certificate_of(
     >>> certificate.claims[0]["epsilon"], recheck(certificate.text()).holds
     ('0.4999984', True)
 
-    Raises :class:`NotDerived` for a run that promises nothing, can release nothing or has
-    an infinite epsilon, and for one with more parts or longer text than a certificate may hold;
-    :class:`InvalidParameter` where a recorded release is none of those that the guarantee is of,
-    and for no deltas, repeated ones, and ones outside of (0, 1).
+    Raises :class:`NotDerived` for a run without a guarantee or without releases, with an infinite
+    epsilon, or with more parts or longer text than a certificate may have;
+    :class:`InvalidParameter` if a recorded release is not covered by the guarantee, and for no
+    deltas, repeated deltas, and deltas outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")

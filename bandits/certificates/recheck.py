@@ -51,24 +51,24 @@ _MOST_VALUES: Final = 1 << 22
 def recheck(text: str | bytes) -> Verdict:
     r"""Verify the certificate of a run from untrusted text.
 
-    Computed again: the digest; that epsilon is no less than that of any part; that the part's is no
-    less than its own certificate proves, which is of this very noise, sensitivity, scope and
-    rounds, and holds; that every release is of some part; that no assumption
-    is missing that these fields imply. A part without a certificate is unchecked, and then the
-    verdict does not hold. A claim that is stated and not derived, an algorithm that the reader does
-    not know, and noise that came from a seed, are named first, as assumed. All parts together may
-    take 2^22 values of listings; what is beyond is unchecked. They have the time of the
-    ``deadline`` around, 60 seconds if there is none; what is beyond is not decided in time.
+    It checks the digest; that epsilon is at least that of each part; that the epsilon of a part is
+    at least what its own certificate proves, which must be for the same noise, sensitivity, scope
+    and rounds, and hold; that each release belongs to a part; and that no assumption is missing
+    that these fields imply. A part without a certificate is unchecked, and then the verdict does
+    not hold. A claim that is stated and not derived, an unknown algorithm, and noise drawn from a
+    seed are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond
+    this are unchecked. They must be decided within the enclosing ``deadline``, by default 60
+    seconds.
 
-    Not to be known from a text: that the parts are all that a run of the algorithm could make,
-    that the releases listed are those of the run, that the noise came from where it says, and who
-    wrote it: a digest is no signature. The first three stand among the assumptions, which must be
-    there word for word.
+    A text cannot show that its parts are all that a run of the algorithm could have, that the
+    listed releases are those of the run, that the noise has the stated source, or who wrote it: a
+    digest is not a signature. The first three are assumptions, which the text must contain
+    verbatim.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
 
-    Nothing the text may hold raises.
+    No text raises an error.
     """
     return judged(_findings(text))
 

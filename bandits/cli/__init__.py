@@ -60,7 +60,7 @@ commands.command()(run)
 @commands.command()
 def compare(
     first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
-    second: Path = argument("B", "Another one, of the same worlds."),
+    second: Path = argument("B", "The other result, for the same worlds."),
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -106,9 +106,8 @@ def plot(
 
     Example: dpcore bandit plot results --output regret.svg
 
-    One panel for each epsilon; of a folder also the lower bound of a hard instance, which
-    regret.csv alone does not tell. Needs matplotlib (dpcore\[plot]).
-    Exit code: 0 done, 2 usage.
+    One panel for each epsilon; for a folder also the lower bound of a hard instance, which
+    regret.csv does not contain. Needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.curves import bounds_of, draw_results, read_lines, without_regret
     from bandits.experiments.results import TABLE

@@ -102,8 +102,8 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user. Algorithms with shuffled bits are built to keep it; of "
-        "others epsilon is reported at it. (default: 1e-6)",
+        "The delta of each user. Algorithms with shuffled bits are calibrated to it; epsilon of "
+        "others is reported at it. (default: 1e-6)",
     )
     horizon: str | None = _what(
         "T", "Rounds in each run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
@@ -119,7 +119,7 @@ class ExperimentOptions:
     )
     schedule: str | None = _how(
         "WORD",
-        "Batch lengths: exact (fit for the noise), paper (2^b) or released (4^b, its "
+        "Batch lengths: exact (chosen for the noise), paper (2^b) or released (4^b, the paper's "
         "code). (default: exact with --radius exact, else the preset's)",
     )
     confidence: str | None = _how(
@@ -134,13 +134,13 @@ class ExperimentOptions:
     )
     calibration: str | None = _how(
         "WORD",
-        "Noise of linear algorithms: exact (the least that keeps the promise), paper (its "
-        "formula; the result says what it keeps) or pure (Laplace, no delta). (default: exact)",
+        "Noise of linear algorithms: exact (the least that keeps the guarantee), paper (its "
+        "formula; the result states the guarantee) or pure (Laplace, no delta). (default: exact)",
     )
     users: str | None = _how(
         "N",
-        "How many users there are: for a linear world, where nobody is a client twice, "
-        "or for --visits. (default: the preset's, or T/B)",
+        "The number of users, in a linear world (where each user is a client once) or with "
+        "--visits. (default: the preset's, or T/B)",
     )
     alpha: str | None = _how(
         "ALPHA",
@@ -162,8 +162,8 @@ class ExperimentOptions:
     )
     dropouts: str | None = _how(
         "SHARE",
-        "The share of a release's users who vanish, e.g. 5%; the noise of the others "
-        "keeps the promise. (default: 0%)",
+        "The share of a release's users who drop out, e.g. 5%; the noise of the others keeps "
+        "the guarantee. (default: 0%)",
     )
     aggregation: str | None = _how(
         "WORD",
@@ -210,9 +210,9 @@ def run(
 
     Example: dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3
 
-    Regret is pseudo-regret; means and standard errors are over instances.
-    Noise is simulated from --seed: the guarantees are of the algorithms, with secret noise.
-    Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
+    Regret is pseudo-regret; means and standard errors are over instances. Noise is simulated from
+    --seed; the guarantees hold for the algorithms with secret noise. Exit code: 0 done, 2 usage,
+    130 Ctrl-C (--resume keeps what is finished).
     """
     stopped = _NOTHING
     try:

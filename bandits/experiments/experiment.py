@@ -111,12 +111,12 @@ class Experiment(RunParameters):
 
     Equal experiments give equal numbers.
 
-    Other fields are those of :class:`~bandits.policies.setting.Setting`; ``schedule`` None: the
-    preset's under the paper's radius, exact under the exact one; ``arms`` and ``users`` None: as
-    many as the preset has.
+    Other fields are those of :class:`~bandits.policies.setting.Setting`. By default ``schedule`` is
+    the preset's under the paper's radius and exact under the exact one; ``arms`` and ``users`` are
+    those of the preset.
 
-    ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
-    :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
+    ``checkpoints`` are rounds in increasing order that end with the horizon, by default
+    :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits, and to report epsilon.
 
     >>> small = Experiment(
     ...     preset="cz/easy",
@@ -129,9 +129,9 @@ class Experiment(RunParameters):
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 
-    Raises :class:`InvalidParameter` for unknown names, epsilons outside of [10^-6, 10^3] (for
-    shuffled bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12,
-    and anything twice, epsilons of one float (:func:`float_up`) among it.
+    Raises :class:`InvalidParameter` for unknown names, epsilons outside [10^-6, 10^3] (for shuffled
+    bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12, and
+    repeated values (also epsilons that are equal as floats).
     """
 
     preset: str
@@ -180,7 +180,7 @@ class Experiment(RunParameters):
             object.__setattr__(self, name, value)
 
     def worlds(self, data: Data = None) -> Worlds:
-        r"""The environments of its instances; ``data`` is the input of presets that need it.
+        r"""The environments of the instances; ``data`` is the input of presets that need data.
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
@@ -196,7 +196,7 @@ class Experiment(RunParameters):
                 yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        r"""Every algorithm with every epsilon, both as they are written, in that order."""
+        r"""Every algorithm with every epsilon, both as text, in this order."""
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
@@ -212,7 +212,7 @@ class Experiment(RunParameters):
         return self.users or -(-self.horizon // (self.max_visits or 1))
 
     def users_of(self, policy: Policy[Any], seed: int) -> Users:
-        r"""The users of one run, who come in an order drawn from ``seed``."""
+        r"""The users of one run, in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
         from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
@@ -228,13 +228,13 @@ class Experiment(RunParameters):
 
     @property
     def scheduled(self) -> bool:
-        r"""Whether any of its algorithms has batches that ``schedule`` decides."""
+        r"""Whether the batches of any algorithm depend on ``schedule``."""
         entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
         return any(entry.lengths == "schedule" for entry in entries)
 
     @property
     def has_renyi_tail(self) -> bool:
-        r"""Whether any of its algorithms has a radius that ``renyi_tail`` decides."""
+        r"""Whether the radius of any algorithm depends on ``renyi_tail``."""
         names = {read_algorithm(algorithm).entry.name for algorithm in self.algorithms}
         return self.radius == "paper" and "dist-rdp-se" in names
 
@@ -246,12 +246,12 @@ class Experiment(RunParameters):
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""The setting of a policy of this experiment; ``model`` is that of its world."""
+        r"""The setting of a policy of this experiment; ``model`` is that of the environment."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""The guarantee of every run of that algorithm to each user; None without privacy."""
+        r"""The guarantee of each run of the algorithm for each user; None without privacy."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.promise()
@@ -265,9 +265,8 @@ class Experiment(RunParameters):
         arms: int,
         model: LinearModel | Problem | None = None,
     ) -> Policy[Any] | Cucb:
-        r"""The policy of that name in a world with so many arms; ``model`` is that of the world.
-
-        Where the kind of world has a model and none is given, it is that of the first instance.
+        r"""The policy of that name for this number of arms; ``model`` is the model of the
+        environment. By default it is that of the first instance, if there is one.
         """
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
@@ -280,8 +279,8 @@ class Experiment(RunParameters):
     def to_json(self) -> dict[str, Any]:
         r"""The fields as JSON, exact numbers as written.
 
-        Those that not every experiment has are left out where they have their default, so that
-        state files from before they were there stay valid.
+        Optional fields are left out if they have their default, so that older state files stay
+        valid.
         """
         found: dict[str, Any] = {
             "preset": self.preset,

@@ -89,11 +89,12 @@ def run_cells(
 ) -> list[Cell]:
     r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
 
-    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
-    is given each new cell, in order, ``progress`` the number of cells there are.
+    ``jobs`` is the number of processes (-1: one per core), run by joblib if it is not 1. ``store``
+    is called with each new cell, in order, and ``progress`` with the number of finished cells.
 
-    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
-    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
+    Raises :class:`InvalidParameter` unless jobs is -1 or >= 1, for worlds that do not match the
+    experiment, and for ``done`` cells that are not its first ones; :class:`DpcoreError` if a worker
+    process died.
     """
     workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())

@@ -123,7 +123,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 class BatchedElimination(SuccessiveElimination):
     r"""Algorithm 1 with ``privatizer`` and the batch lengths of ``schedule``.
 
-    No release has more than ``most`` people, if it is given: a longer batch is split into parts.
+    With ``most``, no release has more users: a longer batch is split into parts.
 
     >>> from bandits.privatizers.privatizer import Unprotected
     >>> from bandits.policies.setting import RELEASED
@@ -139,7 +139,7 @@ class BatchedElimination(SuccessiveElimination):
     >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
     ((16,), (22, 21, 21), (16, 21, 22))
 
-    Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and parts of another kind.
+    Raises :class:`InvalidParameter` for a confidence outside (0, 1/2), and fields of another type.
     """
 
     privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")

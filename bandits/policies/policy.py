@@ -41,12 +41,11 @@ class Policy(ABC, Generic[State]):
     r"""A bandit algorithm: it chooses batches of pulls. All methods are pure functions.
 
     A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
-    horizon or a :class:`Commit`. A batch that does not fit before the horizon is pulled as far as
-    it goes, and is never observed.
+    horizon or a :class:`Commit`. A batch that exceeds the horizon is pulled up to the horizon, and
+    is never observed.
 
-    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs
-    ``= field()``: a dataclass would take the bare annotation's default from this class, where it
-    finds the property.
+    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs ``=
+    field()``; otherwise the dataclass takes the property of this class as its default.
 
     >>> from dataclasses import dataclass, field
     >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +104,8 @@ class Policy(ABC, Generic[State]):
     def sizes(self, arms: int, horizon: int) -> Sizes:
         r"""Every possible size of a release of a run.
 
-        Of sums, the numbers of users whose rewards one could hold.
-        Which sum a user is in depends on what was released before; the promise to the user is the
-        worst over all of these. ``play`` refuses a batch of a size that is missing; one too many
-        can only make the promise weaker. A batch that the horizon cuts counts for nothing.
+        For sums, a size is the number of users whose rewards are in the sum. The sum that a user is
+        in depends on earlier releases; the guarantee of the user is the worst over all sizes.
+        ``play`` refuses a batch of a size that is not listed; additional sizes can only weaken the
+        guarantee. A batch that the horizon cuts does not count.
         """

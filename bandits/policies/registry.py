@@ -163,8 +163,8 @@ class Algorithm:
 def read_algorithm(text: str) -> Algorithm:
     r"""Parse an algorithm: a name such as dist-dp-se, or name:s=100, or the path of a policy.
 
-    A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``; it is imported when its
-    policy is made (:mod:`bandits.policies.registry`).
+    The path of your own policy is ``file.py:NAME`` or ``package.module:NAME``; it is imported when
+    the policy is created (:mod:`bandits.policies.registry`).
 
     >>> str(read_algorithm("dist-rdp-se:s=100")), str(read_algorithm("dist-rdp-se:s=10"))
     ('dist-rdp-se:s=100', 'dist-rdp-se')
@@ -173,8 +173,8 @@ def read_algorithm(text: str) -> Algorithm:
     ...
     dpcore.errors.InvalidParameter: algorithm = cpd-se: did you mean cdp-se? it must be one of ...
 
-    Raises :class:`InvalidParameter` for another name, with the list, and for parameters that the
-    algorithm has not or that are out of range.
+    Raises :class:`InvalidParameter` for an unknown name, with the list of names, and for parameters
+    that the algorithm does not have or that are out of range.
     """
     name, rest = split_name(str(text))
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:

@@ -145,14 +145,14 @@ class RunParameters:
 class Setting(RunParameters):
     r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
 
-    Only shuffled bits use ``delta``: they have no pure epsilon. ``model`` is what the server knows
-    of a linear or combinatorial problem.
+    Only shuffled bits use ``delta``: they have no pure epsilon. ``model`` is the server's prior
+    knowledge of a linear or combinatorial problem.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
-    horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
+    Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), for arms < 1, a
+    horizon below the number of arms, a confidence outside (0, 1/2), and an unknown radius or
     schedule.
     """
 
@@ -172,9 +172,10 @@ class Setting(RunParameters):
     def failure(self) -> Fraction:
         r"""The probability that a sum mod m is decoded wrongly: 1/T in the paper.
 
-        With the exact radius a wrong reading is paid from an interval's share of p, so it may not
-        exceed a hundredth of the least share either: no run has more batches than
-        B, that of batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1) K).
+        With the exact radius, a wrong value counts against the share of p of an interval, so its
+        probability is also at most a hundredth of the least share: no run has more than B batches,
+        the number for batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1)
+        K).
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -189,7 +190,7 @@ class Setting(RunParameters):
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
-        r"""The batches that ``schedule`` names; exact ones are adapted to the noise."""
+        r"""The batches of this ``schedule``; exact ones are adapted to the noise."""
         return _OF_PAPERS.get(self.schedule) or exact_schedule(
             privatizer, arms=self.arms, horizon=self.horizon, failure=self.confidence
         )

@@ -119,7 +119,8 @@ class ShuffleElimination(Policy[ShuffleState]):
     >>> ShuffleElimination(privatizer=privatizer, batch=64).name
     'sdp-ae'
 
-    Raises :class:`InvalidParameter` for a privatizer or radius of another kind and a batch below 1.
+    Raises :class:`InvalidParameter` for a privatizer or radius of another type, and a batch below
+    1.
     """
 
     privatizer: Privatizer = field()
@@ -150,7 +151,7 @@ class ShuffleElimination(Policy[ShuffleState]):
         return reporting(self.privatizer, self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
-        r"""The sums that the mean of an active arm averages after phase t."""
+        r"""The number of sums in the mean of an active arm after phase t."""
         if self.batch is not None:
             return ((self.batch, phase),)
         return tuple((self.size(t), 1) for t in range(1, phase + 1))

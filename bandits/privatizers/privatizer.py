@@ -233,10 +233,11 @@ _PLAIN_STEPS: Final = 1 << 20
 class Privatizer(Releasing[int]):
     r"""Release the sum of ``pulls`` rewards privately. Subclass it for other methods.
 
-    All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
-    of your own says its name, the epsilon of the formulas and the protocol; everything else follows
-    from the protocol, and a class that says it itself is refused by a :class:`TypeError`. Only
-    ``release`` may be written anew, of the same law: as messages, say. It is trusted, and audited.
+    All methods take the number of users n = ``pulls`` >= 1, on which g, m and the noise depend. A
+    subclass defines its name, the epsilon of the formulas and the protocol; everything else follows
+    from the protocol, and a class that overrides it raises :class:`TypeError`. Only ``release`` may
+    be overridden, with the same law of the output, for example to send messages. It is trusted, and
+    audited.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
@@ -282,12 +283,12 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""A law included in the noise of each release, used for the guarantee; None: its own."""
+        r"""The part of each release's noise that the guarantee counts; by default all of it."""
         return None
 
     @final
     def reporting(self, pulls: int) -> int:
-        r"""The number of rewards in the sum, of n users, with the planned dropouts."""
+        r"""The number of rewards in the sum of n users after the planned dropouts."""
         return pulls if self.protocol(pulls) is None else self.deployment.reporting(pulls)
 
     @final
@@ -308,7 +309,7 @@ class Privatizer(Releasing[int]):
     def noise(self, pulls: int) -> Noise | None:
         r"""The law of the noise of the reported sum, in steps of 1/g; None without noise.
 
-        A law that is not centred is taken less its mean: the analyzer subtracts that.
+        The analyzer subtracts the mean of a law that is not centred.
         """
         protocol = self._of(pulls)
         return None if protocol is None else noise_of(protocol, self.reporting(pulls))
@@ -318,7 +319,7 @@ class Privatizer(Releasing[int]):
         r"""An upper bound of the probability that the noise of a batch of n differs from
         :meth:`noise`.
 
-        0 but for a :class:`PureShuffle`, whose covers stand for rewards.
+        0 except for a :class:`PureShuffle`, whose cover values replace rewards.
         """
         protocol = self._of(pulls)
         if not isinstance(protocol, PureShuffle):
@@ -328,7 +329,7 @@ class Privatizer(Releasing[int]):
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
         r"""The law of the total noise of releases with these numbers of users, and :meth:`missed`.
 
-        Raises :class:`InvalidParameter` for several parts whose noises have no one law.
+        Raises :class:`InvalidParameter` if the sum of the noises of several parts has no known law.
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)
@@ -337,10 +338,9 @@ class Privatizer(Releasing[int]):
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""The released sum of rewards, in units of reward, from the sum of their encodings.
 
-        Of the n users those who report are in it (:meth:`reporting`). One fresh release at each
-        call. The noise is drawn at once where the users' shares make one
-        law, and user by user in the local model. Raises :class:`InvalidParameter` for a sum outside
-        of [0, n g].
+        It has the rewards of :meth:`reporting` users of n, and fresh noise in each call. The noise
+        is drawn at once if the sum of the users' shares has a law of its own, and user by user in
+        the local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)
@@ -383,7 +383,7 @@ class Privatizer(Releasing[int]):
     def record(self, pulls: int, batch: str) -> Release | None:
         r"""The record of one release, for accounting, ledgers and certificates.
 
-        None where no mechanism says all that the server sees.
+        None if no mechanism describes everything that the server sees.
         """
         protocol = self._of(pulls)
         if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):

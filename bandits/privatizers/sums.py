@@ -75,7 +75,7 @@ def _protocol(privatizer: _Planned[Any], n: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumPrivatizer(_Planned[SumProtocol]):
-    r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` says who adds the noise.
+    r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
 
     With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
     the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward
@@ -84,12 +84,13 @@ class SumPrivatizer(_Planned[SumProtocol]):
     whose guarantees are curves. A positive ``delta`` asks these two for the least noise (of the
     grid of ``accounting.protocols.choose.choose``) that gives (epsilon, delta) instead.
 
-    ``failure`` is the chance that a sum is read wrongly mod m, 1/T in the paper. The threshold tau
-    is the paper's with ``parameters="paper"``, and the least certified one with ``"exact"``; for
-    ``local``, where the paper leaves a constant open, it is the certified one either way.
+    ``failure`` is the probability that a sum mod m is decoded wrongly, 1/T in the paper. The
+    threshold tau is the paper's with ``parameters="paper"``, and the least certified one with
+    ``"exact"``; for ``local``, where the paper leaves a constant open, it is the certified one
+    either way.
 
-    ``deployment`` plans for users who vanish or collude: those who are left at the worst add the
-    noise that is promised, so all together add more.
+    ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
+    add the planned noise, so all users together add more.
 
     >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
     >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
@@ -97,9 +98,8 @@ class SumPrivatizer(_Planned[SumProtocol]):
     >>> privatizer.guarantee(1024).pure()
     Bound([0.5, 0.5], 'exact')
 
-    Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon or scaling
-    not > 0, a failure outside of (0, 1), and for a scaling or delta that the kind of parameters
-    has no use for.
+    Raises :class:`InvalidParameter` for an unknown trust model, unless epsilon > 0 and scaling > 0,
+    for a failure outside (0, 1), and for a scaling or delta that is not used.
     """
 
     trust: Trust = word(Trust)
@@ -213,10 +213,11 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    ``deployment`` says how many users may vanish or collude: the others' bits are enough.
+    ``deployment`` is the number of users who may drop out or collude; the bits of the others
+    suffice.
 
-    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), and the paper's
-    bits for others than everyone.
+    Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), and for the paper's
+    bits with a ``deployment``.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

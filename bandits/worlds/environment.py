@@ -33,8 +33,8 @@ _MOST_DEVIATION: Final = 1000
 class Environment(ABC):
     r"""K arms; a pull of arm a gives an independent reward of mean ``means[a]``.
 
-    Rewards lie in [0, 1], but for an environment that takes other asks than pulls of one arm and
-    says so itself by ``lowest``.
+    Rewards lie in [0, 1], except in an environment with other actions than pulls of one arm, whose
+    ``lowest`` is their lower end.
     """
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class Environment(ABC):
     ) -> tuple[int, ...]:
         r"""The encoded sums over the users of ``ask``, for each action.
 
-        Here an arm that each of them pulls once. Raises :class:`InvalidParameter` for another ask.
+        Here each user pulls one arm once. Raises :class:`InvalidParameter` for another ask.
         """
         if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
             reason = "must be pulls of one arm with rewards in [0, 1]: this world has no other"
@@ -83,8 +83,8 @@ class Environment(ABC):
         r"""The sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
         An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
-        Raises :class:`InvalidParameter` for an arm that is not there, pulls < 1, a precision
-        outside of [1, 2^40], a sum that could reach 2^62, and a world that is no numpy generator.
+        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision outside [1,
+        2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
         if arm >= self.arms:
@@ -164,7 +164,7 @@ class ClippedNormal(Environment):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Bernoulli(Environment):
-    r"""Rewards 0 or 1; ``means[a]`` is the chance of 1. A batch is one binomial draw.
+    r"""Rewards 0 or 1; ``means[a]`` is the probability of 1. A batch is one binomial draw.
 
     >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
     32
@@ -265,8 +265,8 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]
 
-    Raises :class:`InvalidParameter` for a gap outside of (0, 1], a seed that is no integer in
-    [0, 2^32), and arms < 1.
+    Raises :class:`InvalidParameter` for a gap outside (0, 1], a seed that is not an integer in [0,
+    2^32), and arms < 1.
     """
     width = float(rational("gap", gap))
     if not 0 < width <= 1:

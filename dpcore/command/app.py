@@ -50,6 +50,15 @@ _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
+# Names of options in other libraries and papers, and the options here that stand for them.
+_SYNONYMS: Final = {
+    "steps num-steps iterations compositions": ("--rounds", "--batches"),
+    "sampling-rate sample-rate sampling-probability q": ("--poisson", "--rate", "--batch-size"),
+    "dataset-size num-examples n": ("--examples", "--records", "--users"),
+    "sigma std noise-scale": ("--noise-multiplier", "--noise"),
+    "trials samples": ("--runs",),
+    "epsilon delta": ("--claim",),
+}
 
 
 class _Commands(TyperGroup):
@@ -120,8 +129,8 @@ Seed = Annotated[
     str | None,
     option(
         "N",
-        "Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
-        "operating system.",
+        "Seed: the same seed draws the same numbers, NOT PRIVATE. (default: random bits of the "
+        "operating system)",
         default=...,
     ),
 ]
@@ -189,7 +198,7 @@ def sample(
 def pmf(
     noise: Spelling,
     values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
-    bits: str = option("N", "How close the bounds are: within 2^-N of each other.", default="64"),
+    bits: str = option("N", "The bounds differ by at most 2^-N.", default="64"),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the probability of each integer K: a proven lower and upper bound.
@@ -299,6 +308,11 @@ def _complain(message: str, code: int) -> int:
 
 def _usage(error: Any, arguments: Sequence[str]) -> str:
     # The parser's own words on one line, and where to look; a group alone has shown its help.
+    if error.ctx is not None and hasattr(error, "possibilities"):
+        options = {name for each in error.ctx.command.params for name in each.opts}
+        typed = error.option_name.lstrip("-")
+        meant = {name for key, ours in _SYNONYMS.items() if typed in key.split() for name in ours}
+        error.possibilities = sorted(options & meant) or error.possibilities
     words = " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
     if not words:
         return ""

@@ -17,7 +17,7 @@ from dpcore.numbers.parameter import whole_number
 _SECONDS: Final = "60"
 _LONGEST: Final = 10**8
 
-_OPTION: Final = option("SECONDS", "Give up after this many seconds of computing.", default=...)
+_OPTION: Final = option("SECONDS", "Stop with an error after this many seconds.", default=...)
 
 
 class OutOfTime(DpcoreError):

@@ -130,7 +130,7 @@ class Binomial(CountNoise):
         return self._exactly(k) >= p if self._few else CountNoise._reaches(self, k, p)
 
     def log_moment(self, c: arb) -> arb:
-        r"""K(c) = n log(1 + p (e^c - 1)), as the contour sum asks for it."""
+        r"""K(c) = n log(1 + p (e^c - 1)), for the contour sum."""
         return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:

@@ -119,13 +119,13 @@ _MOST_DRAWS: Final = 1 << 12
 class DiscreteGaussianSum(Additive, SymmetricNoise):
     r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
-    Log-concave, of variance n times that of one draw. Under a sensitivity its curve is derived in
-    accounting; it is no zCDP-exact law as a single discrete Gaussian is.
+    Log-concave, of variance n times that of one draw. Its privacy curve is derived in
+    ``accounting``; unlike that of a single discrete Gaussian, its zCDP parameter has no closed
+    form.
 
-    The float64 functions cover count sigma_squared <= 2^60; beyond a
-    variance of 2^22, or for more than 1024 draws, each distinct k costs about a millisecond.
-    Raises :class:`InvalidParameter` for a count that is no integer >= 1 and a ``sigma_squared``
-    that is no rational >= 1e-6.
+    The float64 functions cover count sigma_squared <= 2^60; beyond a variance of 2^22, or for more
+    than 1024 draws, each distinct k costs about a millisecond. Raises :class:`InvalidParameter`
+    unless ``count`` is an integer >= 1 and ``sigma_squared`` a rational >= 1e-6.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
     >>> noise.pmf(3), noise.quantile(0.975)

@@ -31,8 +31,8 @@ class DiscreteLaplace(SymmetricNoise):
     r"""Discrete Laplace noise: P(X = k) = tanh(1/(2s)) e^(-|k|/s), s = ``scale`` > 0.
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
-    for m >= 0, variance 2 beta/(1 - beta)^2. Private only through the ratio of neighbouring
-    masses, e^(1/s): a release under sensitivity Delta is (Delta/s)-DP, and no smaller epsilon.
+    for m >= 0, variance 2 beta/(1 - beta)^2. Neighbouring masses have the ratio e^(1/s), so a
+    release under sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller epsilon.
 
     The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` for a
     scale that is not a positive rational.
@@ -92,7 +92,7 @@ class DiscreteLaplace(SymmetricNoise):
         return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:
-        r"""One of ``parties`` shares: PolyaDifference(1/parties, scale), a difference of urns.
+        r"""One of ``parties`` shares: PolyaDifference(1/parties, scale).
 
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)

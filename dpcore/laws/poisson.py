@@ -76,7 +76,7 @@ class Poisson(CountNoise):
         return k * rate.log() - rate - ball(k + 1).lgamma()
 
     def log_moment(self, c: arb) -> arb:
-        r"""K(c) = l (e^c - 1), as the contour sum asks for it."""
+        r"""K(c) = l (e^c - 1), for the contour sum."""
         return ball(self.mean) * c.expm1()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:

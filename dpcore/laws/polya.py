@@ -62,7 +62,7 @@ class Polya(Additive):
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, beta = e^(-1/s).
 
     Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
-    of it alone is never Pure: it is a share.
+    with Polya noise alone is never pure DP; it is a share.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each distinct k
     that has no neighbours among those asked for costs about a millisecond, and up to fifty far

@@ -43,17 +43,18 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedAggregation:
-    r"""Add up secret vectors mod m by masks: the server sees the sum only, though t of n vanish.
+    r"""Add up secret vectors mod m by masks: the server sees only the sum, even if t of n drop out.
 
     What the server learns is the sum over the users whose masked input arrived, at least n - t of
     them, and who they are. This holds against a semi-honest server together with any c < n - t
     semi-honest users, who then know the sum of the others' inputs, at least n - t - c of them. It
     does not hold against a server that deviates.
 
-    Everyone shares keys and masks with everyone; with a ``neighbourhood`` with k others on a random
-    graph, which costs O(k) in place of O(n). Then it holds but for a chance, :meth:`exposure`, if
-    who colludes and who vanishes do not depend on the graph; and up to t who vanish may, rarely,
-    leave no sum. :func:`dpcore.masked.round.size_neighbourhood` finds the least k.
+    Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
+    random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
+    probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
+    graph; rarely, t or fewer dropouts leave no sum. :func:`dpcore.masked.round.size_neighbourhood`
+    finds the least k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
     [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
@@ -98,8 +99,8 @@ class MaskedAggregation:
         r"""Upper bound of the probability that ``colluding`` users and the server learn more than
         the sum.
 
-        0 or 1 where everyone shares with everyone; with a neighbourhood the chance, over the graph,
-        of :class:`dpcore.masked.round.NeighbourhoodRisk`, when up to ``dropouts`` vanish.
+        0 or 1 without a neighbourhood; with one, the probability over the graph
+        (:class:`dpcore.masked.round.NeighbourhoodRisk`) if up to ``dropouts`` users drop out.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
         >>> parts.exposure(1), parts.exposure(2)
@@ -140,10 +141,11 @@ class MaskedAggregation:
     ) -> Total:
         r"""Enrol all users, run all roles in this process, and return the sum.
 
-        ``messages`` gives each of the n identities its vector; ``vanish`` the step from which a
-        user is no longer heard. Raises :class:`InvalidParameter` for inputs that do not fit, and
-        :class:`AggregationRefused` when more than t vanish, or too many around one user. A
-        simulation: whoever runs it sees every input. With a seeded ``rng`` it is reproducible.
+        ``messages`` gives each of the n identities its vector; ``vanish`` the step at which a user
+        drops out. Raises :class:`InvalidParameter` for inputs that do not fit, and
+        :class:`AggregationRefused` if more than t users, or too many neighbours of one user, drop
+        out. This is a simulation: the caller sees every input. With a seeded ``rng`` it is
+        reproducible.
         """
         self._check(messages, vanish)
         terms = self.round(rng=rng)

@@ -65,8 +65,9 @@ def nearest(value: arb) -> float:
 class Enclosure(Ordered):
     r"""``lower <= x <= upper`` for one real number x, proven.
 
-    Compares as :class:`~dpcore.numbers.ordered.Ordered` says. ``float(x)`` and ``f"{x:.3f}"`` are
-    refused: which end is safe to rely on depends on what x is, and an enclosure does not know.
+    Comparisons are those of :class:`~dpcore.numbers.ordered.Ordered`. ``float(x)`` and
+    ``f"{x:.3f}"`` raise: which end is safe depends on the quantity, which an enclosure does not
+    know.
 
     >>> with precision(64):
     ...     third = Enclosure.of(arb(1) / 3)

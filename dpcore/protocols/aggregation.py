@@ -47,8 +47,8 @@ class Aggregation(Protocol):
 class IdealAggregation:
     r"""Secure aggregation by a trusted party that outputs only the sum mod m and the participants.
 
-    With ``per_user`` ``run`` draws the noise of every user; without, the sum of it
-    in one exact draw, which has the same law and costs one draw instead of n.
+    With ``per_user``, ``run`` draws the noise of every user; otherwise it draws the sum of the
+    noise at once, which has the same distribution.
 
     >>> ideal = IdealAggregation(modulus=10)
     >>> total = ideal.total({"ann": np.array([7]), "bob": np.array([8])})
@@ -72,8 +72,7 @@ class IdealAggregation:
         r"""The sum over the users who do not drop out before the input step.
 
         Raises :class:`InvalidParameter` for a message that is no vector of integers in [0, m), for
-        messages of different lengths, for someone vanishing who was not there, and when nobody is
-        left.
+        messages of different lengths, for a dropout who did not take part, and if no user is left.
         """
         rows = _stacked(messages, self.modulus)
         names = tuple(messages)
@@ -104,9 +103,9 @@ class RelaxedAggregation:
 class Shuffler:
     r"""A trusted party that outputs all bits in a uniformly random order, and nothing else.
 
-    It carries :class:`BitMessages` only. One integer a user would not do: at n = 1024 and epsilon
-    = 1 a Polya share is 0 with probability .993, so the shuffled list of noisy values shows most
-    of the values themselves.
+    It accepts :class:`BitMessages` only. One integer per user would not be private: at n = 1024 and
+    epsilon = 1 a Polya share is 0 with probability .993, so the shuffled list of noisy values
+    reveals most of the values.
 
     >>> messages = BitMessages(np.array([[[1, 0]], [[1, 1]]], dtype=np.uint8))
     >>> int(Shuffler().shuffle(messages).sum())

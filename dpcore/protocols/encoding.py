@@ -41,8 +41,8 @@ class FixedPoint:
     r"""Encode x in [0, 1] as an integer: x g rounded at random to a neighbour, g = ``precision``.
 
     E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g >= 1. E[E(x)] = x g, and E(x) is floor(x g)
-    or ceil(x g): replacing one value moves a sum by at most g. A float is data here: it stands for
-    its own binary value exactly, not for the decimal it prints as; write ``"0.1"`` or
+    or ceil(x g): replacing one value moves a sum by at most g. A float is data here, and is read as
+    its exact binary value, not as the decimal that it prints; write ``"0.1"`` or
     ``Fraction(1, 10)`` for one tenth.
 
     With ``clamp`` a value outside of [0, 1] is moved to the nearer end first; without it such a
@@ -71,7 +71,7 @@ class FixedPoint:
     def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
         r"""x in steps, rounded at random: an int, or an int64 array of the shape of ``x``.
 
-        An array of objects is encoded value by value, each as it would be alone.
+        The values of an object array are encoded one by one.
 
         Raises :class:`InvalidParameter`, with nothing drawn, for values outside of [0, 1] (unless
         ``clamp``), infinite values, nan, and anything that is no number.

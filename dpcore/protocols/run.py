@@ -108,10 +108,10 @@ def run(
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
     Sums run over an aggregation, bits over a :class:`Shuffler`, and :class:`ShuffledPure` over a
-    :class:`RelaxedAggregation`, which is only assumed: simulated, it outputs the sum itself.
-    ``vanish`` names the users who drop out, each with the step from which they are silent, and
-    ``colluding`` those who tell the server their noise. Neither hides anyone: ``honest`` counts
-    the others, and the release holds their noise only.
+    :class:`RelaxedAggregation`, which is an assumption: the simulation outputs the sum itself.
+    ``vanish`` maps each dropout to the step of dropping out, and ``colluding`` are the users who
+    reveal their noise to the server. ``honest`` counts all other users, and the release has only
+    their noise.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> share = DiscreteLaplace(scale=4).share(4)
@@ -122,15 +122,16 @@ def run(
     >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
     (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
 
-    Raises :class:`InvalidParameter` for values that are not one for each of n users, an aggregation
-    of another modulus, names that are not there, so many colluding users that a masked aggregation
-    hides nothing from them, and when no honest user would be left.
+    Raises :class:`InvalidParameter` unless there is one value for each of n users; for an
+    aggregation of another modulus, unknown users, more colluding users than a masked aggregation
+    tolerates, and if no honest user is left.
 
-    Raises :class:`RoundRefused` when more vanish than a masked aggregation bears: no estimate then,
-    yet with colluding users the server may know the sum. Charge ``release`` of the error as if the
-    round had ended well, and draw fresh noise for the next: with the same messages, two sums differ
-    by those that are in only one. A masked aggregation that refused a step before ``UnmaskReply``
-    has shown nothing to a semi-honest server; to charge it is on the safe side.
+    Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
+    is no estimate then, but with colluding users the server may know the sum: charge ``release`` of
+    the error as if the round had succeeded, and draw fresh noise for the next round, because two
+    sums of the same messages differ by the users that are in only one of them. A masked aggregation
+    that refused before ``UnmaskReply`` has revealed nothing to a semi-honest server; charging it is
+    the safe choice.
 
     >>> from dpcore.masked.aggregation import MaskedAggregation
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)

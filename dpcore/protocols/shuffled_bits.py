@@ -179,9 +179,8 @@ class BinaryShuffle(BitSum):
 class VectorShuffle(BitSum):
     r"""The sum of vectors in [0, 1]^s by shuffling (LZJ, Algorithms 2 and 4), s = ``coordinates``.
 
-    ``noise_bits`` and ``probability`` are those of one user and coordinate. Values in another
-    range are moved to [0, 1] by the caller, who knows the range. With one coordinate a flat array
-    of values will do.
+    ``noise_bits`` and ``probability`` are those of one user and coordinate. The caller scales
+    values to [0, 1]. With one coordinate, a flat array of values is accepted.
 
     >>> protocol = VectorShuffle(
     ...     users=100, precision=8, coordinates=3, noise_bits=4, probability="1/2"

@@ -210,10 +210,10 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem
-    1), Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated (Theorem 4);
-    ``noise.share(n)`` makes it from the law of the whole. The server sees the sum mod m only, so
-    what hides one contribution is the noise of the honest users present.
+    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
+    Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated (Theorem 4);
+    ``noise.share(n)`` derives it from the law of the total noise. The server sees only the sum mod
+    m, so the noise of the honest users who are present hides one contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -232,15 +232,15 @@ class AggregatedSum(_Shared):
         _check_noise("share", self.share)
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution from the server: g steps at most in the
-        sum.
+        r"""The mechanism that protects one contribution, at most g steps in the sum, from the
+        server.
         """
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSum(_Whole):
-    r"""Sum with local privacy: each user adds noise that hides x alone (Algorithms 6 and 7).
+    r"""Sum with local privacy: the noise of each user suffices to hide x (Algorithms 6 and 7).
 
     ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. No
     aggregation and no other user is trusted, so the observed noise is that of one message.
@@ -265,8 +265,8 @@ class LocalSum(_Whole):
 class CentralSum(_Whole):
     r"""Sum with central privacy: the analyzer sees the exact sum, adds noise (Algorithms 4, 5).
 
-    ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. Everyone trusts the
-    analyzer: what is private is the estimate that it publishes.
+    ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. All users trust the
+    analyzer; only the estimate that it publishes is private.
 
     >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.local_noise is None, protocol.randomize(0.5)
@@ -302,7 +302,7 @@ class ShuffledPure(_Shared):
     >>> protocol.sum_mechanism(16).noise
     DiscreteLaplace(scale=64)
 
-    Raises :class:`InvalidParameter` for a share that is no PolyaDifference.
+    Raises :class:`InvalidParameter` for a share that is not a PolyaDifference.
     """
 
     name: ClassVar[str] = "shuffled-pure"

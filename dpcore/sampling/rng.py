@@ -196,8 +196,8 @@ _LOCAL: Final = _Local()
 class SystemRng(Rng):
     r"""Private randomness: AES-256-CTR under fresh keys from the operating system.
 
-    All instances share one pool per thread, so making one is free and passing it between
-    threads is safe, and so is drawing in a signal handler.
+    All instances share one pool per thread: creating one is cheap, and it is safe to pass one to
+    another thread or to draw in a signal handler.
 
     >>> rng = SystemRng()
     >>> 0 <= rng.below(6) < 6, rng.words(3).dtype
@@ -231,10 +231,10 @@ def _dealt(deal: Callable[[_Keystream, int], T], count: int) -> T:
 class SeededRng(Rng):
     r"""NOT PRIVATE: a reproducible stream for simulation and tests.
 
-    The key is SHA-256 of the seed under a fixed label, so equal seeds give equal streams on
-    every platform, and different seeds independent ones as far as SHA-256 and AES can tell.
-    ``seed`` is an integer >= 0 of any size. One instance belongs to one thread at a time (a lock
-    keeps it whole otherwise, in whatever order the threads arrive).
+    The key is SHA-256 of the seed under a fixed label, so equal seeds give equal streams on every
+    platform, and different seeds give independent ones, unless SHA-256 or AES is broken. ``seed``
+    is an integer >= 0 of any size. Use an instance in one thread at a time: a lock protects its
+    state, but the order of draws by several threads is not reproducible.
 
     >>> SeededRng(7).below(100), SeededRng(7).below(100)
     (71, 71)

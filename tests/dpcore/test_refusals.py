@@ -147,6 +147,7 @@ def test_a_noise_that_is_none(noise: Any) -> None:
 def test_a_scope_that_is_none(scope: Any) -> None:
     line = refusal(lambda: Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1), scope=scope))
     assert names(line, "scope")
+    assert 'such as Scope(unit="user", relation="add-remove")' in line
 
 
 @pytest.mark.parametrize("word", ["User", None], ids=ident)

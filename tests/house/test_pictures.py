@@ -36,7 +36,7 @@ NAME = f"P = {'a_long_name_of_a_file' * 9}.json"
 
 def bound(lower: str | None, upper: str) -> Bound:
     low = None if lower is None else Fraction(lower)
-    return Bound(lower=low, upper=Fraction(upper), method="line", theorem="")
+    return Bound(lower=low, upper=Fraction(upper), method="contour", theorem="")
 
 
 def curve(path: Path) -> None:

@@ -30,7 +30,7 @@ def test_epsilon_of_a_thousand_skellam(command: Command) -> None:
     assert {"epsilon", "delta", "rounds", "method"} <= set(found)
     assert found["delta"] == 1e-6
     assert found["rounds"] == 1000
-    assert found["method"] == "line"
+    assert found["method"] == "contour"
     ends = found["epsilon"]
     assert set(ends) == {"lower", "upper"}
     assert 8.306 < ends["lower"] <= ends["upper"] < ends["lower"] * (1 + 2e-6) < 8.307
@@ -65,7 +65,7 @@ def test_text_says_the_same(command: Command) -> None:
     ("words", "engine"),
     [
         (["--rounds", 1], "direct (sums over the outputs of one release): "),
-        (["--rounds", 2], "line ("),
+        (["--rounds", 2], "contour ("),
     ],
 )
 def test_the_method_is_explained_in_text_and_one_word_in_json(

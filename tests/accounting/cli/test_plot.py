@@ -24,7 +24,7 @@ def bound(lower: float | None, upper: float) -> Bound:
     ends = {"lower": lower if lower in (None, math.inf) else Fraction(lower), "upper": upper}
     if upper < math.inf:
         ends["upper"] = Fraction(upper)
-    return Bound(**ends, method="line", theorem="")  # type: ignore[arg-type]  # as the ends are
+    return Bound(**ends, method="contour", theorem="")  # type: ignore[arg-type]  # as the ends are
 
 
 WIDE = [(0.5, bound(0.5, 1.0)), (1e-3, bound(1.0, 2.0)), (1e-6, bound(2.0, 3.0))]

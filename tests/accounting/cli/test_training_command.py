@@ -132,8 +132,8 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
         ('{"class_name": "UnsupportedDpEvent"}', "no theorem"),
-        ("[" * 100000, "JSON"),
-        ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deep"),
+        ("[" * 100000, "nested too deeply"),
+        ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deeply"),
     ],
 )
 def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, what: str) -> None:

@@ -114,7 +114,7 @@ def test_losses_beyond_floats_are_bounded_by_their_sum() -> None:
 
 def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
     found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
-    assert found.method == "line"
+    assert found.method == "contour"
 
 
 def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() -> None:

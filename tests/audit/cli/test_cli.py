@@ -110,10 +110,7 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert answer.code == 4
     assert answer.json["verdict"] == "not_refuted"
     assert answer.json["resolution"] > 1e-4
-    assert (
-        "error: --resolution = 1e-4: not reached: an output that gives the data away in fewer than"
-        in answer.err
-    )
+    assert "error: --resolution = 1e-4: not reached: a revealing output in fewer than" in answer.err
     few = audit(*at("laplace", n=2), "--resolution", "1e-4")
     assert few.code == 4
     assert few.out.startswith("NOTHING MEASURED")
@@ -425,8 +422,8 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     (here / "t.py").write_text(MEAN)
     pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
     options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
-    why = "bound not above the refuted epsilon = 1, as it stops at the first epsilon, from 0 up"
-    above = "the test of the claim says that epsilon is above 1, with 99.9% confidence"
+    why = "bound not above the refuted epsilon = 1: it is the first epsilon, from 0 up"
+    above = "the test of the claim shows that epsilon is above 1, with 99.9% confidence"
     found = audit(*options, "--claim", "epsilon=1")
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)

@@ -90,12 +90,12 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
     assert report.to_json()["verdict"] == "nothing_measured"
     assert report.to_json()["resolution"] is None
     assert words(report).startswith("NOTHING MEASURED")
-    assert "could be missed" not in words(report)
+    assert "gone unnoticed" not in words(report)
     assert hint in words(report)
     assert any(hint in warning for warning in report.warnings)
     shown = report.to_html()
     assert "NOTHING MEASURED" in shown
-    assert "could be missed" not in shown
+    assert "gone unnoticed" not in shown
 
 
 def test_a_constant_that_is_meant_is_accepted() -> None:

@@ -44,7 +44,7 @@ SEEN: dict[str, list[str]] = {
         "On tape 12 both outputs are <the dataset> itself.", "error, refutes", "integers 0..9",
         "tested: not refuted", "outputs themselves", "Does the sampler have its law?",
     ],
-    "proven": ["exactly 1 on this pair (proven)", "a proof, from their exact laws"],
+    "proven": ["exactly 1 on this pair (proven)", "proven from their exact distributions"],
     "failed": [NASTY, "raised ValueError: <b>no</b> (dataset B, run 97)"],
 }  # fmt: skip
 FIGURES = {"proven": 1}

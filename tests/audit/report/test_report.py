@@ -109,7 +109,7 @@ def test_every_number_shown_keeps_its_side() -> None:
     shown = "\n".join(lines(SAMPLED, 100))
     assert "at least 1.919, with 95% confidence" in shown  # 1.9199, down
     assert "p-value 1.24e-7; 0.05 or less refutes" in shown  # 1.2345e-7, up
-    assert "in fewer than 5.3 of 10,000 runs could be missed" in shown  # 0.00052604, up
+    assert "in fewer than 5.3 of 10,000 runs could have gone unnoticed" in shown  # 0.00052604, up
     assert "41 of 100 runs on dataset A, 3 of 97 on dataset B" in shown
     assert "between 0.333 and 0.334" in "\n".join(lines(PROVEN))
     proven = dataclasses.replace(PROVEN, verdict="refuted", witness=EXACT_WITNESS)

@@ -99,7 +99,7 @@ def test_a_seed_is_drawn_and_named_where_none_is_given() -> None:
 
 @pytest.mark.parametrize("target", [DiscreteLaplace(scale=1), "discrete-laplace:scale=1"])
 def test_a_known_law_is_proven_or_refuted_without_runs(target: Any) -> None:
-    (report,) = assert_private(target, Claim(epsilon=1), pairs=[(0, 1)])
+    (report,) = assert_private(target, Claim(epsilon=1), pair=(0, 1))
     assert (report.verdict, report.runs) == ("proven", 0)
     with pytest.raises(Refuted, match="witness: output") as failure:
         assert_private(target, Claim(epsilon="0.999"), pairs=[(0, 1)])
@@ -118,6 +118,21 @@ def test_runs_that_can_refute_nothing_are_refused() -> None:
     with pytest.raises(InvalidParameter):
         require(report)
     mutated(require, "not math.isfinite(report.resolution)", "report.runs == 0")(report)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"pairs": (0, 1)}, "pairs = [0, 1]: must be a list of pairs, e.g. [(0, 1)]"),
+        ({"pair": [0, 1, 2]}, "pair = [0, 1, 2]: must be two datasets, e.g. (0, 1)"),
+        ({"pair": (0, 1), "pairs": [(0, 1)]}, "pairs: is given together with pair"),
+        ({}, "pair: must be given: two datasets, such as (0, 1)"),
+    ],
+)
+def test_what_is_no_pair_is_refused_with_an_example(given: Any, told: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        assert_private(kept, "epsilon=1", **given)
+    assert str(refused.value).startswith(told)
 
 
 def test_a_target_that_fails_is_no_refutation() -> None:

@@ -117,15 +117,15 @@ REFUSED = {
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is said by claim already",
     "claim='privacy'": "claim = privacy: accepted are",
     "epsilon=1, relation='cousins'": "relation = cousins: must be",
-    "epsilon=1, pair=3": "pair = 3: must be pairs of datasets",
-    "epsilon=1, pairs=[]": "pairs = []: needs one pair",
+    "epsilon=1, pair=3": "pair = 3: must be two datasets, e.g. (0, 1)",
+    "epsilon=1, pairs=[]": "pairs = []: must be a list of pairs",
     "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is said by pairs already",
     "epsilon=1, runs=0": "runs = 0: must be a whole number from 1 to",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
     "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
     "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: dp takes claim, epsilon",
-    "1": "dp = (1,): takes words only",
+    "1": "dp = (1,): takes keywords only: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
 
 

@@ -82,6 +82,11 @@ def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
         (["bugdet"], "No such command 'bugdet': did you mean budget? see dpcore --help"),
         (["audit", "count", "--pair", "0"], "requires 2 arguments; see dpcore audit --help"),
         (["--nosuch"], "No such option: --nosuch"),
+        (["budget", "dpsgd", "--steps", "1"], "--steps (Possible options: --rounds);"),
+        (["budget", "dpsgd", "--sample-rate", "1"], "(Possible options: --batch-size);"),
+        (["budget", "epsilon", "--sampling-rate", "1"], "(Possible options: --poisson);"),
+        (["budget", "epsilon", "--sigma", "1"], "--sigma (Possible options: --noise);"),
+        (["audit", "count", "--epsilon", "1"], "--epsilon (Possible options: --claim);"),
     ],
 )
 def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complaint: str) -> None:

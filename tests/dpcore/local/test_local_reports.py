@@ -27,7 +27,7 @@ from dpcore.local import (
     frequencies,
 )
 from dpcore.local import families as draws
-from dpcore.local.families import GRID, below, flip, inner_product_counts
+from dpcore.local.families import GRID, below, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
