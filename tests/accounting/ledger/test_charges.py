@@ -163,7 +163,7 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
 
 
 def test_what_is_no_charge_is_refused_by_name(ledger: Ledger) -> None:
-    for *wrong, batch, match in REFUSED:
+    for users, amount, batch, match in REFUSED:
         with pytest.raises((InvalidParameter, NotDerived), match=match):
             ledger.charge(users, amount, batch=batch)
     for look in (ledger.spent, ledger.remaining, ledger.history):
