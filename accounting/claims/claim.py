@@ -398,9 +398,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
     name = data.get("claim")
-    kinds: dict[Any, type[StatedGuarantee]] = {
-        kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)
-    }
+    kinds: dict[Any, Any] = {kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)}
     if not isinstance(name, str) or name not in kinds:
         raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
     wanted = [each.name.removeprefix("stated_") for each in fields(kinds[name])]
