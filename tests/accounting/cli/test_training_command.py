@@ -132,7 +132,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
         ('{"class_name": "UnsupportedDpEvent"}', "no theorem"),
-        ("[" * 100000, "JSON"),
+        ("[" * 100000, "too deep"),
         ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deep"),
     ],
 )
