@@ -421,7 +421,7 @@ def scope_from_json(data: object) -> Scope:
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
     r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``."""
     given = read_keys(argument, text, text, ("epsilon", "delta", "rho"), owner="a claim")
-    kinds = {"epsilon": Pure, "delta epsilon": Approx, "rho": ZCdp}
+    kinds: dict[str, Any] = {"epsilon": Pure, "delta epsilon": Approx, "rho": ZCdp}
     kind = kinds.get(" ".join(sorted(given)))
     if kind is None:
         must = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"

@@ -225,7 +225,8 @@ def beyond_fact(
 ) -> Fact:
     r"""The next value on the side where the promise breaks, and what it gives."""
     said = fails if edge.proven else "is not shown to keep it"
-    return name, f"{beyond} {said}: {quantity} is {between(edge.found_beyond or edge.found)}"
+    found = edge.found if edge.found_beyond is None else edge.found_beyond
+    return name, f"{beyond} {said}: {quantity} is {between(found)}"
 
 
 def format_part(source: Guarantee, rounds: int) -> str:

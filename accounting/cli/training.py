@@ -43,6 +43,7 @@ from dpcore.numbers.parameter import rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
+    from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.composition.compose import Composition
     from accounting.composition.truncated import Truncated
@@ -163,8 +164,6 @@ def dpsgd(
 
     With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
     """
-    from accounting.budget.calibrate import noise_multiplier
-
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
     said = _SAID[sampling]
@@ -173,12 +172,8 @@ def dpsgd(
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    least = None
-    if epsilon is not None:
-        options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
-        with progress_bar("noise multipliers tried", None) as advance, named(**options):
-            wanted = rational("--epsilon", epsilon)
-            least = noise_multiplier(run, epsilon=wanted, delta=at, watch=advance)
+    least = None if epsilon is None else _least_multiplier(run, epsilon, at)
+    if least is not None:
         run = replace(run, noise_multiplier=least.value)
     with named(
         members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
@@ -226,6 +221,15 @@ def dpsgd(
         return
     same = [] if command is None else [("the same", command)]
     show([*lines(facts), *lines_of(total, found), *lines(same)])
+
+
+def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
+    from accounting.budget.calibrate import noise_multiplier
+
+    options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+    with progress_bar("noise multipliers tried", None) as advance, named(**options):
+        wanted = rational("--epsilon", epsilon)
+        return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
 
 def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:

@@ -14,6 +14,7 @@ from accounting import Status, deadline, verify
 from accounting.certificates.certificate import certify
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
+from accounting.kernel import neighbours
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
 from tests.support.accounting.claiming import certificate, enclosed, noise, stated
@@ -75,6 +76,14 @@ def status(part: dict[str, Any], *claims: dict[str, Any]) -> list[Status]:
 @pytest.mark.parametrize("name", FALSE)
 def test_a_false_claim_does_not_hold(name: str) -> None:
     assert status(*FALSE[name])[0] in (Status.FAILS, Status.UNCHECKED)
+
+
+def test_two_directions_alone_would_admit_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_up_or_all_down(shift: Any, *, symmetric: bool) -> Any:
+        return [[(sign * step, count) for step, count in shift] for sign in (1, -1)]
+
+    monkeypatch.setattr(neighbours, "_directions", all_up_or_all_down)
+    assert status(*FALSE["two directions of four"]) == [Status.HOLDS]
 
 
 @pytest.mark.parametrize("name", TRUE)

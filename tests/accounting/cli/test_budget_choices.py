@@ -85,6 +85,3 @@ def test_counts(text: str, wanted: list[int]) -> None:
 def test_counts_that_are_none(text: str) -> None:
     with pytest.raises(InvalidParameter, match="--visits"):
         arguments.counts("--visits", text)
-
-
-# -- what a calibration tries --------------------------------------------------------------------

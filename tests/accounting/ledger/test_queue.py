@@ -31,6 +31,7 @@ from accounting.ledger.turns import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.scripts import script
 from tests.support.ledger.waiting import Held, behind
 
 
@@ -282,3 +283,34 @@ def test_who_waited_too_long_takes_its_request_back(
         assert first.result().number == 1
     assert many[2].charge(["ada"], per_user("1/50"), batch="three").number == 2
     assert [charge.batch for charge in many[0].history()] == ["one", "three"]
+
+
+FORKED = """
+import os, sys
+from accounting.ledger import Ledger, turns
+with Ledger.open(sys.argv[1]) as ledger:
+    queue = turns.Queue(ledger._store, ledger._book, ledger._charged)
+    handle, other = queue._opened(), queue._opened()
+    assert turns._locked(handle) and not turns._locked(other)
+    if sys.argv[2] == "kept":
+        turns._HELD.clear()
+    (here, there), (back, forth) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(there, b"1")
+        os.read(back, 1)
+        os._exit(0)
+    os.read(here, 1)
+    os.close(handle)  # as if this process were killed
+    print(turns._locked(other))
+    os.write(forth, b"1")
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.nightly
+def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path: Path) -> None:
+    url = str(tmp_path / "ledger.db")
+    Ledger.create(url, budget=BUDGET).close()
+    assert script(FORKED, url, "closed") == "True\n"
+    assert script(FORKED, url, "kept") == "False\n"
