@@ -132,9 +132,9 @@ def test_the_rows_that_count_do_not_depend_on_other_users() -> None:
 
 
 def test_targets_are_kept_and_not_missed_by_much() -> None:
-    moves, scope = Moves(Sensitivity.l1(6), Sensitivity.l2_squared(18)), TableScope(user="user")
+    moves, scope = Moves(Sensitivity.l1(2), Sensitivity.l2_squared(2)), TableScope(user="user")
     pure = noisy(moves, scope, Target(epsilon="1/2"))
-    assert pure.noise == DiscreteLaplace(scale=12)
+    assert pure.noise == DiscreteLaplace(scale=4)
     assert guarantee_of(pure).pure().upper == Fraction(1, 2)
     zcdp = noisy(moves, scope, Target(rho="1/50"))
     assert guarantee_of(zcdp).zcdp().upper == Fraction(1, 50)
