@@ -259,7 +259,7 @@ def test_honest_users_alone_are_enough() -> None:
     assert Fraction(bits.noise.parameters["trials"]) % 10 == 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     law=st.sampled_from(["discrete-gaussian", "discrete-laplace"]),
     epsilon=st.sampled_from(["1/10", "1/2", "1", "3", "7"]),
