@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp, claim_from_json
+from accounting.claims.claim import read_claim
 from dpcore import Enclosure, InvalidParameter, Relation, Scope, Unit
 
 USER = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
@@ -109,3 +110,16 @@ def test_json_that_no_claim_wrote_is_refused_by_name(data: Any, argument: str) -
     with pytest.raises(InvalidParameter) as refused:
         claim_from_json(data)
     assert refused.value.argument == argument
+
+
+def test_a_claim_is_read_from_the_text_of_a_budget() -> None:
+    for text, claim in (
+        ("epsilon=1/2", Pure("1/2")),
+        ("epsilon=1,delta=1e-6", Approx(1, "1e-6")),
+        ("delta=1e-6,epsilon=1", Approx(1, "1e-6")),
+        ("rho=1/2", ZCdp("1/2")),
+    ):
+        assert read_claim("--budget", text, Scope()) == claim
+    for text in ("delta=1e-6", "rho=1,epsilon=1", "epsilon=-1", "epsilon"):
+        with pytest.raises(InvalidParameter, match="--budget"):
+            read_claim("--budget", text, Scope())
