@@ -102,7 +102,7 @@ def read_noise_family(text: str) -> NoiseFamily:
     given twice, and for the size itself, which is what is looked for.
     """
     if not isinstance(text, str):
-        raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
+        raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law not in _FREE:
         near = law_meant(law)
@@ -110,9 +110,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        raise InvalidParameter(
-            "noise", text, f"leave out {free}: it is the number that calibrate finds"
-        )
+        raise InvalidParameter("noise", text, f"leave out {free}: calibrate finds it")
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
@@ -269,7 +267,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
             raise NotDerived(
-                f"the least {law.law} noise for this promise",
+                f"the least {law.law} noise for this guarantee",
                 f"the search came to {write_noise(planned)}, and {error.instead}",
             ) from error
 

@@ -63,10 +63,10 @@ def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
         label = "proven: both bounds lie within this line"
         axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
     else:
-        label = "proven upper bound: the promise"
+        label = "proven upper bound: the guarantee"
         axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
         if below:
-            label = "proven lower bound: nobody can promise less"
+            label = "proven lower bound: no smaller epsilon is possible"
             axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
 
 

@@ -343,7 +343,7 @@ def _cost(
             raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
         raise InvalidParameter(
-            "--reason", ABSENT, "must be given with --claim: the reason to believe the claim"
+            "--reason", ABSENT, "must be given with --claim: why the claim is believed"
         )
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)

@@ -249,10 +249,10 @@ def _check_truncated(truncate: str | None, sampling: Sampling, epsilon: str | No
     if truncate is None:
         return
     if sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn like this"
         raise InvalidParameter("--truncate", truncate, reason)
     if epsilon is not None:
-        reason = "is for a given --noise-multiplier: cutting adds to its epsilon"
+        reason = "is for a given --noise-multiplier: cutting batches increases epsilon"
         raise InvalidParameter("--truncate", truncate, reason)
 
 
@@ -263,7 +263,7 @@ def _check_files(
         raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
     for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
-            reason = "is not written with --truncate: it could not state what cutting adds"
+            reason = "is not written with --truncate: it could not contain the cost of cutting"
             raise InvalidParameter(name, str(file), reason)
 
 

@@ -73,7 +73,7 @@ class CurveClaim:
         promise = _promise(self.spelling)
         points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in promise.points()]
         if not points:
-            reason = f"promises nothing below epsilon = {_EPSILONS[-1]}, where audits end"
+            reason = f"gives no privacy below epsilon = {_EPSILONS[-1]}, where audits end"
             raise InvalidParameter("claim", self.spelling, reason)
         object.__setattr__(self, "spelling", promise.spelling)
         object.__setattr__(self, "relation", points[0].relation)

@@ -364,7 +364,7 @@ def interleave(
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
         if len(side) != runs:
-            raise InvalidParameter(name, len(side), f"must hold {runs} outputs, one a run")
+            raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
         raise InvalidParameter(
             "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as dataset A"

@@ -53,7 +53,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     if Relation(relation) is Relation.REPLACE:
         reason = (
             f"must be neighbours under replace: lists of {len(a)} and {len(b)} items are not, "
-            "as a record that is replaced leaves their number; state the relation add-remove"
+            "because replacing a record keeps their number; state the relation add-remove"
         )
         raise InvalidParameter(argument, shown, reason)
     short, long = sorted((a, b), key=len)
@@ -80,7 +80,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
     if a is None or b is None:  # nobody's data
         return []
     if _named(a) != _named(b):
-        found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours are of one form"
+        found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours have the same type"
         return [where + found]
     rows, others = _items(a), _items(b)
     if rows is not None and others is not None and len(rows) != len(others):
@@ -185,8 +185,8 @@ def _short(dataset: Any) -> str:
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
-_TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
-_JSON: Final = "the file must hold a list of pairs [a, b]"
+_TOML: Final = "the file must contain [[pair]] tables, each with a = ... and b = ..."
+_JSON: Final = "the file must contain a list of pairs [a, b]"
 
 
 def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
@@ -218,7 +218,7 @@ def pairs_of(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            reason = "finds the pair itself: leave out the one that is given"
+            reason = "finds a pair by itself: give no pair"
             raise InvalidParameter("search", ABSENT, reason)
         return ()
     if len(given) == 2:
@@ -292,7 +292,7 @@ def _checked(a: Any, b: Any, number: int, path: Path | str) -> tuple[Any, Any]:
     for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
         finite = not isinstance(value, float) or math.isfinite(value)
         if not finite or not isinstance(value, int | float | str | None):
-            reason = f"pair {number}: {place} = {value} is no value of JSON"
+            reason = f"pair {number}: {place} = {value} is not a JSON value"
             raise InvalidParameter("--pairs", str(path), reason)
     return a, b
 

@@ -83,7 +83,7 @@ class _SingleUse:
     def _refuse(self, step: str) -> NoReturn:
         order = list(self._DUE.values())
         if self._state is None or self._gone():
-            reason = "has no state: a step is under way, or was broken off, or the process forked"
+            reason = "has no state: a step is running or was interrupted, or the process was forked"
         elif step not in order:
             reason = "comes after the last step"
         elif self.due == _NOTHING or order.index(step) < order.index(self.due):
@@ -135,7 +135,7 @@ class Device(_SingleUse):
     def __init__(self, seat: masked_user.Participant) -> None:
         if not isinstance(seat, masked_user.Participant):
             raise InvalidParameter(
-                "seat", "(not shown)", "must be a Participant, which sit() gives"
+                "seat", "(not shown)", "must be a Participant, as returned by sit()"
             )
         super().__init__(seat.channel.own, seat)
 
@@ -202,7 +202,7 @@ class AggregationServer(_SingleUse):
 
     def __init__(self, opened: masked_server.Advertising) -> None:
         if not isinstance(opened, masked_server.Advertising):
-            reason = "must be an Advertising, which open_round() gives"
+            reason = "must be an Advertising, as returned by open_round()"
             raise InvalidParameter("opened", "(not shown)", reason)
         super().__init__(SERVER, opened)
 

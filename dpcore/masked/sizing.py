@@ -59,7 +59,7 @@ def neighbourhood_risk(
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
         reason = (
-            f"must be <= users - 2 = {users - 2}: everyone is the graph without a neighbourhood"
+            f"must be <= users - 2 = {users - 2}: without a neighbourhood each user has all others"
         )
         raise InvalidParameter("neighbours", neighbourhood.neighbours, reason)
     count, threshold = neighbourhood.neighbours, neighbourhood.threshold

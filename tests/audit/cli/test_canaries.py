@@ -69,7 +69,7 @@ def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
         ("score,included\n1,0\n2,maybe\n", "line 3: included = maybe: must be 1 or 0"),
         ("score,included\n1,0\n2\n", "line 3"),
         ('score,included\n"1,0\n', "CSV"),
-        ("score,included\n1,1\n2,1\n", "both kinds"),
+        ("score,included\n1,1\n2,1\n", "included and excluded"),
     ],
 )
 def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> None:
@@ -124,9 +124,9 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"score": [1.0]}, "two arrays of one length: score and included"),
-        ({"score": [1.0, 2.0], "included": [1]}, "two arrays of one length"),
-        ({"score": [[1.0]], "included": [[1]]}, "two arrays of one length"),
+        ({"score": [1.0]}, "two arrays of equal length: score and included"),
+        ({"score": [1.0, 2.0], "included": [1]}, "two arrays of equal length"),
+        ({"score": [[1.0]], "included": [[1]]}, "two arrays of equal length"),
         ({"score": [], "included": []}, "no canaries"),
         ({"score": [1.0, np.nan], "included": [1, 0]}, "score = float64: must be finite numbers"),
         ({"score": ["1", "2"], "included": [1, 0]}, "must be finite numbers"),

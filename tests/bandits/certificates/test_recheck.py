@@ -400,7 +400,7 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("se", "se protects nobody: it has no certificate"),
+        ("se", "se gives no privacy: it has no certificate"),
         ("dist-dp-se ", "must not start or end with blanks"),
         (" dist-dp-se", "must not start or end with blanks"),
         (" ", "must not start or end with blanks"),

@@ -181,7 +181,7 @@ def test_a_horizon_of_one_and_an_empty_stream() -> None:
         assert stream.total == Total(value=Fraction(0), items=0)
         assert stream.taken == 0
         assert stream.add(1).items == 1
-        with pytest.raises(InvalidParameter, match="one too many: the guarantee is for 1 items"):
+        with pytest.raises(InvalidParameter, match="exceeds the horizon: the guarantee is"):
             stream.add(0)
         assert stream.taken == 1
 
