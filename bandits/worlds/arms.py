@@ -3,23 +3,23 @@ r"""Worlds of independent arms: simulated ones, user tables, and two data sets.
 ``cz/easy`` and ``cz/hard`` are as the code released with Chowdhury and Zhou draws them: K = 10 arms
 with rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u
 uniform from numpy's legacy generator under seed i; gap 0.5 (easy) and 0.1 (hard); 20 instances;
-batches of that code grow by 4. docs/errata.md says where this is settled. ``tkms/binary`` is for
-the shuffled bits of Tenenbaum and others, whose paper has no experiments: the means of ``cz/easy``
-as chances of a reward of 1, so that the two compare.
+batches of that code grow by 4. docs/errata.md states the source. ``tkms/binary`` is for the
+shuffled bits of Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with
+the means of ``cz/easy``.
 
 ``own`` is a CSV whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn with
-replacement, each arm from its own column: what was seen together in a row is drawn apart. A first
-row that holds no number at all names the arms.
+replacement, independently for each arm from its own column. A first row without numbers names the
+arms.
 
 ``obd`` is a log of impressions on the items of a fashion shop, with columns ``item_id`` and
 ``click`` (0 or 1) among others. Each item is an arm with binary rewards, whose mean is its logged
-click rate. Positions are pooled, and so are users: a rate is that of the log, not of an item shown
-to everybody.
+click rate. Positions and users are pooled: a rate is that of the log, not the rate if an item were
+shown to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
-A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance
-0 to 4 first. k-means on the 136 features, as they are, makes K = 50 clusters; each is an arm, whose
-rewards are the relevances of its pairs over 4. Microsoft distributes the data; nothing of it is
+A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
+to 4 first. k-means on the 136 features, as they are, makes K = 50 clusters; each is an arm, whose
+rewards are the relevances of its pairs over 4. Microsoft distributes the data; it is not included
 here.
 """
 
@@ -96,11 +96,11 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""One arm a column, in the order of the file; values are exact decimals or fractions.
+    r"""One arm per column, in the order of the file; values are exact decimals or fractions.
 
-    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rewards, a
-    row of another length than the first, a cell that is no number in [0, 1], and columns that are
-    not as many as ``arms`` where that is given.
+    Raises :class:`InvalidParameter` for a file that is not a regular file, cannot be read or has no
+    rewards, for rows of different lengths, a cell that is not a number in [0, 1], and another
+    number of columns than ``arms``, if it is given.
     """
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
@@ -160,11 +160,11 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""One arm an item, in rising order of ``item_id``; means are click rates.
+    r"""One arm per item, in increasing order of ``item_id``; means are click rates.
 
-    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rows, a
-    missing column, an item that is no whole number >= 0, a click that is neither 0 nor 1, and items
-    that are not as many as ``arms`` where that is given.
+    Raises :class:`InvalidParameter` for a file that is not a regular file, cannot be read or has no
+    rows, a missing column, an item that is not an integer >= 0, a click that is neither 0 nor 1,
+    and another number of items than ``arms``, if it is given.
     """
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
@@ -223,17 +223,17 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
-    r"""The clusters of the pairs of a file, or of several, as arms in rising order of mean reward.
+    r"""The clusters of the pairs of one or several files, as arms in increasing order of mean
+    reward.
 
-    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. That
-    a reward is relevance/4 is our choice, which takes the relevances to [0, 1]: the paper does not
-    say. k-means starts from one fixed seed and runs on one thread: the same files in the same order
-    give the same arms again.
+    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
+    reward is relevance/4, which scales relevances to [0, 1]; the paper does not state it. k-means
+    has a fixed seed and runs on one thread, so the same files in the same order give the same arms.
 
-    Raises :class:`InvalidParameter` for what is no plain file or cannot be read, the first line
-    that is not of the format, without a query, with a feature that is no finite number or a
-    relevance other than 0, 1, 2, 3, 4, fewer than ``arms`` different pairs, and where scikit-learn
-    is not installed.
+    Raises :class:`InvalidParameter` for a file that is not a regular file or cannot be read; for
+    the first line of another format, without a query, with a feature that is not a finite number or
+    a relevance other than 0, 1, 2, 3, 4; for fewer than ``arms`` different pairs; and if
+    scikit-learn is not installed.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)

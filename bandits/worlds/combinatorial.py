@@ -1,11 +1,10 @@
 r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1, alone or together.
 
 A top-K world, coverage of targets, roads through a grid, spanning trees and influence in a small
-graph; and hard instances of Chen et al. (2020) with the regret that no algorithm falls below in
-them. Theorem 5: a multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, of
-base arms that are equal within a path. Theorem 9: one best super arm of K base arms of its own, and
-others that share K - 1 public base arms and have one more each. All means are 1/2 or 1/2 less a
-gap.
+graph; and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem 5: a
+multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, of base arms that are
+equal within a path. Theorem 9: one best super arm of K base arms of its own, and others that share
+K - 1 public base arms and have one more each. All means are 1/2 or 1/2 less a gap.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _EDGES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitWorld(Environment):
-    r"""Base arm i has outcome 1 with chance ``chances[i]``, fresh in each round.
+    r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` numbers the base arms by group: those of one group look at the same uniform number
-    U, X_i = 1 where U < chances[i], so that they are as dependent as bits of these means can be.
-    None: all are independent.
+    ``together`` is the group of each base arm: arms of a group share a uniform number U, X_i = 1 if
+    U < chances[i], which is the strongest dependence of bits with these means. None: all arms are
+    independent.
 
     >>> problem = Problem(decisions=Unions.subsets(3, 2))
     >>> world = BitWorld(of=problem, chances=(0.5, 0.5, 0.9), together=(0, 0, 1))
@@ -82,7 +81,7 @@ class BitWorld(Environment):
         return self.chances
 
     def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:
-        r"""The outcomes of all base arms in so many rounds, a row each."""
+        r"""The outcomes of all base arms in this many rounds, one row per round."""
         groups = self.together
         uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
         if groups is not None:
@@ -95,7 +94,8 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Sum of K base arms: means 0.7 of K of them and 0.3 of the others, their order from the seed.
+    r"""Sum of K base arms: K of them have mean 0.7 and the others 0.3, in an order drawn from the
+    seed.
 
     >>> sorted(top_k(0, 4, 2).means)
     [0.3, 0.3, 0.7, 0.7]
@@ -131,12 +131,12 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path.
+    r"""The cheapest path through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) per path.
 
     A road costs 0 or 1; its outcome is 1 - cost, the reward of a path minus its cost. Mean costs
     are uniform in [0, 1].
 
-    Raises :class:`InvalidParameter` for numbers that no grid has.
+    Raises :class:`InvalidParameter` unless the numbers are those of a grid.
     """
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
@@ -158,7 +158,7 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
 
     Mean weights are uniform in [0, 1].
 
-    Raises :class:`InvalidParameter` for numbers that no complete graph has.
+    Raises :class:`InvalidParameter` unless the numbers are those of a complete graph.
     """
     n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
     if n * (n - 1) // 2 != arms:
@@ -170,7 +170,7 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Reach most people from two of four sources, over ten edges that are there by chance.
+    r"""Reach as many people as possible from two of four sources, over ten random edges.
 
     Raises :class:`InvalidParameter` for other numbers of edges than 10 and 8.
     """
@@ -202,7 +202,7 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""``regret`` is the constant of the theorem times ln T: the paper's, for T to infinity."""
+    r"""``regret`` is the theorem's constant times ln T, for T to infinity."""
 
     theorem: str
     regret: float
@@ -257,10 +257,10 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 def lower_bound(
     preset: str, *, arms: int, super_arm: int, horizon: int, epsilon: RationalLike
 ) -> LowerBound | None:
-    r"""What regret is at least in that preset, in the limit; None where no theorem says.
+    r"""The asymptotic lower bound on the regret in that preset; None if no theorem gives one.
 
-    Theorem 9 has no constant: of its lower bound only the order m K (1/Delta + 1/epsilon) ln T is
-    given, here with the constant 1.
+    Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
+    is 1.
 
     >>> found = lower_bound("csb/hard-paths", arms=20, super_arm=4, horizon=10**5, epsilon="1/2")
     >>> found.theorem, round(found.regret, 1)

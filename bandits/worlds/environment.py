@@ -1,8 +1,8 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
 Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
-uniform on [0, 1). The coins of rewards and of this rounding are the world's (a numpy generator):
-the promise of privacy rests on the sensitivity of the sum, which is g however they fall.
+uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
+privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Environment(ABC):
         r"""The sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
         An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
-        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision outside [1,
+        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision not in [1,
         2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
@@ -121,7 +121,7 @@ class Environment(ABC):
 class ClippedNormal(Environment):
     r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
 
-    ``means`` are those of the clipped law, which the centers are not.
+    ``means`` are those of the clipped law; the centers differ from them.
 
     >>> world = ClippedNormal(centers=(0.5, 0.95))
     >>> [round(mean, 4) for mean in world.means]
@@ -196,8 +196,8 @@ class Bernoulli(Environment):
 class Table(Environment):
     r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
 
-    Kept as distinct values with their counts; a batch is one multinomial draw. Values are exact
-    rationals, a float by its shortest decimal form.
+    The table has distinct values with their counts; a batch is one multinomial draw. Values are
+    exact rationals, a float by its shortest decimal form.
 
     >>> table = Table(rewards=([0, 1, 1, "1/2"], [0.25]))
     >>> table.means, table.values[0]
@@ -243,7 +243,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    r"""Arm a is arm ``order[a]`` of ``world``: no algorithm should profit from where an arm stands.
+    r"""Arm a is arm ``order[a]`` of ``world``, so that no algorithm profits from the order of arms.
 
     >>> Reordered(world=Bernoulli(means=(0.1, 0.5, 0.9)), order=(2, 0, 1)).means
     (0.9, 0.1, 0.5)
