@@ -209,11 +209,10 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""Parses the outputs of an audit.
 
-    ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
-    line of JSON that is a number is that number as it was written, any other is its own text, as
-    whoever reads the program sees it. ``by_kind`` replaces each output by its kind, where the kinds
-    of the worlds had nothing in common in the training runs: their values could hide what their
-    types reveal.
+    ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, else as
+    text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
+    output by its kind, if the kinds of the two datasets had nothing in common in the training runs:
+    values could hide what types reveal.
     """
 
     lines: bool

@@ -1,8 +1,8 @@
 r"""Check a given pair of datasets against the claimed neighbouring relation.
 
-Nobody can see in a dataset what one person is: a list may hold records, or answers to queries that
-one person moves all at once. So a pair is refused only where no reading makes neighbours of it, and
-where a usual reading does not, the report has a warning.
+A dataset does not show what one person contributes: a list may contain records, or answers to
+queries that one person changes all at once. A pair is therefore refused only if no interpretation
+makes it neighbours; if a common one does not, the report has a warning.
 
 Pairs come from an argument, or a file, ``--pairs pairs.toml``:
 

@@ -179,8 +179,8 @@ def certificates(
 ) -> Iterator[tuple[str, str | NotDerived]]:
     r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
 
-    All its instances promise the same, as their arms and horizon are the same. An algorithm that
-    protects nobody has none; in the place of a text that there cannot be stands the reason.
+    All instances have the same guarantee, because their arms and horizon are equal. A non-private
+    algorithm has no certificate; the reason replaces a certificate that cannot be written.
     """
     from bandits.certificates.certificate import certify_run
 

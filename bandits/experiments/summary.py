@@ -85,8 +85,8 @@ def promises_of(
 ) -> Promises:
     r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs.
 
-    Every policy of the experiment is made for it, so whoever asks before a run hears before it what
-    cannot be made. ``progress`` is given the number of promises there are.
+    Every policy of the experiment is created for this, so a call before a run reports policies that
+    cannot be created. ``progress`` is called with the number of finished guarantees.
 
     Raises :class:`InvalidParameter` for an epsilon that an algorithm cannot be made for, or whose
     promise cannot be bounded: it names the algorithm.

@@ -100,11 +100,11 @@ class Environment(ABC):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""The result of :meth:`encoded_sum`; the only random method of a user's world.
 
-        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in
-        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
-        on [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are
-        independent, of each other and of every other batch; all coins are those of ``world``. The
-        promise to users needs the range of every encoding, which nobody can check on a sum.
+        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in [0,
+        ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform on
+        [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are independent
+        within and between batches, and drawn from ``world``. The guarantee of users needs the range
+        of every encoding, which cannot be checked on a sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)

@@ -16,7 +16,7 @@ _OFTEN: Final = 0.2
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     r"""A callback that takes the number of finished items of ``total``; silent without a viewer.
 
-    A ``total`` of None is one that nobody knows: then the number done is shown.
+    With ``total`` None, which means unknown, only the number of finished items is shown.
 
     >>> with progress_bar("runs", 1000) as progress:
     ...     progress(1000)

@@ -1,10 +1,10 @@
 r"""Run a round over a network: one device per user, and the server.
 
 The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
-state that is kept may answer twice, which uncovers an input, or give users two stories. Here the
-state lives in one place: it is taken out for a step and replaced by what follows from it; one
-process has it, one thread at a time, and nobody a copy. This is the form for a network; the
-functions are what it is made of. Proof: docs/proofs/masked_aggregation.md, claim (O).
+state that is kept could be used twice, which would reveal an input, or give users inconsistent
+messages. Here the state is in one place: each step takes it out and replaces it by the next state;
+only one process has it, one thread at a time, and it cannot be copied. Use this module over a
+network. Proof: docs/proofs/masked_aggregation.md, claim (O).
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def ball(value: Fraction | int) -> arb:
 def nearest(value: arb) -> float:
     r"""A float within relative error 2^-52 (above 2^-1022) of a number known to 60 bits.
 
-    Raises :class:`PrecisionExhausted` when the ball is wider: the float functions state an error
-    and must not lose it to a ball that nobody looked at.
+    Raises :class:`PrecisionExhausted` if the ball is wider, because the float functions state an
+    error.
 
     >>> with precision(96):
     ...     nearest(arb(1) / 3) == 1 / 3

@@ -133,7 +133,7 @@ def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ..
     >>> staying(("ann", "bob", "eve"), {"ann": Step.INPUT, "bob": Step.UNMASK})
     (1, 2)
 
-    Raises :class:`InvalidParameter` for names that are not there, and when nobody is left.
+    Raises :class:`InvalidParameter` for unknown names, and if no user is left.
     """
     if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
         raise InvalidParameter("vanish", vanish, "must name users in this run")
