@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from accounting.protocols.box import BinomialBox
     from accounting.protocols.choose import Plan, choose, protocol_guarantee
     from accounting.release.curve import PrivacyCurve
-    from accounting.release.guarantee import guarantee
-    from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+    from accounting.release.guarantee import FixedSizeSampled, PoissonSampled, guarantee
     from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
     from accounting.theorems.filter import (
         ApproxFilter,

@@ -71,9 +71,6 @@ def draw(
 
     ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: what it holds is not drawn
     again, and what is drawn is stored.
-
-    Raises :class:`InvalidParameter` for a target that cannot be sent to other processes, outputs
-    that cannot be stored and a feature that is no fixed map; KeyboardInterrupt before any run.
     """
     found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:

@@ -58,29 +58,17 @@ class Option:
 
 
 def read_runs(name: str, value: Any) -> int:
-    r"""Parse a number of runs: 1000 or "1e5".
-
-    >>> read_runs("runs", "1e5")
-    100000
-    """
+    r"""Parse a number of runs: 1000 or "1e5"."""
     return whole_number(name, value, at_least=1, at_most=_MOST_RUNS)
 
 
 def read_seed(name: str, value: Any) -> int:
-    r"""Parse a seed: an integer >= 0.
-
-    >>> read_seed("seed", "7")
-    7
-    """
+    r"""Parse a seed: an integer >= 0."""
     return whole_number(name, value, at_least=0)
 
 
 def read_seconds(name: str, value: Any) -> float:
-    r"""Parse a time in seconds.
-
-    >>> read_seconds("timeout", "0.5")
-    0.5
-    """
+    r"""Parse a time in seconds."""
     exact = rational(name, value)
     if not 0 < exact <= _MOST_SECONDS:
         raise InvalidParameter(name, value, f"must be > 0 and <= {_MOST_SECONDS:,} seconds")

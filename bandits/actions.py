@@ -33,17 +33,7 @@ _MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Actions:
-    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1.
-
-    Equal where all numbers are. A row that is there twice is two actions.
-
-    >>> actions = Actions(np.eye(3))
-    >>> actions, actions == Actions(np.eye(3))
-    (Actions(3 of dimension 3), True)
-
-    Raises :class:`InvalidParameter` for anything but a table of floats, no action or more than
-    2^16, no dimension or more than 256, a number that is NaN or infinite, and a norm above 1.
-    """
+    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1."""
 
     points: Floats
 
@@ -103,12 +93,6 @@ class LinearModel:
     B = ``bound``. ``bounded``: rewards lie in [-B, B] themselves, so that the clip changes nothing;
     otherwise xi and the noise are taken as normal, of standard deviations sigma and 1, where the
     effect of the clip is bounded.
-
-    >>> LinearModel(actions=Actions(np.eye(3)), deviation="0.1").bound
-    Fraction(2, 1)
-
-    Raises :class:`InvalidParameter` for a bound below 1, which would clip means as well, and a
-    deviation outside of [0, 1].
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")
@@ -129,12 +113,6 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     <= 1. The cells of a grid of half-diagonal ``radius`` are looked at; the middle of a cell, moved
     to the ball where it lies outside, is an action. A box takes ceil(1/radius)^d actions, a ball
     fewer than the (3/radius)^d of the remark.
-
-    >>> cover("box", 2, "1/4"), cover("ball", 2, "1/4")
-    (Actions(16 of dimension 2), Actions(36 of dimension 2))
-
-    Raises :class:`InvalidParameter` for another shape, a dimension below 1, a radius outside of
-    (0, 1], and one that needs more than 2^16 actions.
     """
     if shape not in get_args(Shape):
         raise InvalidParameter("shape", shape, f"must be one of {', '.join(get_args(Shape))}")

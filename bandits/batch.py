@@ -35,13 +35,7 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 
 @dataclass(frozen=True, slots=True)
 class OwnRounds:
-    r"""Each of ``users`` has a separate round, in which ``actions`` are played, usually one arm.
-
-    >>> OwnRounds(8, (3,)).rounds
-    8
-
-    Raises :class:`InvalidParameter` for users < 1, and no, repeated or negative actions.
-    """
+    r"""Each of ``users`` has a separate round, in which ``actions`` are played, usually one arm."""
 
     users: int
     actions: tuple[int, ...]
@@ -63,16 +57,7 @@ class OwnRounds:
 
 @dataclass(frozen=True, slots=True)
 class SharedRounds:
-    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times.
-
-    Each user sends its average reward of each action.
-
-    >>> SharedRounds(100, (0, 4), (3, 5)).rounds
-    8
-
-    Raises :class:`InvalidParameter` for users < 1, no, repeated or negative actions, and times that
-    are not one count >= 1 for each of them.
-    """
+    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times."""
 
     users: int
     actions: tuple[int, ...]
@@ -105,15 +90,7 @@ def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released.
-
-    ``active`` are the actions that may still be the best, which need not all be played.
-
-    >>> Plays(3, (SharedRounds(100, (0, 2), (3, 5)),)).counts
-    (3, 0, 5)
-
-    Raises :class:`InvalidParameter` for no asks, and for an action that is not there or in two.
-    """
+    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released."""
 
     arms: int
     asks: tuple[Ask, ...]
@@ -188,13 +165,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Pulls:
-    r"""A batch: ``counts[a]`` new users pull arm a, arm by arm, and then the sums are released.
-
-    >>> Pulls((4, 0, 4)).total
-    8
-
-    Raises :class:`InvalidParameter` for counts that are not integers >= 0, or all 0.
-    """
+    r"""A batch: ``counts[a]`` new users pull arm a, arm by arm, and then the sums are released."""
 
     counts: tuple[int, ...]
 
@@ -234,14 +205,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    r"""The released data of a batch: ``sums[a]``, or None if arm a was not pulled.
-
-    >>> Released((None,)).sums
-    (None,)
-
-    Raises :class:`InvalidParameter` for anything but exact sums: a count of rewards or a float is
-    no released value.
-    """
+    r"""The released data of a batch: ``sums[a]``, or None if arm a was not pulled."""
 
     sums: tuple[ReleasedSum | None, ...]
 
@@ -255,11 +219,7 @@ class Released:
 
 
 def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
-    r"""K >= 1 and T >= K, as integers, or :class:`InvalidParameter`.
-
-    >>> arms_and_horizon(10, 1000)
-    (10, 1000)
-    """
+    r"""K >= 1 and T >= K, as integers, or :class:`InvalidParameter`."""
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if horizon < arms:
         raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}")
@@ -267,26 +227,15 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
 
 
 def chance_of(argument: str, value: RationalLike) -> Fraction:
-    r"""A probability in (0, 1), exact, or :class:`InvalidParameter` of ``argument``.
-
-    >>> chance_of("delta", "1e-6")
-    Fraction(1, 1000000)
-    """
+    r"""A probability in (0, 1), exact, or :class:`InvalidParameter` of ``argument``."""
     return rational_in(argument, value, "(0, 1)")
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
     r"""The p of a run: the probability that any confidence interval misses its mean, in (0, 1/2).
 
-    It is the probability of an error: 95% confidence is 0.05 here. Values of 1/2 and more are
-    refused as a likely mistake.
-
-    >>> confidence_of("0.05")
-    Fraction(1, 20)
-    >>> confidence_of("0.95")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: confidence = 0.95: must be < 1/2: it is the chance of a...
+    It is the chance of the mistake, so what others call 95% confidence is 0.05 here. Half and more
+    is refused, for nobody means it.
     """
     exact = chance_of(argument, value)
     if 2 * exact >= 1:
@@ -318,14 +267,7 @@ def word(words: Any, default: str | None = None) -> Any:
 
 
 def check_word(argument: str, value: object, words: Any) -> None:
-    r"""Check that ``value`` is one of the words of the ``Literal`` type ``words``.
-
-    >>> from typing import Literal
-    >>> check_word("radius", "wide", Literal["exact", "paper"])
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: radius = wide: must be 'exact' or 'paper'
-    """
+    r"""Check that ``value`` is one of the words of the ``Literal`` type ``words``."""
     known = get_args(words)
     if value not in known:
         two = " or ".join(map(repr, known))

@@ -140,9 +140,6 @@ def play(
     )
 
 
-# -- the rounds -------------------------------------------------------------------------------
-
-
 def _batches(
     policy: Policy[State],
     state: State,
@@ -261,13 +258,7 @@ class _Score:
 
 
 def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""The rounds at which regret is recorded: T alone by default.
-
-    >>> checked_checkpoints((10, 100), 100), checked_checkpoints((), 100)
-    ((10, 100), (100,))
-
-    Raises :class:`InvalidParameter` for rounds below 1, that do not rise, or beyond the horizon.
-    """
+    r"""The rounds at which regret is recorded: T alone by default."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
         reason = f"must rise, and end by the horizon, {horizon}"

@@ -90,17 +90,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``.
-
-    ``last`` is what stands beside its name: the last y to three digits, if nothing is said. A bound
-    is to be rounded in its direction.
-
-    >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
-    'se'
-
-    Raises :class:`InvalidParameter` for no point, lengths that differ, numbers that are not finite,
-    an x that does not rise and an error below 0.
-    """
+    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``."""
 
     label: str
     x: Sequence[float]
@@ -154,15 +144,7 @@ class Panel:
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
-    r"""The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending.
-
-    Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
-    under the title, says so. The picture is written beside its place and moved there when it is
-    whole.
-
-    Raises :class:`InvalidParameter` for no panel, what :func:`check_picture` refuses, and a value
-    <= 0 on a logarithmic axis where no curve has one above.
-    """
+    """The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending"""
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must contain at least one panel")
@@ -257,11 +239,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A look for each name: its algorithm's, or a spare one where another has that already.
-
-    >>> looks_of(["dp-se", "dp-se, exact radius"])["dp-se"] == LOOKS["dp-se"]
-    True
-    """
+    r"""A look for each name: its algorithm's, or a spare one where another has that already."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

@@ -54,19 +54,6 @@ def play_together(
     that an oracle is given differ by less than 1e-9 from the bounds, at random, so that ties are
     broken at random. While a base arm has no released outcome, the super arm with most of these is
     played.
-
-    >>> from bandits.combinatorial.cucb import cucb
-    >>> from bandits.worlds.combinatorial import top_k
-    >>> from dpcore import SeededRng
-    >>> world = top_k(0, 5, 2)
-    >>> policy = cucb("cucb-ldp2", world.of, horizon=1000, epsilon=1)
-    >>> coins = Coins(world=np.random.default_rng(1), rng=SeededRng(1))
-    >>> (run,) = play_together(policy, [world], [coins])
-    >>> sum(run.pulls), run.numbers, run.guarantee.pure()
-    (2000, 1000, Bound(at most 1, 'worst'))
-
-    Raises :class:`InvalidParameter` for no world or one of another problem, coins that are not one
-    for each, checkpoints out of range or order, and an oracle that returns what is no super arm.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
@@ -87,18 +74,7 @@ def play_together(
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
-    r"""The policy of that name for this setting, whose ``model`` is the problem.
-
-    >>> from bandits.combinatorial.decisions import Unions
-    >>> from bandits.policies.registry import read_algorithm
-    >>> top = Problem(decisions=Unions.subsets(20, 2))
-    >>> setting = Setting(epsilon=1, delta="1e-6", horizon=1000, arms=20, model=top)
-    >>> cucb_of(read_algorithm("cucb-dp"), setting).privatizer.noise
-    DiscreteLaplace(scale=20)
-
-    Raises :class:`InvalidParameter` for an algorithm or a model of another kind, and for a c with
-    the exact radius, which has none.
-    """
+    r"""The policy of that name for this setting, whose ``model`` is the problem."""
     name = algorithm.entry.name
     if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
         reason = "must be cucb or a private version of it, in a combinatorial world"
@@ -119,12 +95,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums.
-
-    It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
-    it is made of. With ``compiled`` a loop plays the rounds where it can
-    (:mod:`bandits.combinatorial.compiled`), and the result is the same.
-    """
+    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums."""
 
     def __init__(
         self,

@@ -24,8 +24,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.round import Neighbourhood
-from dpcore.masked.sizing import size_neighbourhood
+from dpcore.masked.round import Neighbourhood, size_neighbourhood
 
 _COORDINATES = 1000
 _MODULUS = 2**20 + 7

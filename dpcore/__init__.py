@@ -33,8 +33,13 @@ if TYPE_CHECKING:
     from dpcore.protocols.encoding import FixedPoint
     from dpcore.protocols.run import run
     from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-    from dpcore.protocols.sizing import size_protocol
-    from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+    from dpcore.protocols.sums import (
+        AggregatedSum,
+        CentralSum,
+        LocalSum,
+        ShuffledPure,
+        size_protocol,
+    )
     from dpcore.sampling.rng import Rng, SeededRng, SystemRng
     from dpcore.spelling import read_noise, write_noise
 

@@ -96,11 +96,7 @@ def forget_inherited() -> None:
 
 
 class ProcessLock:
-    r"""A reentrant lock that is free in a forked process, even if the parent held it.
-
-    >>> with ProcessLock().here():
-    ...     pass
-    """
+    r"""A reentrant lock that is free in a forked process, even if the parent held it."""
 
     __slots__ = ("__weakref__", "_lock")
 

@@ -42,17 +42,7 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``.
-
-    The ends are written as powers. Where the quantity is no parameter, ``argument`` is the one that
-    an error names, and ``written`` how it writes the quantity.
-
-    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-    >>> Covered("scale", "1e-6", "2^46").check(DiscreteLaplace(scale=2**47))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: scale = 140737488355328: the float functions cover 1e-6 <= ...
-    """
+    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``."""
 
     quantity: str
     least: str
@@ -361,15 +351,7 @@ class Additive(Noise):
         return self._with(self.parameters[self.adds] * count)
 
     def share(self, parties: int) -> Self:
-        r"""The law of one of ``parties`` equal shares, whose sum has this law.
-
-        >>> from dpcore import Binomial, Skellam
-        >>> Skellam(variance=400).share(16), Binomial(trials=268, probability="1/2").share(4)
-        (Skellam(variance=25), Binomial(trials=67, probability='1/2'))
-
-        Raises :class:`InvalidParameter` unless ``parties`` is an integer >= 1, which divides the
-        parameter that adds where that is an integer.
-        """
+        r"""The law of one of ``parties`` equal shares, whose sum has this law."""
         parties, whole = integer("parties", parties, at_least=1), self.parameters[self.adds]
         if isinstance(whole, Fraction):
             return self._with(whole / parties)
@@ -399,11 +381,7 @@ def _rebuild(law: type[Noise], parameters: dict[str, Fraction | int]) -> Noise:
 
 @lru_cache(maxsize=256)
 def batch_of(noise: Noise) -> Batch:
-    r"""The batch sampler of ``noise``, built once per parameter set.
-
-    Raises :class:`Unrepresentable` unless P(|X| >= 2^62) <= 2^-100 is certified: an error after
-    drawing, retried by the caller, would change the law.
-    """
+    r"""The batch sampler of ``noise``, built once per parameter set."""
     if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
             f"{noise!r} could overflow int64: a batch supports |X| < 2^62 only; draw single values "

@@ -17,11 +17,7 @@ _T = TypeVar("_T")
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:
-    r"""A hint with the nearest known name, to begin an error; "" if none is near.
-
-    >>> did_you_mean("cpd-se", ["cdp-se", "ldp-se"]), did_you_mean("thompson", ["se"])
-    ('did you mean cdp-se? ', '')
-    """
+    r"""A hint with the nearest known name, to begin an error; "" if none is near."""
     near = get_close_matches(str(said), [*known], n=1)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -47,11 +43,7 @@ def find_name(
 
 
 def split_name(text: str) -> tuple[str, str]:
-    r"""Split at the first colon: the name, and the rest.
-
-    >>> split_name("polya: shape=1,scale=2"), split_name("skellam")
-    (('polya', 'shape=1,scale=2'), ('skellam', ''))
-    """
+    r"""Split at the first colon: the name, and the rest."""
     name, _, rest = text.partition(":")
     return name.strip(), rest.strip()
 
@@ -66,21 +58,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input.
-
-    ``owner`` is what has these keys, ``needed`` those that may not be left out. ``hint`` makes the
-    end of an error from what was given, where it knows better than the nearest key.
-
-    >>> read_keys("--search", "...", "low=0, high=1", ("low", "high"), owner="integer")
-    {'low': '0', 'high': '1'}
-    >>> read_keys("--search", "integer:hihg=1", "hihg=1", ("low", "high"), owner="integer")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --search = ...: 'hihg=1': integer takes low, high; did you ...?
-
-    Raises :class:`InvalidParameter` for a part that is not key=value, and for a key that is
-    unknown, missing or given twice.
-    """
+    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input."""
     given: dict[str, str] = {}
     pairs = pairs_of(written)
     for key, value in pairs:
@@ -105,10 +83,7 @@ def check_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> None:
-    r"""Refuse keys that are unknown, missing or empty; arguments as of :func:`read_keys`.
-
-    >>> check_keys("noise", "polya", {"shape": "1"}, ("shape", "scale"), owner="polya")
-    """
+    r"""Refuse keys that are unknown, missing or empty; arguments as of :func:`read_keys`."""
     for key, value in given.items():
         if key not in known:
             end = _near(key, value, known) if hint is None else hint(given)
@@ -122,11 +97,7 @@ def check_keys(
 
 
 def pairs_of(written: str) -> list[tuple[str, str]]:
-    r"""The keys and values of ``key=value,key=value``; items in another form have the key "".
-
-    >>> pairs_of("low = 0, 10,")
-    [('low', '0'), ('', '10')]
-    """
+    r"""The keys and values of ``key=value,key=value``; items in another form have the key ""."""
     found = []
     for piece in filter(None, (piece.strip() for piece in written.split(","))):
         key, equals, value = piece.partition("=")

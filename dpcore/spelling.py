@@ -129,11 +129,7 @@ def noise_from_json(data: Mapping[str, str]) -> Noise: ...
 @overload
 def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_MORE) -> Any:
-    r"""The inverse of ``Noise.to_json``; ``more`` as for :func:`read_noise`.
-
-    >>> noise_from_json({"law": "discrete-laplace", "scale": "10"})
-    DiscreteLaplace(scale=10)
-    """
+    r"""The inverse of ``Noise.to_json``; ``more`` as for :func:`read_noise`."""
     if not isinstance(data, Mapping):
         raise InvalidParameter("noise", data, "must be an object with a key law")
     given = dict(data)
@@ -148,13 +144,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
 
 
 def read_sensitivity(argument: str, text: str) -> Sensitivity:
-    r"""Parse ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
-
-    >>> read_sensitivity("--sensitivity", "box=1x2"), read_sensitivity("--sensitivity", "3")
-    (Sensitivity.box((1, 2)), Sensitivity(3))
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
+    r"""Parse ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``."""
     (norm, amount), *more = pairs_of(text) or [("", text)]
     if more or norm not in ("", "l1", "l2-squared", "box"):
         near = did_you_mean(norm, ("l1", "l2-squared", "box"))
@@ -175,22 +165,14 @@ def read_sensitivity(argument: str, text: str) -> Sensitivity:
 
 
 def write_sensitivity(sensitivity: Sensitivity) -> str:
-    r"""Format a sensitivity as text that :func:`read_sensitivity` parses back.
-
-    >>> write_sensitivity(Sensitivity.box((1, 2))), write_sensitivity(Sensitivity(3))
-    ('box=1x2', '3')
-    """
+    r"""Format a sensitivity as text that :func:`read_sensitivity` parses back."""
     amount = sensitivity.amount
     text = "x".join(map(str, amount)) if isinstance(amount, tuple) else str(amount)
     return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"
 
 
 def sensitivity_from_json(data: object) -> Sensitivity:
-    r"""The inverse of ``Sensitivity.to_json``.
-
-    >>> sensitivity_from_json({"norm": "box", "amount": [1, 2]})
-    Sensitivity.box((1, 2))
-    """
+    r"""The inverse of ``Sensitivity.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
         raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
     amount = data["amount"]
@@ -203,11 +185,7 @@ def sensitivity_from_json(data: object) -> Sensitivity:
 
 
 def parameter_names(law: type[Any]) -> tuple[str, ...]:
-    r"""The parameters of a law, in order.
-
-    >>> parameter_names(DiscreteLaplace)
-    ('scale',)
-    """
+    r"""The parameters of a law, in order."""
     return tuple(f.name for f in fields(law) if f.init)
 
 
@@ -230,11 +208,7 @@ def _made(law: type[Any], given: Mapping[str, str]) -> Any:
 
 
 def law_meant(name: str) -> str | None:
-    r"""The law that a misspelled name most likely means, None if no law is near.
-
-    >>> law_meant("gaussian"), law_meant("skelam"), law_meant("cauchy")
-    ('discrete-gaussian', 'skellam', None)
-    """
+    r"""The law that a misspelled name most likely means, None if no law is near."""
     said = str(name).lower().replace("_", "-")
     near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
     return near[0] if near else None

@@ -60,21 +60,14 @@ _FREE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFamily:
-    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``.
-
-    >>> read_noise_family("polya-difference:shape=0.9").at(Fraction(20))
-    PolyaDifference(shape='9/10', scale=20)
-    """
+    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``."""
 
     law: str
     free: str
     fixed: tuple[tuple[str, str], ...]
 
     def at(self, value: Fraction) -> Noise | RealNoise:
-        r"""The noise with this value of the free parameter.
-
-        Raises :class:`InvalidParameter` as the law does.
-        """
+        r"""The noise with this value of the free parameter."""
         data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
         return noise_from_json(data, REAL_LAWS)
 
@@ -93,14 +86,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""Parse the name of a law with the values of its other parameters, if any.
-
-    >>> read_noise_family("binomial:probability=1/2").free
-    'trials'
-
-    Raises :class:`InvalidParameter` for an unknown law, a parameter that is missing, unknown or
-    given twice, and for the size itself, which is what is looked for.
-    """
+    r"""Parse the name of a law with the values of its other parameters, if any."""
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
@@ -110,7 +96,8 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        raise InvalidParameter("noise", text, f"leave out {free}: calibrate finds it")
+        reason = f"leave out {free}: it is the number that calibrate finds"
+        raise InvalidParameter("noise", text, reason)
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
@@ -180,13 +167,10 @@ class Calibration:
         return replace(found, upper=min(found.upper, self.epsilon))
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[str, object]] = [
-            ("noise", write_noise(self.noise)),
-            ("epsilon", exactly(self.epsilon)),
-            ("delta", exactly(self.delta)),
-            ("rounds", self.rounds),
-            ("delta at epsilon" if self.delta else "epsilon at 0", self.found),
-        ]
+        rows: list[tuple[str, object]] = [("noise", write_noise(self.noise))]
+        rows += [("epsilon", exactly(self.epsilon)), ("delta", exactly(self.delta))]
+        rows += [("rounds", self.rounds)]
+        rows += [("delta at epsilon" if self.delta else "epsilon at 0", self.found)]
         return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
 
     def to_json(self) -> dict[str, Any]:
@@ -258,7 +242,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
     fine = law.law in REAL_LAWS or share != 1
     unknown = law.unknown(fine=fine, unit=honest.denominator)
-    digits = (7, 11) if fine else (5, 7, 11)
+    digits = _DIGITS if fine else (5, 7, 11)
 
     def bound(value: Fraction) -> Bound:
         planned = law.at(value)
@@ -266,10 +250,8 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
             one = _one_round(_honest_part(planned, honest), moves, share, neighbours, members)
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
-            raise NotDerived(
-                f"the least {law.law} noise for this guarantee",
-                f"the search came to {write_noise(planned)}, and {error.instead}",
-            ) from error
+            reason = f"the search came to {write_noise(planned)}, and {error.instead}"
+            raise NotDerived(f"the least {law.law} noise for this promise", reason) from error
 
     pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
     edge = _exactly(unknown, bound, at) if pure else None
@@ -293,16 +275,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta).
-
-    >>> from accounting.mechanism.real_noise import Gaussian
-    >>> from accounting.release.real_curve import RealCurve
-    >>> curve = RealCurve(noise=Gaussian(sigma=10), sensitivity=1)
-    >>> most_rounds(curve, epsilon=2, delta="1e-5").value
-    Fraction(25, 1)
-
-    Raises :class:`NotDerived` where not even one round keeps it.
-    """
+    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40, closed=True)
 
@@ -320,10 +293,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta).
-
-    Raises :class:`NotDerived` where no rate above 1e-12 does.
-    """
+    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
@@ -345,14 +315,6 @@ def noise_multiplier(
     r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
 
     The noise multiplier of ``run`` is where the search starts. The step is 1/10,000.
-
-    >>> run = TrainingRun(
-    ...     noise_multiplier=1, batch_size=100, examples=100, epochs=1, sampling="shuffled"
-    ... )
-    >>> noise_multiplier(run, epsilon=1, delta="1e-5").value
-    Fraction(149229, 20000)
-
-    Raises :class:`NotDerived` where no multiplier within reach keeps the promise.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -368,8 +330,6 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
     r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
 
     The noise of ``mechanism`` is not read. The step is 1/10,000.
-
-    Raises :class:`NotDerived` where no sigma within reach keeps the promise.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -416,9 +376,8 @@ def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNois
     if honest == 1:
         return noise
     if not isinstance(noise, Divisible):
-        raise InvalidParameter(
-            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
-        )
+        reason = f"must be 1: {noise.name} noise has no shares"
+        raise InvalidParameter("honest_fraction", honest, reason)
     return summed(noise.share(honest.denominator), honest.numerator)
 
 

@@ -88,13 +88,6 @@ def calibrate_sum(
 
     The noise is discrete Laplace at delta = 0. At delta > 0 it is that, or a discrete Gaussian
     where its mean squared error is smaller. ``items`` are low, high and unit of the items.
-
-    >>> found = calibrate_sum("tree", horizon=1000, epsilon=1)
-    >>> found.setting.noise, found.behind
-    (DiscreteLaplace(scale=10), 0)
-
-    Raises :class:`InvalidParameter` for an unknown mechanism, as the mechanism and ``calibrate``
-    do, and for a horizon above 2^14.
     """
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)
@@ -117,11 +110,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Calibrate every mechanism for one guarantee; ``items`` are low, high, unit and scope.
-
-    >>> [one.setting.name for one in compare_sums(horizon=8, epsilon=1)]
-    ['tree', 'doubling', 'square-root']
-    """
+    r"""Calibrate every mechanism for one guarantee; ``items`` are low, high, unit and scope."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
-from accounting.claims.guarantee import Guarantee
+from accounting.claims.guarantee import Guarantee, golden
 from accounting.claims.orders import approx_from_renyi, epsilon_at_order, rounded_up
 from accounting.composition.compose import Composition, compose, renyi_of
 from accounting.errors import NotDerived
@@ -70,9 +70,8 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
     if total.scope.unit is Unit.USER:
-        raise InvalidParameter(
-            "guarantee", guarantee, "has unit user: give the guarantee of one contribution"
-        )
+        must = "has unit user: give the guarantee of one contribution"
+        raise InvalidParameter("guarantee", guarantee, must)
     reason = f"a user takes part in at most {visits} batches, once in each, whatever the data"
     return replace(
         total,
@@ -219,8 +218,7 @@ def _optimal(total: Composition, delta: Fraction) -> Bound:
 
 
 def _advanced(total: Composition, delta: Fraction) -> Bound:
-    epsilon_of, rounds = _of_one_part(total)
-    return advanced_over_splits(epsilon_of, rounds, delta)
+    return advanced_over_splits(*_of_one_part(total), delta)
 
 
 def _basic(total: Composition, delta: Fraction) -> Bound:
@@ -269,11 +267,6 @@ def advanced_over_splits(
 
     ``epsilon_of(d)`` is an upper bound of a round's epsilon at d, infinite where there is none.
     Every split gives a true bound; a search in floats proposes them.
-
-    >>> advanced_over_splits(lambda d: Fraction(1, 20), 1000, "1e-6").upper_float
-    10.87...
-
-    Raises :class:`InvalidParameter` for a delta outside (0, 1).
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 
@@ -282,15 +275,9 @@ def advanced_over_splits(
         slack = total * Fraction(1 / (1 + math.exp(place)))
         return _forward(epsilon_of((total - slack) / k), k, slack)
 
-    places = [float(place) for place in range(-12, 13, 3)]
-    start = min(places, key=at)
-    found, step = at(start), 1.5
-    for _ in range(12):
-        for place in (start - step, start + step):
-            if (other := at(place)) < found:
-                start, found = place, other
-        step /= 2
-    found = min(found, _forward(epsilon_of(Fraction(0)), k, total))
+    start = min(range(-12, 13, 3), key=at)
+    near = golden(at, start - 3.0, start + 3.0, 12)
+    found = min(at(start), near, _forward(epsilon_of(Fraction(0)), k, total))
     return Bound(upper=found, method="advanced", theorem=_ADVANCED)
 
 

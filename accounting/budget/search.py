@@ -44,10 +44,6 @@ class Unknown:
     (rounds, rates). Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of
     ``digits`` digits if it is 0, told apart by the relative ``step``. ``closed`` says that no value
     exists beyond the range on the side where the promise breaks.
-
-    >>> rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=100, closed=True)
-    >>> rounds.riskier(Fraction(7)), rounds.riskier(Fraction(100)), rounds.inside(-0.7, None, None)
-    (Fraction(8, 1), None, Fraction(2, 1))
     """
 
     name: str
@@ -117,8 +113,6 @@ class Edge:
 
     ``beyond`` is the next value on the other side, with its own bound ``found_beyond``; None where
     no value lies there. ``found`` bounds delta(epsilon), or epsilon(0) for a promise of delta 0.
-
-    Raises :class:`InvalidParameter` where ``found`` does not show that the promise is kept.
     """
 
     value: Fraction
@@ -186,9 +180,6 @@ def search(
 
     ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
     :meth:`~Unknown.height` of the first value. ``watch`` is told how many values were tried.
-
-    Raises :class:`NotDerived` where no value within the range keeps the promise, or all do and the
-    range is not closed.
     """
     limit, tried = delta or epsilon, count(1)
 
@@ -262,13 +253,7 @@ def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) ->
 
 
 def _next(
-    root: float,
-    low: float | None,
-    high: float | None,
-    stride: float,
-    step: float,
-    *,
-    trusted: bool,
+    root: float, low: float | None, high: float | None, stride: float, step: float, *, trusted: bool
 ) -> float:
     # The proposal if it lies between the two known heights, else their middle. While only one
     # height is known, the next one lies at most a stride away.
@@ -283,11 +268,7 @@ def _next(
 
 
 def log_delta(mu: float, epsilon: float) -> float:
-    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018).
-
-    >>> round(math.exp(log_delta(1.0, 1.0)), 6)
-    0.126937
-    """
+    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018)."""
     from scipy.special import log_ndtr  # here, not above: importing accounting stays fast
 
     place = epsilon / mu
@@ -304,9 +285,6 @@ def log_delta(mu: float, epsilon: float) -> float:
 def log_mu(epsilon: float, logarithm: float) -> float:
     r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise means a smaller
     mu.
-
-    >>> round(math.exp(log_mu(1.0, log_delta(1.0, 1.0))), 9)
-    1.0
     """
     low, high = -_FARTHEST, _FARTHEST
     for _ in range(_HALVINGS):

@@ -8,8 +8,10 @@ format is docs/certificates.md.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
@@ -17,14 +19,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from accounting.certificates.clock import OutOfTime, bounded
 from accounting.certificates.evidence import ends_of, evidence_of, plan_of
-from accounting.certificates.form import SCHEMA, ascii_text, digest_of, required_assumptions
+from accounting.certificates.form import (
+    SCHEMA,
+    THEOREMS,
+    ascii_text,
+    digest_of,
+    required_assumptions,
+)
 from accounting.certificates.reading import Claim, Malformed, parsed, part_of, read
-from accounting.certificates.stated import FEWEST_DIGITS, ClaimRequest, exact_claims
 from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
+from accounting.kernel.exact import exact_value
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
@@ -35,20 +43,17 @@ from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
 from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Release, Sensitivity
-from dpcore.numbers.parameter import (
-    RationalLike,
-    integer,
-    rational_in,
-    write_rational,
-)
+from dpcore.numbers.parameter import RationalLike, integer, rational_in, write_rational
 
 if TYPE_CHECKING:
     from accounting.composition.compose import Composition
 
 
+_FEWEST_DIGITS: Final = 3
 _MOST: Final = 30
+_MARGIN: Final = Fraction(1, 16)
 _NARROW: Final = Fraction(1, 1 << 64)
 _CLOSE: Final = Fraction(1, 10**6)
 
@@ -56,11 +61,6 @@ _CLOSE: Final = Fraction(1, 10**6)
 class Disagreement(DpcoreError):
     r"""``verify`` computes a different number: one of the two is wrong, so no certificate is
     written.
-
-    >>> raise Disagreement("claims[0] (epsilon): fails: ...")
-    Traceback (most recent call last):
-    ...
-    accounting.certificates.certificate.Disagreement: claims[0] (epsilon): fails: ...
     """
 
 
@@ -166,14 +166,18 @@ def certify(
     certificate cannot be verified within the enclosing :func:`deadline` (60 seconds by default);
     :class:`Disagreement` if verification finds another number.
     """
-    most = integer("digits", digits, at_least=FEWEST_DIGITS, at_most=_MOST)
+    most = integer("digits", digits, at_least=_FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
     asked = [*_asked(total, deltas, epsilons, orders)]
     if len({(each.quantity, each.at) for each in asked}) < len(asked):
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
     draft = _draft(total, kinds)
-    parts = _parts_of(draft, reached=bool(asked))
-    exact = tuple(exact_claims(parts))
+    with _named():
+        # What verify cannot check at all is refused before the engines work on it.
+        parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
+        if asked:
+            scenarios(parts, above=True)
+    exact = tuple(_exact_claims(parts))
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "at least one must be given")
     if evidence:
@@ -183,7 +187,8 @@ def certify(
         while True:
             enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
             certificate = replace(draft, claims=(*enclosed, *exact))
-            _check_form(certificate)
+            with _named():
+                read(certificate.to_json())
             verdict = verify(certificate)
             if verdict.holds:
                 return certificate
@@ -195,7 +200,7 @@ def _asked(
     deltas: Iterable[RationalLike] | RationalLike,
     epsilons: Iterable[RationalLike] | RationalLike,
     orders: Iterable[RationalLike] | RationalLike,
-) -> Iterator[ClaimRequest]:
+) -> Iterator[_ClaimRequest]:
     def narrow(ask: Callable[[Fraction, Fraction], Bound]) -> Callable[[Fraction, Fraction], Bound]:
         # A curve alone is as narrow as it comes by default, for the same price.
         if not isinstance(total, PrivacyCurve):
@@ -204,13 +209,13 @@ def _asked(
 
     for delta in _several(deltas):
         at = rational_in("delta", delta, "[0, 1)")
-        yield ClaimRequest(quantity="epsilon", key="delta", at=at, bound=narrow(total.epsilon))
+        yield _ClaimRequest(quantity="epsilon", key="delta", at=at, bound=narrow(total.epsilon))
     for epsilon in _several(epsilons):
         at = at_least_zero("epsilon", epsilon)
-        yield ClaimRequest(quantity="delta", key="epsilon", at=at, bound=narrow(total.delta))
+        yield _ClaimRequest(quantity="delta", key="epsilon", at=at, bound=narrow(total.delta))
     for order in _several(orders):
         at = order_above_one(order)
-        yield ClaimRequest(quantity="renyi", key="order", at=at, bound=lambda a, _: total.renyi(a))
+        yield _ClaimRequest(quantity="renyi", key="order", at=at, bound=lambda a, _: total.renyi(a))
 
 
 def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
@@ -218,38 +223,28 @@ def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[Rational
     return values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
-def _check_form(certificate: Certificate) -> None:
-    # The limits of the format: too many parts, or a number too long to write.
+@contextmanager
+def _named(what: str = "a certificate of this composition") -> Iterator[None]:
+    # What is beyond the format, the kernel or the time, as what is not derived.
     try:
-        read(certificate.to_json())
-    except Malformed as error:
-        raise NotDerived("a certificate of this composition", str(error)) from None
-
-
-def _parts_of(draft: Certificate, *, reached: bool) -> tuple[Part, ...]:
-    # What verify cannot check at all is refused before the engines work on it.
-    try:
-        parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
-        if reached:
-            scenarios(parts, above=True)
-    except Malformed as error:
-        raise NotDerived("a certificate of this composition", str(error)) from None
+        yield
+    except (Malformed, OutOfTime) as error:
+        raise NotDerived(what, str(error)) from None
     except Refused as error:
-        raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
-    return parts
+        raise NotDerived(what, f"not checked: {error}") from None
 
 
 def _proven(
     draft: Certificate,
     parts: tuple[Part, ...],
-    asked: Sequence[ClaimRequest],
+    asked: Sequence[_ClaimRequest],
     exact: Sequence[Mapping[str, Any]],
     digits: int,
 ) -> Certificate:
     # Each claim is what the kernel proves; the engine must not find another number.
     what = "a certificate of this composition with evidence"
     with bounded():
-        try:
+        with _named(what):
             found = [each.ends(_CLOSE) for each in asked]
             claims = [
                 Claim(
@@ -263,15 +258,14 @@ def _proven(
             ]
             plan = plan_of(parts, claims)
             ends = [ends_of(parts, claim, plan) for claim in claims]
-        except (Malformed, Refused, OutOfTime) as error:
-            raise NotDerived(what, str(error)) from None
         for claim, (low, high) in zip(claims, ends, strict=True):
             if low > claim.upper or high < claim.lower:
                 told = f"the kernel proves [{float(low)}, {float(high)}]"
                 raise Disagreement(f"{claim.quantity} at {claim.at}: {told}")
         stated = [each.between(*both, digits) for each, both in zip(asked, ends, strict=True)]
         certificate = replace(draft, claims=(*stated, *exact), evidence=evidence_of(plan))
-        _check_form(certificate)
+        with _named():
+            read(certificate.to_json())
         for finding in verify(certificate).failures:
             raise NotDerived(what, str(finding))
     return certificate
@@ -285,7 +279,7 @@ def _fewer(verdict: Verdict, counts: list[int]) -> None:
         if finding.status is Status.UNDECIDED:
             raise NotDerived(f"a certificate of {finding.where}", finding.reason)
         if finding.status is Status.UNCHECKED:
-            if i >= len(counts) or counts[i] <= FEWEST_DIGITS:
+            if i >= len(counts) or counts[i] <= _FEWEST_DIGITS:
                 raise NotDerived(f"a certificate of {finding.where}", finding.reason)
             counts[i] -= 1
 
@@ -390,3 +384,99 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
     found = _part_of(mechanism, Fraction(1), rounds)
     return {**found, "correlated": {**run, "rounds": rounds, **most}}
+
+
+# -- claims ----------------------------------------------------------------------------------------
+# The truth lies at least a sixteenth of a unit inside either end of a claim, so that an estimate
+# with a much smaller error tells the stated pair from every other pair of neighbours.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClaimRequest:
+    r"""A requested claim: a quantity, its argument, and the engine that bounds it."""
+
+    quantity: str
+    key: str
+    at: Fraction
+    bound: Callable[[Fraction, Fraction], Bound]
+
+    def claim(self, digits: int) -> dict[str, Any]:
+        r"""The claim with as many significant digits as the enclosure determines."""
+        for spare in (1, 2):
+            try:
+                lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))
+            except PrecisionExhausted:
+                if spare == 1:
+                    raise
+                break
+            decimals = _decimals(upper, digits)
+            cell = _cell(lower, upper, decimals)
+            if cell is not None:
+                return self._written(*cell, decimals)
+        if digits > _FEWEST_DIGITS:
+            return self.claim(digits - 1)
+        reason = "its enclosure is too wide, or contains a decimal of that precision"
+        raise NotDerived(self._wanted, reason)
+
+    def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
+        r"""The claim with these ends, rounded outwards to ``digits`` significant digits."""
+        decimals = _decimals(upper, digits)
+        ends = math.floor(lower * 10**decimals), math.ceil(upper * 10**decimals)
+        return self._written(*ends, decimals)
+
+    def ends(self, relative: Fraction) -> tuple[Fraction, Fraction]:
+        r"""The engine's bounds. Raises :class:`NotDerived` unless both are finite numbers."""
+        found = self.bound(self.at, relative)
+        if found.lower is None:
+            raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
+        if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
+            why = "it is infinite, or not known to be finite; state it at a delta > 0"
+            raise NotDerived(self._wanted, why)
+        return found.lower, found.upper
+
+    @property
+    def _wanted(self) -> str:
+        return f"{self.quantity} at {self.key} {self.at} in a certificate"
+
+    def _written(self, lower: int, upper: int, decimals: int) -> dict[str, Any]:
+        return {
+            "quantity": self.quantity,
+            self.key: write_rational(self.at),
+            "lower": _decimal(lower, decimals),
+            "upper": _decimal(upper, decimals),
+            "digits": decimals,
+            "theorem": THEOREMS[self.quantity],
+        }
+
+
+def _decimals(value: Fraction, digits: int) -> int:
+    # Decimals after the point for this many significant digits, none after a large value.
+    if value <= 0:
+        return digits
+    size = math.floor((math.log2(value.numerator) - math.log2(value.denominator)) / math.log2(10))
+    return max(digits - 1 - size, 0)
+
+
+def _cell(lower: Fraction, upper: Fraction, decimals: int) -> tuple[int, int] | None:
+    # The one cell of the decimal grid that holds the enclosure and a margin around it; a single
+    # point where the value is a decimal exactly.
+    low, high = lower * 10**decimals, upper * 10**decimals
+    if low == high and low.denominator == 1:
+        return int(low), int(low)
+    cell = math.floor(low - _MARGIN)
+    return (cell, cell + 1) if cell == math.floor(high + _MARGIN) else None
+
+
+def _decimal(scaled: int, decimals: int) -> str:
+    if decimals == 0:
+        return str(scaled)
+    text = str(scaled).rjust(decimals + 1, "0")
+    return f"{text[:-decimals]}.{text[-decimals:]}"
+
+
+def _exact_claims(parts: tuple[Part, ...]) -> Iterator[dict[str, Any]]:
+    r"""The pure-DP and zCDP parameters of a list of rounds, if they are known exactly."""
+    for quantity, key in (("pure", "epsilon"), ("zcdp", "rho")):
+        with suppress(Refused):
+            value = write_rational(exact_value(parts, quantity, Fraction(0)))
+            yield {"quantity": quantity, key: value, "theorem": THEOREMS[quantity]}

@@ -18,14 +18,7 @@ SECONDS: Final = 60.0
 
 
 class OutOfTime(Exception):
-    r"""The time limit was reached before a decision.
-
-    >>> with deadline(0):
-    ...     tick()
-    Traceback (most recent call last):
-    ...
-    accounting.certificates.clock.OutOfTime: not decided in 0 seconds
-    """
+    r"""The time limit was reached before a decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,10 +61,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and the finding.
-
-    Raises :class:`Refused` where the error is too large for the last digit of the claim.
-    """
+    r"""Whether the claim agrees with the estimate, and the finding."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))
@@ -88,15 +85,13 @@ def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
 def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
     value, error = found
     shown = f"{_REAL.nstr(_REAL.mpf(value), 20)} in floats"
-    if not _REAL.isfinite(value):
+    low, high = _real(claim.lower), _real(claim.upper)
+    if not _REAL.isfinite(value) or (low == high and abs(value - low) > error):
         return _said(shown, holds=False)
-    if claim.lower == claim.upper:
-        if abs(value - _real(claim.lower)) > error:
-            return _said(shown, holds=False)
+    if low == high:
         raise Refused(f"{shown}, which is not rational: an exact value cannot be verified")
     if error > _real(_ERROR * claim.unit):
         raise Refused(f"{shown} with an error of {float(error):.3g}")
-    low, high = _real(claim.lower), _real(claim.upper)
     if min(abs(value - low), abs(value - high)) <= error:
         raise Refused(f"{shown}: too close to an end of the claimed interval")
     return _said(shown, holds=bool(low < value < high))
@@ -137,16 +132,14 @@ def _renyi(each: Round, order: Fraction) -> _Value:
         context.prec = bits
         pairs = _masses(each, bits)
         listed = [(p, q) for p, q in pairs if min(p, q) >> _SEEN]
-        if each.law in ("stated", "discrete-laplace"):
-            whole = len(listed) == len(pairs)
-        else:
-            whole = len(listed) > 2 * reach
+        finite = each.law in ("stated", "discrete-laplace")
         terms = []
         for p, q in listed:
             tick()
             terms.append(context.ldexp(p * (context.mpf(p) / q) ** power, -bits))
         total = context.fsum(terms)
-        ends = 0 if each.law in ("stated", "discrete-laplace") else terms[0] + terms[-1]
+        ends = 0 if finite else terms[0] + terms[-1]
+        whole = len(listed) == len(pairs) if finite else len(listed) > 2 * reach
         if whole and terms and ends * len(terms) <= total * context.mpf(10) ** -_NEGLIGIBLE:
             return context.log(total) / power, context.mpf(10) ** -30 * (1 + 1 / power)
         bits *= 2
@@ -164,20 +157,17 @@ def _masses(each: Round, bits: int) -> list[tuple[int, int]]:
 
 
 def _largest_loss(each: Round) -> _Value:
-    error = _REAL.mpf(2) ** -100
+    found = _REAL.inf
     match each.law:
         case "laplace":
             # P/Q is 1 - rate + rate e^(1/scale) at most, and its inverse in the other direction.
-            most = _real(each.shift)
-            rate = _real(each.here[1])
-            sign = -1 if each.swapped else 1
-            return sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * most)), error
+            rate, sign = _real(each.here[1]), -1 if each.swapped else 1
+            found = sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * _real(each.shift)))
         case "discrete-laplace" | "polya-difference" | "stated":
             pairs = _masses(each, _BITS)
-            if any(not q for _, q in pairs):
-                return _REAL.inf, error
-            return max(_REAL.log(_REAL.mpf(p) / q) for p, q in pairs if min(p, q) >> 320), error
-    return _REAL.inf, error
+            if all(q for _, q in pairs):
+                found = max(_REAL.log(_REAL.mpf(p) / q) for p, q in pairs if min(p, q) >> 320)
+    return found, _REAL.mpf(2) ** -100
 
 
 # -- many rounds -----------------------------------------------------------------------------------
@@ -235,16 +225,16 @@ def _direct(listed: tuple[_Atoms, ...], epsilon: float) -> tuple[float, float] |
     if any(each.gap == math.inf or each.count > _FEW_ROUNDS for each in listed):
         return None
     some = tuple((each.count + i % 2) // 2 for i, each in enumerate(listed))
-    half = _combined(listed, some)
-    other = _combined(listed, tuple(each.count - k for each, k in zip(listed, some, strict=True)))
+    rest = tuple(each.count - k for each, k in zip(listed, some, strict=True))
+    half, other = _combined(listed, some), _combined(listed, rest)
     if half is None or other is None:
         return None
-    (p, losses), (others, rest) = half, other
+    (p, losses), (others, places) = half, other
     whole = math.exp(sum(each.log_moment(0.0) for each in listed))
     lost = abs(whole - float(p.sum() * others.sum()))
-    first = np.searchsorted(rest, epsilon - losses, side="right")
+    first = np.searchsorted(places, epsilon - losses, side="right")
     masses = np.append(np.cumsum(others[::-1])[::-1], 0.0)[first]
-    moved = np.append(np.cumsum((others * np.exp(-rest))[::-1])[::-1], 0.0)[first]
+    moved = np.append(np.cumsum((others * np.exp(-places))[::-1])[::-1], 0.0)[first]
     here, there = float(p @ masses), float((p * np.exp(epsilon - losses)) @ moved)
     return here - there, 1e-13 * (here + there) + lost
 
@@ -357,16 +347,11 @@ def _atoms(each: Round, count: int) -> _Atoms:
             gap = float(np.median(gaps)) if len(gaps) else 1.0
             return _Atoms(masses=p, losses=losses, infinite=infinite, count=count, gap=gap)
     # P = Q e^L; of either the masses add up to 1.
-    masses = q if each.swapped else q * np.exp(losses)
-    losses = -losses if each.swapped else losses
+    masses, losses = (q, -losses) if each.swapped else (q * np.exp(losses), losses)
     masses = masses / masses.sum()
-    shift = float(each.shift)
-    gap = 2 * shift if each.law == "laplace" else math.inf
-    most = (
-        20 * _panels(shift) / shift
-        if each.law == "laplace"
-        else 3 / float(np.abs(np.diff(losses)).max())
-    )
+    gap, most = math.inf, 3 / float(np.abs(np.diff(losses)).max())
+    if each.law == "laplace":
+        gap, most = 2 * float(each.shift), 20 * _panels(float(each.shift)) / float(each.shift)
     return _Atoms(masses=masses, losses=losses, infinite=0.0, count=count, gap=gap, most=most)
 
 

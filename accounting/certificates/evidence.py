@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from accounting.certificates.clock import tick
@@ -41,11 +41,7 @@ _SHOWN: Final = 16
 
 
 def evidence_of(plan: Plan) -> dict[str, Any]:
-    r"""The plan in the form that a certificate stores.
-
-    >>> evidence_of(Plan(Fraction(1, 8000), 22, 32768, 10))
-    {'step': '1/8000', 'digits': 22, 'slots': 32768, 'cut': 10}
-    """
+    r"""The plan in the form that a certificate stores."""
     return {**asdict(plan), "step": str(plan.step)}
 
 
@@ -75,8 +71,6 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     2e-4.
 
     Fewer ``slots`` are faster, and spread the losses more.
-
-    Raises :class:`Refused` for parts that the kernel cannot compute, whatever is claimed.
     """
     rows = scenarios(parts, above=True)
     Curve(rows, rows, _COARSE)
@@ -144,10 +138,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven ends of the quantity of ``claim``, independent of the claimed value.
-
-    Raises :class:`Refused` where it proves none.
-    """
+    r"""The proven ends of the quantity of ``claim``, independent of the claimed value."""
     value = _known(parts, claim)
     if value is not None:
         return value, value
@@ -172,10 +163,7 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim.
-
-    Raises :class:`Refused` where the kernel knows neither.
-    """
+    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim."""
     try:
         return exact_value(parts, claim.quantity, claim.at)
     except Refused:
@@ -194,10 +182,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand.
-
-    Raises :class:`Refused` where neither the claim nor its contrary is proven.
-    """
+    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand."""
     value = _known(found.parts, claim)
     if value is not None:
         shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
@@ -210,24 +195,16 @@ def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> t
 
 @lru_cache(maxsize=128)
 def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
-    return _delta(curve, claim) if claim.quantity == "delta" else _epsilon(curve, claim)
-
-
-def _delta(curve: Curve, claim: Claim) -> tuple[bool, str]:
-    low, high = curve.delta(claim.at)
-    bounds = f"delta is at most {_up(high)} and at least {_down(low)}"
-    if claim.lower <= low and high <= claim.upper:
-        return True, f"proven: {bounds}"
-    if high < claim.lower or low > claim.upper:
-        return False, f"proven: {bounds}"
-    end = "lower" if high <= claim.upper else "upper"
-    raise Refused(f"the {end} end is not proven: {bounds}")
-
-
-def _epsilon(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    target, low, high = claim.at, claim.lower, claim.upper
+    if claim.quantity == "delta":
+        below, above = curve.delta(target)
+        bounds = f"delta is at most {_up(above)} and at least {_down(below)}"
+        if low <= below <= above <= high or above < low or below > high:
+            return low <= below <= above <= high, f"proven: {bounds}"
+        end = "lower" if above <= high else "upper"
+        raise Refused(f"the {end} end is not proven: {bounds}")
     # delta(epsilon) falls: at the upper end it must be at most the target, and below the lower end
     # it must be more.
-    target, low, high = claim.at, claim.lower, claim.upper
     most = curve.above(high)
     bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
     if most > target:
@@ -246,14 +223,9 @@ def _epsilon(curve: Curve, claim: Claim) -> tuple[bool, str]:
     raise Refused(f"the lower end is not proven: delta is at least {_down(least)} there")
 
 
-def _down(value: Fraction) -> str:
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _up(value: Fraction) -> str:
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: Fraction, way: str) -> str:
+def _shown(value: Fraction, way: str) -> str:
     context = Context(prec=_SHOWN, rounding=way)
     return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"
+
+
+_down, _up = partial(_shown, way=ROUND_FLOOR), partial(_shown, way=ROUND_CEILING)

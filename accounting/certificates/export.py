@@ -89,11 +89,7 @@ def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str,
 
 
 def yaml_lines(value: Mapping[str, Any], margin: str = "") -> Iterator[str]:
-    r"""YAML of nested mappings, lists of strings and scalars; every string is quoted as in JSON.
-
-    >>> list(yaml_lines({"a": {"b": ["c"]}, "d": 1e-06}))
-    ['a:', '  b:', '    - "c"', 'd: 1.0e-06']
-    """
+    r"""YAML of nested mappings, lists of strings and scalars; every string is quoted as in JSON."""
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield f"{margin}{key}:"

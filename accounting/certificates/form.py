@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import count
 from typing import Any, Final
 
 SCHEMA: Final = "dpcore-certificate/1"
@@ -36,54 +37,30 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest.
-
-    >>> canonical({"b": 1, "a": "x", "digest": "gone"})
-    b'{"a":"x","b":1}'
-    """
+    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest."""
     kept = {key: value for key, value in document.items() if key != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it.
-
-    >>> digest_of({})[:15]
-    'sha256:44136fa3'
-    """
+    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
 
 
 def ascii_text(text: str) -> str:
-    r"""Escape characters other than plain ASCII, as certificates require.
-
-    >>> ascii_text("g\u2009=\n1")
-    'g\\u2009=\\n1'
-    """
-    return (
-        "".join(
-            each if each.isascii() and each.isprintable() else repr(each)[1:-1] for each in text
-        )
-        .encode("ascii", "backslashreplace")
-        .decode()
-    )
+    r"""Escape characters other than plain ASCII, as certificates require."""
+    shown = (each if each.isascii() and each.isprintable() else ascii(each)[1:-1] for each in text)
+    return "".join(shown)
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate with this scope and these parts must contain.
-
-    >>> scope = {"unit": "user", "relation": "replace"}
-    >>> required_assumptions({"scope": scope, "parts": [{"noise": {}, "rounds": 8}]})[-1]
-    'returning users: one user takes part in at most 8 rounds'
-    """
-    parts = document["parts"]
+    r"""The assumptions that a certificate with this scope and these parts must contain."""
+    parts, unit = document["parts"], document["scope"]["unit"]
     found = [*_ALWAYS]
     for part in parts:
         if "claim" in part:
-            stated = ", ".join(
-                f"{key} {value}" for key, value in sorted(part.items()) if key not in _NOT_STATED
-            )
-            found.append(f"claim: {part['claim']} with {stated} is stated, not derived")
+            stated = (f"{k} {v}" for k, v in sorted(part.items()) if k not in _NOT_STATED)
+            found.append(f"claim: {part['claim']} with {', '.join(stated)} is stated, not derived")
             continue
         if part["noise"].get("law") in _REALS:
             found.append(
@@ -91,16 +68,16 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
             )
         if "sampling" in part:
             found.append(
-                f"samples: in each round every {document['scope']['unit']} takes part with chance "
+                f"samples: in each round every {unit} takes part with chance "
                 f"{part['sampling']['rate']}, drawn anew, independently, and kept secret"
             )
             if "members" in part["sampling"]:
                 found.append(
-                    f"groups: {part['sampling']['members']} {document['scope']['unit']}s differ at "
-                    "most, all of them added or all removed"
+                    f"groups: {part['sampling']['members']} {unit}s differ at most, all of them "
+                    "added or all removed"
                 )
         if "correlated" in part:
-            found.append(_correlated(part["correlated"], document["scope"]["unit"]))
+            found.append(_correlated(part["correlated"], unit))
         if part.get("honest", "1") != "1":
             found.append(
                 f"honest parties: they added {part['honest']} of the planned noise, which is the "
@@ -108,12 +85,9 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
             )
             found.append(_IDEAL)
     rounds = sum(part["rounds"] for part in parts)
-    unit = document["scope"]["unit"]
-    if rounds == 1:
-        found.append(f"unique {unit}s: one {unit} takes part in one round")
-    else:
-        found.append(f"returning {unit}s: one {unit} takes part in at most {rounds} rounds")
-    return tuple(dict.fromkeys(found))
+    returning = f"returning {unit}s: one {unit} takes part in at most {rounds} rounds"
+    unique = f"unique {unit}s: one {unit} takes part in one round"
+    return tuple(dict.fromkeys([*found, unique if rounds == 1 else returning]))
 
 
 def _correlated(run: Mapping[str, Any], unit: str) -> str:
@@ -130,19 +104,12 @@ def _correlated(run: Mapping[str, Any], unit: str) -> str:
 
 
 def claim_in_words(claim: Mapping[str, Any]) -> str:
-    r"""A claim as text.
-
-    >>> claim_in_words({"quantity": "epsilon", "delta": "1/10", "lower": "0.1", "upper": "0.2"})
-    'epsilon in [0.1, 0.2] at delta 1/10'
-    >>> claim_in_words({"quantity": "pure", "epsilon": "1/2"})
-    'pure epsilon 1/2'
-    """
+    r"""A claim as text."""
     quantity = claim["quantity"]
-    match quantity:
-        case "pure":
-            return f"pure epsilon {_short(claim['epsilon'])}"
-        case "zcdp":
-            return f"zCDP rho {_short(claim['rho'])}"
+    if quantity == "pure":
+        return f"pure epsilon {_short(claim['epsilon'])}"
+    if quantity == "zcdp":
+        return f"zCDP rho {_short(claim['rho'])}"
     at = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}[quantity]
     name = "Renyi divergence" if quantity == "renyi" else quantity
     ends = f"{_short(claim['lower'])}, {_short(claim['upper'])}"
@@ -150,29 +117,17 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""Each kind of round as text: noise, sensitivity, and number of rounds.
-
-    >>> law = {"law": "skellam", "variance": "400"}
-    >>> move = {"norm": "absolute", "amount": 2}
-    >>> rounds_in_words([{"noise": law, "sensitivity": move, "honest": "1", "rounds": 10}])
-    '10 rounds of skellam:variance=400 (sensitivity 2)'
-    """
+    r"""Each kind of round as text: noise, sensitivity, and number of rounds."""
     more = len(parts) - _MOST_PARTS
     rest = [f"{more:,} kinds more"] if more > 0 else []
     return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number as it was written.
-
-    >>> decimal_of(Fraction("0.4999981")), decimal_of(Fraction("0.1") ** 9), decimal_of(Fraction(2))
-    ('0.4999981', '0.000000001', '2')
-    """
+    r"""Format a decimal number as it was written."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
-    places = 0
-    while (value * 10**places).denominator != 1:
-        places += 1
+    places = next(k for k in count() if 10**k % value.denominator == 0)
     whole = str(int(value * 10**places)).rjust(places + 1, "0")
     return f"{whole[:-places]}.{whole[-places:]}" if places else whole
 
@@ -185,20 +140,18 @@ def _of_one(part: Mapping[str, Any]) -> str:
         return f"{count} a stated claim ({_pairs(part, held)})"
     noise, amount = part["noise"], part["sensitivity"]["amount"]
     law = f"{noise['law']}:{_pairs(noise, (key for key in noise if key != 'law'))}"
-    moved = f"a box of {len(amount)} numbers" if isinstance(amount, Sequence) else str(amount)
-    honest = "" if part["honest"] == "1" else f", share of the honest {_short(part['honest'])}"
+    box = isinstance(amount, Sequence)
+    said = [f"sensitivity {f'a box of {len(amount)} numbers' if box else amount}"]
     if "sampling" in part:
-        rate = _short(part["sampling"]["rate"])
-        members = part["sampling"].get("members", 1)
-        group = "" if members == 1 else f", groups of {members}"
-        return f"{count} {law} (sensitivity {moved}, a sample of rate {rate}{group}{honest})"
+        said.append(f"a sample of rate {_short(part['sampling']['rate'])}")
+        if part["sampling"].get("members", 1) > 1:
+            said.append(f"groups of {part['sampling']['members']}")
     if "correlated" in part:
         run = part["correlated"]
-        return (
-            f"{count} {law} (sensitivity {moved}, correlated over {run['rounds']:,} rounds by "
-            f"{run['strategy']}{honest})"
-        )
-    return f"{count} {law} (sensitivity {moved}{honest})"
+        said.append(f"correlated over {run['rounds']:,} rounds by {run['strategy']}")
+    if part["honest"] != "1":
+        said.append(f"share of the honest {_short(part['honest'])}")
+    return f"{count} {law} ({', '.join(said)})"
 
 
 def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:

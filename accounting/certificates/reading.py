@@ -96,11 +96,6 @@ class Read:
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
     r"""Parse at most ``most`` characters of JSON without duplicate keys, floats, NaN or long
     integers.
-
-    >>> parsed('{"a": 1, "a": 1}')
-    Traceback (most recent call last):
-    ...
-    accounting.certificates.reading.Malformed: a: is given twice
     """
     if len(text) > most:
         raise Malformed("certificate", f"must be at most {most} characters")
@@ -142,13 +137,7 @@ def _short(text: str) -> int:
 
 
 def rational(where: str, value: object) -> Fraction:
-    r"""Parse a rational >= 0 in lowest terms, as text of at most 2000 characters.
-
-    >>> rational("delta", "2/4")
-    Traceback (most recent call last):
-    ...
-    accounting.certificates.reading.Malformed: delta: must be a rational >= 0 in lowest terms
-    """
+    r"""Parse a rational >= 0 in lowest terms, as text of at most 2000 characters."""
     text = text_of(where, value)
     if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
         return exact
@@ -204,10 +193,7 @@ def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
 
 
 def read(document: object) -> Read:
-    r"""Parse the parts and claims of a certificate.
-
-    Raises :class:`Malformed`, naming the first field that is not as the schema says.
-    """
+    r"""Parse the parts and claims of a certificate."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -291,13 +277,11 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     if not 0 < rational(f"{where}.honest", item["honest"]) <= 1:
         raise Malformed(f"{where}.honest", "must lie in (0, 1]")
     more: dict[str, Any] = {}
-    kind = None
     if "sampling" in item:
         more = _sampling(f"{where}.sampling", item["sampling"])
-        kind = more["sampling"]
     if "correlated" in item:
         more["correlated"] = _correlated(f"{where}.correlated", item["correlated"])
-        kind = "correlated"
+    kind = "correlated" if "correlated" in item else more.get("sampling")
     norm, amounts = _sensitivity(f"{where}.sensitivity", item["sensitivity"])
     law, parameters = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
     covered = norms_of(law, kind, max(amounts))

@@ -56,9 +56,8 @@ class Bound(Ordered):
         if self.lower is not None and not self.lower <= self.upper:
             raise InvalidParameter("lower", self.lower, f"must be <= upper = {self.upper}")
         if self.safe == "lower" and self.lower is None:
-            raise InvalidParameter(
-                "lower", None, "must be given: only the upper bound is safe to rely on"
-            )
+            must = "must be given: only the upper bound is safe to rely on"
+            raise InvalidParameter("lower", None, must)
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
@@ -109,11 +108,8 @@ class Bound(Ordered):
         return f"Bound([{ends}], {self.method!r})"
 
     def _repr_html_(self) -> str:
-        ends = {
-            "lower": None if self.lower is None else down(self.lower, _DIGITS),
-            "upper": up(self.upper, _DIGITS),
-        }
-        rows = [(name, end) for name, end in ends.items() if end is not None]
+        rows = [] if self.lower is None else [("lower", down(self.lower, _DIGITS))]
+        rows.append(("upper", up(self.upper, _DIGITS)))
         rows += [("method", self.method), ("theorem", self.theorem)]
         rows += [("assumes", assumed) for assumed in self.assumptions]
         return html_table("Bound", rows)

@@ -296,11 +296,7 @@ class Rdp(_Stated):
 
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
-    r"""The points (order, epsilon) of an Rdp claim, in increasing order.
-
-    >>> points_of(Rdp({2: "1/400"}))
-    ((Fraction(2, 1), Fraction(1, 400)),)
-    """
+    r"""The points (order, epsilon) of an Rdp claim, in increasing order."""
     # The claim has checked and sorted them when it was made.
     return cast("tuple[tuple[Fraction, Fraction], ...]", claim.points)
 
@@ -309,20 +305,15 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
     # K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, and D_alpha rises.
     above = [(a, epsilon) for a, epsilon in points if a >= order]
     if not above:
-        raise NotDerived(
-            f"a Renyi bound of order {order} from orders up to {points[-1][0]}",
-            "use an order within those of the claim",
-        )
+        wanted = f"a Renyi bound of order {order} from orders up to {points[-1][0]}"
+        raise NotDerived(wanted, "use an order within those of the claim")
     high, at_high = above[0]
     least = min(epsilon for _, epsilon in above)
-    below = [(a, epsilon) for a, epsilon in points if a < order]
-    if not below:
+    low, at_low = max(((a, e) for a, e in points if a < order), default=(Fraction(1), least))
+    if low == 1:
         return least
-    low, at_low = below[-1]
-    chord = ((high - order) * (low - 1) * at_low + (order - low) * (high - 1) * at_high) / (
-        high - low
-    )
-    return min(least, chord / (order - 1))
+    chord = (high - order) * (low - 1) * at_low + (order - low) * (high - 1) * at_high
+    return min(least, chord / (high - low) / (order - 1))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -344,13 +335,11 @@ class Assumed(Guarantee):
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, (Pure, ZCdp, Rdp, Approx)):
-            raise InvalidParameter(
-                "guarantee", self.guarantee, "must be a Pure, ZCdp, Rdp or Approx claim"
-            )
+            must = "must be a Pure, ZCdp, Rdp or Approx claim"
+            raise InvalidParameter("guarantee", self.guarantee, must)
         if not isinstance(self.reason, str) or not self.reason.strip():
-            raise InvalidParameter(
-                "reason", self.reason, "must be a non-empty reason for the claim"
-            )
+            reason = "must be a non-empty reason for the claim"
+            raise InvalidParameter("reason", self.reason, reason)
 
     @property
     def scope(self) -> Scope:
@@ -392,11 +381,7 @@ StatedGuarantee: TypeAlias = Word | Assumed
 
 
 def said(claim: Word) -> str:
-    r"""The claim in short form for tables, without its scope.
-
-    >>> said(Approx(0, 1)), said(Pure("1/2")), said(ZCdp("0.1"))
-    ('epsilon=0,delta=1', 'epsilon=1/2', 'rho=1/10')
-    """
+    r"""The claim in short form for tables, without its scope."""
     if isinstance(claim, Rdp):
         return f"Renyi divergences at {len(points_of(claim))} orders"
     return ",".join(f"{key}={value}" for key, value in claim.parameters().items())
@@ -413,55 +398,36 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
     name = data.get("claim")
-    kinds: dict[Any, type[StatedGuarantee]] = {
-        kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)
-    }
+    kinds: dict[Any, Any] = {kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)}
     if not isinstance(name, str) or name not in kinds:
         raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
-    own = sorted(fields(kinds[name]), key=lambda each: each.name == "scope")
-    wanted = [each.name.removeprefix("stated_") for each in own]
+    wanted = [each.name.removeprefix("stated_") for each in fields(kinds[name])]
+    wanted.sort(key=lambda each: each == "scope")
     if set(data) != {"claim", *wanted}:
         raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]
-    return cast("type[Word]", kinds[name])(*given, scope=scope_from_json(data["scope"]))
+    return cast("Word", kinds[name](*given, scope=scope_from_json(data["scope"])))
 
 
 def scope_from_json(data: object) -> Scope:
-    r"""The inverse of ``Scope.to_json``.
-
-    >>> scope_from_json(Scope(unit="user").to_json()) == Scope(unit="user")
-    True
-    """
+    r"""The inverse of ``Scope.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
         raise InvalidParameter("scope", data, "must have the fields unit, relation")
     return Scope(unit=data["unit"], relation=data["relation"])
 
 
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
-    r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``.
-
-    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
-    Approx(1, '1/1000000')
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
+    r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``."""
     given = read_keys(argument, text, text, ("epsilon", "delta", "rho"), owner="a claim")
-    kind = _BY_KEYS.get(tuple(sorted(given)))
+    kinds: dict[str, Any] = {"epsilon": Pure, "delta epsilon": Approx, "rho": ZCdp}
+    kind = kinds.get(" ".join(sorted(given)))
     if kind is None:
         must = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
         raise InvalidParameter(argument, text, must)
+    numbers = [given[key] for key in ("rho", "epsilon", "delta") if key in given]
     try:
-        return kind(
-            *(given[key] for key in ("rho", "epsilon", "delta") if key in given), scope=scope
-        )
+        return cast("Word", kind(*numbers, scope=scope))
     except InvalidParameter as error:
         raise InvalidParameter(argument, error.value, error.reason) from None
-
-
-_BY_KEYS: Final[dict[tuple[str, ...], type[Pure | ZCdp | Approx]]] = {
-    ("epsilon",): Pure,
-    ("delta", "epsilon"): Approx,
-    ("rho",): ZCdp,
-}

@@ -45,11 +45,6 @@ def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
     r"""An upper bound of epsilon at ``delta``, minimised over real orders.
 
     Infinite at delta = 0, where the orders bound nothing.
-
-    >>> approx_from_renyi(lambda order: order / 800, "1e-6").upper_float
-    0.2059...
-
-    Raises :class:`InvalidParameter` for a delta outside [0, 1].
     """
     target = probability("delta", delta)
     if target == 0:
@@ -59,11 +54,7 @@ def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
 
 
 def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
-    r"""An upper bound of delta at ``epsilon`` >= 0, minimised over real orders.
-
-    >>> delta_from_renyi(lambda order: order / 800, 1).upper_float < 2e-88
-    True
-    """
+    r"""An upper bound of delta at ``epsilon`` >= 0, minimised over real orders."""
     target = at_least_zero("epsilon", epsilon)
     # The logarithm is searched: delta itself is 1 at every order far from the best.
     found = _least(lambda order: _log_delta(_upper(renyi(order)), order, target))
@@ -71,11 +62,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
 
 
 def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
-    r"""The epsilon that D_alpha <= ``divergence`` gives at ``delta``; rounded up, never below 0.
-
-    >>> float(epsilon_at_order(Fraction(1), Fraction(8), Fraction(1, 10**6)))
-    2.54...
-    """
+    r"""The epsilon that D_alpha <= ``divergence`` gives at ``delta``; rounded up, never below 0."""
     if divergence == 0 or delta == 1:
         return Fraction(0)
     if delta == 0 or not isinstance(divergence, Fraction):
@@ -94,10 +81,6 @@ def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
     The largest over the orders tried; the inverse of the bound that ``as_approx`` takes.
-
-    >>> rho = rho_within(1, "1e-6")
-    >>> approx_from_renyi(lambda order: rho * order, "1e-6").upper <= 1
-    True
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -114,11 +97,7 @@ def rounded_up(value: Fraction) -> Fraction: ...
 @overload
 def rounded_up(value: End) -> End: ...
 def rounded_up(value: End) -> End:
-    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65.
-
-    >>> rounded_up(Fraction(1, 4)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
-    (Fraction(1, 4), True)
-    """
+    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65."""
     if not isinstance(value, Fraction) or value == 0:
         return value
     shift = value.denominator.bit_length() - value.numerator.bit_length() + _KEPT
@@ -178,19 +157,12 @@ def _order(place: float) -> Fraction:
 
 
 def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon of randomised response at ``delta``, rounded up.
-
-    >>> float(response_epsilon(Fraction(1), Fraction(0), Fraction(1, 10)))
-    0.8529...
-
-    Raises :class:`NotDerived` for a delta below ``hidden``.
-    """
+    r"""The least epsilon of randomised response at ``delta``, rounded up."""
     # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
     if delta < hidden:
-        raise NotDerived(
-            f"an epsilon at delta = {delta} from a claim at delta = {hidden}",
-            "no theorem lowers the delta of an Approx claim; use a delta at least as large",
-        )
+        wanted = f"an epsilon at delta = {delta} from a claim at delta = {hidden}"
+        why = "no theorem lowers the delta of an Approx claim; use a delta at least as large"
+        raise NotDerived(wanted, why)
     if delta == 1:
         return Fraction(0)
     if delta == hidden:
@@ -204,11 +176,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta of randomised response at epsilon = ``at``, rounded up.
-
-    >>> response_delta(Fraction(1), Fraction(1, 10), Fraction(2))
-    Fraction(1, 10)
-    """
+    r"""The least delta of randomised response at epsilon = ``at``, rounded up."""
     if at >= epsilon:
         return hidden
     with precision(_BITS):
@@ -218,11 +186,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:
-    r"""D_alpha of randomised response at epsilon: the maximum over epsilon-DP mechanisms.
-
-    >>> randomised_response_renyi(1, 2).upper_float
-    0.7353...
-    """
+    r"""D_alpha of randomised response at epsilon: the maximum over epsilon-DP mechanisms."""
     e, alpha = at_least_zero("epsilon", epsilon), order_above_one(order)
     if e == 0:
         return Enclosure.exactly(0)

@@ -23,13 +23,7 @@ _SEEN: Final = 1 / 1000
 
 
 def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
-    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale.
-
-    >>> [str(delta) for delta in deltas_down_to(Fraction("1e-4"), 3)]
-    ['1/2', '7071/1000000', '1/10000']
-
-    Raises :class:`InvalidParameter` for a least delta that is not in (0, 1/2).
-    """
+    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale."""
     if not 0 < least < Fraction(1, 2):
         raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
     # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
@@ -43,31 +37,20 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
 
 
 def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
-    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate.
-
-    Raises :class:`InvalidParameter` when no epsilon is finite.
-    """
-    above = [(bound.upper_float, delta) for delta, bound in points]
-    above = [(upper, delta) for upper, delta in above if upper < math.inf]
+    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate."""
+    above = [(b.upper_float, delta) for delta, b in points if b.upper < math.inf]
     if not above:
-        raise InvalidParameter(
-            "epsilon", "infinity", "every epsilon is infinite: there is nothing to plot"
-        )
-    below = [
-        (bound.lower_float, delta)
-        for delta, bound in points
-        if bound.lower_float is not None and bound.lower_float < math.inf
-    ]
+        reason = "every epsilon is infinite: there is nothing to plot"
+        raise InvalidParameter("epsilon", "infinity", reason)
+    one = _is_one_line(points)
+    label = "proven: both bounds lie within this line" if one else "proven upper bound: the promise"
     marked: dict[str, Any] = {"marker": "o", "markersize": 2.5, "linewidth": 1.0}
-    if _is_one_line(points):
-        label = "proven: both bounds lie within this line"
-        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
-    else:
-        label = "proven upper bound: the guarantee"
-        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
-        if below:
-            label = "proven lower bound: no smaller epsilon is possible"
-            axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
+    axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
+    known = [(b.lower_float, delta) for delta, b in points if b.lower_float is not None]
+    below = [(lower, delta) for lower, delta in known if lower < math.inf]
+    if below and not one:
+        label = "proven lower bound: nobody can promise less"
+        axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
 
 
 def plot(

@@ -65,10 +65,7 @@ budget = command_group(
     no_args_is_help=True,
 )
 
-Relative = Annotated[
-    str,
-    option("WIDTH", WIDTH, default=...),
-]
+Relative = Annotated[str, option("WIDTH", WIDTH, default=...)]
 
 
 @budget.command()
@@ -209,29 +206,23 @@ def returning(
 
 
 def _tightest(found: Sequence[Route]) -> str | None:
-    bounded = [(r.bound.upper, -i, r.method) for i, r in enumerate(found) if r.bound is not None]
     # Of equal bounds the first route's: the exact one.
-    return min(bounded, key=lambda each: (each[0], -each[1]))[2] if bounded else None
+    bounded = [(route.bound.upper, route.method) for route in found if route.bound is not None]
+    return min(bounded, key=lambda each: each[0])[1] if bounded else None
 
 
 def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str]:
+    def cell(route: Route, best: str | None) -> str:
+        text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
+        return text + ("*" if route.method == best else " ")
+
     rows = [["visits", *(route.method for route in table[0][1])]]
-    for count, found in table:
-        best = _tightest(found)
-        row = [str(count)]
-        for route in found:
-            text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
-            row.append(text + ("*" if route.method == best else " "))
-        rows.append(row)
-    shown = [f"{title}, rounded up; * is the least", ""]
-    shown += aligned(rows, right=range(1, len(rows[0])))
-    reasons = {
-        f"{route.method}: {route.reason}": None
-        for _, found in table
-        for route in found
-        if route.reason
-    }
-    return [*shown, *([""] if reasons else []), *reasons]
+    rows += [[str(n), *(cell(each, _tightest(found)) for each in found)] for n, found in table]
+    every = [route for _, found in table for route in found if route.reason]
+    reasons = dict.fromkeys(f"{route.method}: {route.reason}" for route in every)
+    head = [f"{title}, rounded up; * is the least", ""]
+    shown = aligned(rows, right=range(1, len(rows[0])))
+    return [*head, *shown, *([""] if reasons else []), *reasons]
 
 
 budget.command("calibrate")(calibrate)

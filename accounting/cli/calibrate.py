@@ -15,6 +15,7 @@ from accounting.cli.releases import (
     Releases,
     assumed,
     between,
+    beyond_fact,
     computed_by,
     exact,
     lines,
@@ -150,10 +151,8 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
         ("promise", f"{promise} over {count} round{plural}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
-    if found.step_less is not None and found.found_less is not None:
-        said = "breaks it" if found.least else "is not shown to keep it"
-        less = f"{write_noise(found.step_less)} {said}"
-        facts.append(("less", f"{less}: {quantity} is {between(found.found_less)}"))
+    if found.step_less is not None:
+        facts.append(beyond_fact("less", write_noise(found.step_less), found.edge, quantity))
     facts += [("method", computed_by(found.found)), *assumed(found.total())]
     return {**found.to_json(), "delta": exact(kept)}, facts
 
@@ -171,13 +170,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         raise InvalidParameter("--relation", wanted.relation.value, reason)
     if wanted.poisson == _MOST and wanted.group != "1":
         raise InvalidParameter("--group", wanted.group, "must be 1 when solving for the rate")
-    one = Releases(
-        noise=[wanted.noise],
-        sensitivity=[wanted.sensitivity],
-        poisson=rate,
-        relation=wanted.relation,
-        group=wanted.group,
-    )
+    noise, moves = [wanted.noise], [wanted.sensitivity]
+    told: dict[str, Any] = {"relation": wanted.relation, "group": wanted.group}
+    one = Releases(noise=noise, sensitivity=moves, poisson=rate, **told)
     ((asked, _),), total = one.described(), one.composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
     what = "rounds" if wanted.rounds == _MOST else "rate"
@@ -186,19 +181,20 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
-            count, moves = whole("--rounds", wanted.rounds, 1), asked.sensitivity
-            found = largest_rate(
-                asked.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
-            )
+            asked_for: dict[str, Any] = {
+                "sensitivity": asked.sensitivity,
+                "epsilon": at,
+                "delta": limit,
+            }
+            count = whole("--rounds", wanted.rounds, 1)
+            found = largest_rate(asked.noise, rounds=count, **asked_for)
     quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} keep {promise} = {wanted.delta}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
-    if found.beyond is not None and found.found_beyond is not None:
-        said = "breaks it" if found.proven else "is not shown to keep it"
-        more = f"{exactly(found.beyond)} {said}"
-        facts.append(("more", f"{more}: {quantity} is {between(found.found_beyond)}"))
+    if found.beyond is not None:
+        facts.append(beyond_fact("more", exactly(found.beyond), found, quantity))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
     target = {"epsilon": exact(at), "delta": exact(limit)}
     ends = found.to_json(beyond="one_step_more", proven="most")

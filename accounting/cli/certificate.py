@@ -34,10 +34,7 @@ _DECIDED: Final = {
 _TENTHS: Final = 10
 _MARGIN: Final = 26
 
-Deadline = Annotated[
-    str,
-    option("SECONDS", "Time limit for checking all claims.", default=...),
-]
+Deadline = Annotated[str, option("SECONDS", "Time limit for checking all claims.", default=...)]
 
 
 class Form(StrEnum):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities, whole
-from dpcore.command.input_file import read_text
+from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities, read_names, whole
 from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 
 _SCHEMA: Final = "dpcore-ledger/1"
-_MOST_NAMES: Final = 1 << 28  # bytes of a file of users
 _MARGIN: Final = 11
 
 ledger = command_group(
@@ -59,10 +57,7 @@ Database = Annotated[
         default=...,
     ),
 ]
-RelationOption = Annotated[
-    str,
-    option("WORD", NEIGHBOURS, default=...),
-]
+RelationOption = Annotated[str, option("WORD", NEIGHBOURS, default=...)]
 
 
 @ledger.command("open")
@@ -306,11 +301,7 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
         raise InvalidParameter("--users", users or ABSENT, "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
-    text = read_text("--users-file", str(users_file), most=_MOST_NAMES, stdin=True)
-    if not text.strip():
-        raise InvalidParameter("--users-file", str(users_file), "contains no name")
-    # Line ends only: what else splits lines is no part of a name, and is refused as such.
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    return read_names("--users-file", str(users_file), "user")
 
 
 def _cost(
@@ -325,11 +316,8 @@ def _cost(
     from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):
-        raise InvalidParameter(
-            "--noise",
-            " ".join(noise or ()) or ABSENT,
-            "give either --noise, or --claim with --reason",
-        )
+        must = "give either --noise, or --claim with --reason"
+        raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
     if noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
@@ -342,9 +330,8 @@ def _cost(
         if given:
             raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
-        raise InvalidParameter(
-            "--reason", ABSENT, "must be given with --claim: why the claim is believed"
-        )
+        must = "must be given with --claim: the reason to believe the claim"
+        raise InvalidParameter("--reason", ABSENT, must)
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

@@ -37,10 +37,7 @@ _WIDEST: Final = "1e-6"
 
 
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
-    r"""Plot ``points`` (delta, bound of epsilon) with a logarithmic delta axis.
-
-    Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
-    """
+    r"""Plot ``points`` (delta, bound of epsilon) with a logarithmic delta axis."""
     with curve_picture("--plot", path, title=title) as axes:
         draw_curve(axes, points)
 
@@ -80,14 +77,10 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
-    r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines.
-
-    Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
-    """
+    r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines."""
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
-        raise InvalidParameter(
-            "--plot", str(path), "every epsilon is infinite: there is nothing to plot"
-        )
+        reason = "every epsilon is infinite: there is nothing to plot"
+        raise InvalidParameter("--plot", str(path), reason)
     labels = {"x_label": "epochs", "y_label": "epsilon"}
     with curve_picture("--plot", path, title=title, y_scale="linear", **labels) as axes:
         for line, colour in zip(lines, cycle(_COLOURS), strict=False):

@@ -17,16 +17,11 @@ if TYPE_CHECKING:
     from accounting.protocols.choose import Plan
 
 
-_OPTIONS: Final = {
-    **{
-        name: f"--{name}"
-        for name in (
-            *("instance", "users", "epsilon", "delta", "parameters", "precision", "scaling"),
-            *("coordinates", "failure", "dropouts", "runs", "aggregation"),
-        )
-    },
-    "honest_fraction": "--honest",
-}
+_NAMES: Final = (
+    *("instance", "users", "epsilon", "delta", "parameters", "precision", "scaling"),
+    *("coordinates", "failure", "dropouts", "runs", "aggregation"),
+)
+_OPTIONS: Final = {name: f"--{name}" for name in _NAMES} | {"honest_fraction": "--honest"}
 
 protocol = command_group(
     "protocol",
@@ -56,9 +51,7 @@ class PlanOptions:
         "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
     )
     honest: str = option(
-        "SHARE",
-        "The share of users who follow the protocol and stay, e.g. 90%.",
-        default="100%",
+        "SHARE", "The share of users who follow the protocol and stay, e.g. 90%.", default="100%"
     )
     parameters: str = option(
         "WORD",
@@ -78,13 +71,12 @@ class PlanOptions:
         r"""Build the plan from the options; errors name the option."""
         from accounting.protocols.choose import choose
 
-        shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
-        usual = "1e-6" if self.instance in shuffled_or_concentrated else 0
+        unbounded = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
+        usual = "1e-6" if self.instance in unbounded else 0
         honest = share("--honest", self.honest)
         if not honest:
-            raise InvalidParameter(
-                "--honest", self.honest, "must be above 0%: at least one user must remain"
-            )
+            reason = "must be above 0%: at least one user must remain"
+            raise InvalidParameter("--honest", self.honest, reason)
         with named(**_OPTIONS):
             return choose(
                 instance=self.instance,  # type: ignore[arg-type]  # any text: refused by name

@@ -26,15 +26,7 @@ _OURS: Final = "dpcore-"
 
 
 def verdict_of(text: bytes) -> Verdict:
-    r"""The verdict of the verifier registered for the text's schema.
-
-    >>> verdict_of(b"{}").holds
-    False
-
-    Raises :class:`InvalidParameter`, naming the entry point, where a package that is installed has
-    a reader that cannot be imported, raises, or answers with something else, and for a schema that
-    two read.
-    """
+    r"""The verdict of the verifier registered for the text's schema."""
     if len(text) > MOST_TEXT:
         reason = f"must be at most {MOST_TEXT} bytes"
         found = Finding(where="certificate", status=Status.FAILS, reason=reason)
@@ -59,9 +51,6 @@ def verdict_of(text: bytes) -> Verdict:
 
 def why_not_a_certificate(text: bytes) -> str | None:
     r"""The reason why no installed package can verify the text; None if one can.
-
-    >>> why_not_a_certificate(b'{"schema": "alien/1"}')
-    "no installed package reads certificates of the schema 'alien/1'"
 
     A text beyond :data:`MOST_TEXT` is not looked into: :func:`verdict_of` says that it is too long.
     """

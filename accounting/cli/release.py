@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from accounting.cli.releases import NEIGHBOURS, exact, whole
-from dpcore.command.input_file import read_text
+from accounting.cli.releases import NEIGHBOURS, exact, read_names, whole
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
@@ -22,16 +20,13 @@ from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
-    from accounting.ledger import Ledger, Receipt
-    from accounting.queries.query import Query, Target
-    from accounting.queries.release import Released
-    from accounting.queries.table import TableScope
+    from accounting.ledger import Ledger
+    from accounting.queries.released import Released
     from accounting.theorems.filter import Filter
 
 _SCHEMA: Final = "dpcore-release/1"
-_MOST_NAMES: Final = 1 << 28  # bytes of a file of keys or users
 _MARGIN: Final = 16
-_QUERIES: Final = ("count", "sum", "mean", "histogram", "quantile", "top")
+_FILE: Final = "The table: a file that ends in .csv or .parquet."
 
 release = command_group(
     "release",
@@ -45,13 +40,24 @@ release = command_group(
     ),
     no_args_is_help=True,
 )
+plan = command_group(
+    "plan",
+    help=(
+        "Show the noise, its standard error and the privacy cost; only the header is read.\n\n"
+        "Example: dpcore release plan sum visits.csv --column amount --clip 0 200 --user user_id "
+        "--rho 0.01"
+    ),
+    no_args_is_help=True,
+)
+release.add_typer(plan)
 
-_FILE: Final = "The table: a file that ends in .csv or .parquet."
+
+# -- the queries, with their options as written ----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOptions:
-    r"""Options of every query: rows per user, target and ledger, as written."""
+    r"""Options of every query: rows per user, target and ledger."""
 
     user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
@@ -85,10 +91,28 @@ class ReleaseOptions:
         "", "Read the header only, and print the noise and the cost.", "--dry-run", default=False
     )
 
+    def query(self, queries: Any) -> Any:
+        r"""The query, of a class in the module ``queries``."""
+        raise NotImplementedError
+
+
+class Count(ReleaseOptions):
+    r"""Release the number of rows.
+
+    Example: dpcore release count visits.csv --user user_id --rows-per-user 3 --epsilon 1/2
+    """
+
+    def query(self, queries: Any) -> Any:
+        return queries.Count()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    r"""A numeric column and its public range."""
+class Sum(ReleaseOptions):
+    r"""Release the sum of a column.
+
+    Example: dpcore release sum visits.csv --column amount --clip 0 200 --step 0.01 \
+    --user user_id --rho 0.01
+    """
 
     column: str = option("COLUMN", "The column of numbers.", default=...)
     clip: tuple[str, str] = option(
@@ -96,267 +120,155 @@ class Numbers:
     )
     step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
 
+    def query(self, queries: Any) -> Any:
+        return queries.Sum(**self._range())
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    r"""The options of all queries, for ``plan``."""
-
-    column: str | None = option("COLUMN", "The column of numbers or keys.")
-    clip: Annotated[
-        tuple[str, str] | None,
-        option("LOW HIGH", "The public range of the numbers.", "--clip", default=...),
-    ] = None
-    step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
-    q: str = option("Q", "Which quantile.", "-q", default="1/2")
-    keys: str | None = option("FILE", "The keys, one per line.")
-    unknown_keys: bool = option("", "Keys come from the data.", "--unknown-keys", default=False)
-    k: str = option("K", "How many keys top chooses.", "-k", default="1")
+    def _range(self) -> dict[str, str]:
+        low, high = self.clip
+        return {"column": self.column, "low": low, "high": high, "step": self.step}
 
 
-@release.command()
-@with_fields
-def count(
-    file: str = argument("FILE", _FILE), *, asked: ReleaseOptions, as_json: AsJson = False
-) -> None:
-    r"""Release the number of rows.
-
-    Example: dpcore release count visits.csv --user user_id --rows-per-user 3 --epsilon 1/2
-    """
-    _run("count", file, asked, {}, as_json=as_json)
-
-
-@release.command("sum")
-@with_fields
-def sum_command(
-    file: str = argument("FILE", _FILE),
-    *,
-    numbers: Numbers,
-    asked: ReleaseOptions,
-    as_json: AsJson = False,
-) -> None:
-    r"""Release the sum of a column.
-
-    Example: dpcore release sum visits.csv --column amount --clip 0 200 --step 0.01 \
-    --user user_id --rho 0.01
-    """
-    _run("sum", file, asked, _numbers(numbers), as_json=as_json)
-
-
-@release.command()
-@with_fields
-def mean(
-    file: str = argument("FILE", _FILE),
-    *,
-    numbers: Numbers,
-    asked: ReleaseOptions,
-    as_json: AsJson = False,
-) -> None:
+class Mean(Sum):
     r"""Release the mean of a column: a noisy sum over a noisy count.
 
     Example: dpcore release mean visits.csv --column amount --clip 0 200 --user user_id --epsilon 1
     """
-    _run("mean", file, asked, _numbers(numbers), as_json=as_json)
+
+    def query(self, queries: Any) -> Any:
+        return queries.Mean(**self._range())
 
 
-@release.command()
-@with_fields
-def quantile(
-    file: str = argument("FILE", _FILE),
-    *,
-    numbers: Numbers,
-    asked: ReleaseOptions,
-    q: str = option("Q", "Which quantile: 1/2 for the median.", "-q", default="1/2"),
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile(Sum):
     r"""Release a quantile of a column, chosen from a grid over its range.
 
     Example: dpcore release quantile visits.csv --column amount --clip 0 200 --step 1/2 -q 0.9 \
     --user user_id --epsilon 1/2
     """
-    _run("quantile", file, asked, {**_numbers(numbers), "q": q}, as_json=as_json)
+
+    q: str = option("Q", "Which quantile: 1/2 for the median.", "-q", default="1/2")
+
+    def query(self, queries: Any) -> Any:
+        return queries.Quantile(**self._range(), q=self.q)
 
 
-@release.command()
-@with_fields
-def histogram(
-    file: str = argument("FILE", _FILE),
-    *,
-    asked: ReleaseOptions,
-    column: str = option("COLUMN", "The column of keys.", default=...),
-    keys: str | None = option("FILE", "The keys to count, one per line; - reads standard input."),
-    unknown_keys: bool = option(
-        "",
-        "Release the keys whose noisy count reaches a threshold; needs --delta.",
-        "--unknown-keys",
-        default=False,
-    ),
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram(ReleaseOptions):
     r"""Release the number of rows per key.
 
     Example: dpcore release histogram visits.csv --column city --keys cities.txt --user user_id \
     --rows-per-user 3 --epsilon 1
     """
-    given = {"column": column, "keys": keys, "unknown_keys": unknown_keys}
-    _run("histogram", file, asked, given, as_json=as_json)
+
+    column: str = option("COLUMN", "The column of keys.", default=...)
+    keys: str | None = option("FILE", "The keys to count, one per line; - reads standard input.")
+    unknown_keys: bool = option(
+        "",
+        "Release the keys whose noisy count reaches a threshold; needs --delta.",
+        "--unknown-keys",
+        default=False,
+    )
+
+    def query(self, queries: Any) -> Any:
+        if (self.keys is None) != self.unknown_keys:
+            given = self.keys or ABSENT
+            raise InvalidParameter("--keys", given, "give either --keys or --unknown-keys")
+        keys = None if self.keys is None else tuple(read_names("--keys", self.keys, "key"))
+        return queries.Histogram(column=self.column, keys=keys)
 
 
-@release.command()
-@with_fields
-def top(
-    file: str = argument("FILE", _FILE),
-    *,
-    asked: ReleaseOptions,
-    column: str = option("COLUMN", "The column of keys.", default=...),
-    keys: str = option("FILE", "The keys to choose from, one per line.", default=...),
-    k: str = option("K", "How many keys to choose.", "-k", default="1"),
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top(ReleaseOptions):
     r"""Release the most frequent keys, in order, without their counts.
 
     Example: dpcore release top visits.csv --column city --keys cities.txt -k 3 --user user_id \
     --epsilon 1
     """
-    _run("top", file, asked, {"column": column, "keys": keys, "k": k}, as_json=as_json)
+
+    column: str = option("COLUMN", "The column of keys.", default=...)
+    keys: str = option("FILE", "The keys to choose from, one per line.", default=...)
+    k: str = option("K", "How many keys to choose.", "-k", default="1")
+
+    def query(self, queries: Any) -> Any:
+        keys = tuple(read_names("--keys", self.keys, "key"))
+        return queries.TopK(column=self.column, keys=keys, count=whole("-k", self.k, 1))
 
 
-@release.command()
-@with_fields
-def plan(
-    query: str = argument("QUERY", f"One of {', '.join(_QUERIES)}."),
-    file: str = argument("FILE", _FILE),
-    *,
-    planned: Planned,
-    asked: ReleaseOptions,
-    as_json: AsJson = False,
-) -> None:
-    r"""Show the noise, its standard error and the privacy cost; only the header is read.
+def _register(kind: type[ReleaseOptions], *, dry: bool) -> None:
+    def command(
+        file: str = argument("FILE", _FILE), *, asked: Any, as_json: AsJson = False
+    ) -> None:
+        _run(file, asked, as_json=as_json, dry=dry or asked.dry_run)
 
-    Example: dpcore release plan sum visits.csv --column amount --clip 0 200 --user user_id \
-    --rho 0.01
-    """
-    if query not in _QUERIES:
-        raise InvalidParameter("QUERY", query, f"must be one of {', '.join(_QUERIES)}")
-    given: dict[str, Any] = {}
-    if query in ("sum", "mean", "quantile"):
-        if planned.clip is None:
-            raise InvalidParameter("--clip", ABSENT, "must be given: the range is public")
-        low, high = planned.clip
-        given |= {"low": low, "high": high, "step": planned.step}
-        given |= {"q": planned.q} if query == "quantile" else {}
-    if query in ("histogram", "top"):
-        given["keys"] = planned.keys
-        given |= {"k": planned.k} if query == "top" else {"unknown_keys": planned.unknown_keys}
-    if query != "count":
-        if planned.column is None:
-            raise InvalidParameter("--column", ABSENT, "must be given")
-        given["column"] = planned.column
-    _run(query, file, asked, given, as_json=as_json, dry=True)
+    command.__doc__ = kind.__doc__
+    command.__annotations__["asked"] = kind
+    (plan if dry else release).command(kind.__name__.lower())(with_fields(command))
 
 
-def _numbers(numbers: Numbers) -> dict[str, Any]:
-    low, high = numbers.clip
-    return {"column": numbers.column, "low": low, "high": high, "step": numbers.step}
+for _kind in (Count, Sum, Mean, Quantile, Histogram, Top):
+    for _dry in (False, True):
+        _register(_kind, dry=_dry)
 
 
-def _run(
-    name: str,
-    file: str,
-    asked: ReleaseOptions,
-    given: dict[str, Any],
-    *,
-    as_json: bool,
-    dry: bool = False,
-) -> None:
-    from accounting.ledger import BudgetExhausted
-    from accounting.queries import release as releasing
-    from accounting.queries.release import plan as planning
-    from accounting.queries.table import Table
+# -- running and printing ---------------------------------------------------------------------
 
-    options = dict.fromkeys(("low", "high", "clip"), "--clip")
-    options |= {key: f"--{key}" for key in ("epsilon", "rho", "delta", "step", "batch", "seed")}
-    options |= {"url": "--ledger", "q": "-q", "keys": "--keys", "column": "--column", "count": "-k"}
-    options |= {"users": "--users-file", "table": "FILE", "confidence": "--confidence"}
-    options |= {"rows_per_user": "--rows-per-user", "scope": "--relation", "user": "--user"}
-    options |= {"budget": "--ledger"}
-    with named(**options), ExitStack() as stack:
-        query, target = _query(name, given), _target(asked)
-        users = (
-            None if asked.users_file is None else _lines("--users-file", asked.users_file, "user")
-        )
-        book = None if asked.ledger is None else stack.enter_context(_opened(asked.ledger))
-        table, scope = Table.open(file), _scope(asked, book)
-        table.require(scope.user, *query.columns)
-        if dry or asked.dry_run:
-            planned = planning(query, scope, target)
-            charge = None if book is None else _planned_charge(planned, book, users)
-            _show(planned, charge, as_json=as_json)
-            if charge is not None and not charge.document["fits"]:
-                raise typer.Exit(BudgetExhausted.exit_code)
-            return
-        rng = SYSTEM if asked.seed is None else SeededRng(whole("--seed", asked.seed))
-        found = releasing(
-            query,
-            table,
-            scope,
-            target,
-            ledger=book,
-            batch=asked.batch,
-            users=users,
-            confidence=rational("--confidence", asked.confidence),
-            rng=rng,
-        )
-        _show(found, None if found.receipt is None else _paid(found.receipt), as_json=as_json)
+_OPTIONS: Final = {
+    **dict.fromkeys(("low", "high", "clip"), "--clip"),
+    **{key: f"--{key}" for key in ("epsilon", "rho", "delta", "step", "batch", "seed", "keys")},
+    **{key: f"--{key}" for key in ("column", "confidence", "user")},
+    **dict.fromkeys(("url", "budget"), "--ledger"),
+    "q": "-q",
+    "count": "-k",
+    "users": "--users-file",
+    "table": "FILE",
+    "rows_per_user": "--rows-per-user",
+    "scope": "--relation",
+}
 
 
-def _opened(url: str) -> Ledger:
-    from accounting.ledger import Ledger
-
-    return Ledger.open(url)
-
-
-def _scope(asked: ReleaseOptions, book: Ledger | None) -> TableScope:
-    from accounting.queries.table import TableScope
-
-    own = Relation.ADD_REMOVE if book is None else book.budget.scope.relation
-    return TableScope(
-        user=asked.user,
-        rows_per_user=whole("--rows-per-user", asked.rows_per_user, 1),
-        relation=asked.relation or own,
-    )
-
-
-def _target(asked: ReleaseOptions) -> Target:
-    from accounting.queries.query import Target
-
-    return Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
-
-
-def _query(name: str, given: dict[str, Any]) -> Query:
+def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
+    from accounting.ledger import BudgetExhausted, Ledger
     from accounting.queries import query as queries
+    from accounting.queries.released import plan as planning
+    from accounting.queries.released import release as releasing
+    from accounting.queries.table import Table, TableScope
 
-    kinds = {"count": queries.Count, "sum": queries.Sum, "mean": queries.Mean}
-    kinds |= {"quantile": queries.Quantile, "histogram": queries.Histogram, "top": queries.TopK}
-    fields = dict(given)
-    if name in ("histogram", "top"):
-        unknown = fields.pop("unknown_keys", False)
-        path = fields["keys"]
-        if (path is None) != unknown:
-            raise InvalidParameter("--keys", path or ABSENT, "give either --keys or --unknown-keys")
-        fields["keys"] = None if path is None else tuple(_lines("--keys", path, "key"))
-    if name == "top":
-        fields["count"] = whole("-k", fields.pop("k"), 1)
-    made: Query = kinds[name](**fields)
-    return made
-
-
-def _lines(argument: str, path: str, what: str) -> list[str]:
-    if path != "-" and not Path(path).exists():
-        raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
-    text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
-    if not text.strip():
-        raise InvalidParameter(argument, path, "is empty")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    with named(**_OPTIONS), ExitStack() as stack:
+        query = asked.query(queries)
+        target = queries.Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
+        path = asked.users_file
+        users = None if path is None else read_names("--users-file", path, "user")
+        book = None if asked.ledger is None else stack.enter_context(Ledger.open(asked.ledger))
+        table = Table.open(file)
+        scope = TableScope(
+            user=asked.user,
+            rows_per_user=whole("--rows-per-user", asked.rows_per_user, 1),
+            relation=asked.relation
+            or (Relation.ADD_REMOVE if book is None else book.budget.scope.relation),
+        )
+        table.require(scope.user, *query.columns)
+        charge = None
+        if dry:
+            found = planning(query, scope, target)
+            charge = None if book is None else _planned_charge(found, book, users)
+        else:
+            found = releasing(
+                query,
+                table,
+                scope,
+                target,
+                ledger=book,
+                batch=asked.batch,
+                users=users,
+                confidence=rational("--confidence", asked.confidence),
+                rng=SYSTEM if asked.seed is None else SeededRng(whole("--seed", asked.seed)),
+            )
+            if found.receipt is not None:
+                paid = {"charge": found.receipt.number, "users": found.receipt.paid}
+                charge = _Charge(paid, [(name, str(value)) for name, value in paid.items()])
+        _show(found, charge, as_json=as_json)
+        if charge is not None and not charge.document.get("fits", True):
+            raise typer.Exit(BudgetExhausted.exit_code)
 
 
 class _Charge(NamedTuple):
@@ -364,11 +276,6 @@ class _Charge(NamedTuple):
 
     document: dict[str, Any]
     lines: list[tuple[str, str]]
-
-
-def _paid(receipt: Receipt) -> _Charge:
-    document = {"charge": receipt.number, "users": receipt.paid}
-    return _Charge(document, [(name, str(value)) for name, value in document.items()])
 
 
 def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:

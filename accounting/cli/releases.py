@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
+from dpcore.command.input_file import read_text
 from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.terminal import fact, show
@@ -201,11 +202,7 @@ _OPTIONS: Final = {
 
 
 def rate_of(text: str) -> Fraction:
-    r"""Parse a sampling rate: 1%, 0.01 or 256/60000.
-
-    >>> rate_of("256/60000")
-    Fraction(8, 1875)
-    """
+    r"""Parse a sampling rate: 1%, 0.01 or 256/60000."""
     rate = share("--poisson", text)
     if not rate:
         raise InvalidParameter("--poisson", text, "must be above 0%: otherwise no unit is sampled")
@@ -218,11 +215,18 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
         return []
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
     facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
-    if least.beyond is not None and least.found_beyond is not None:
-        fails = "fails" if least.proven else "is not shown to keep it"
-        less = f"{exactly(least.beyond)} {fails}: delta is {between(least.found_beyond)}"
-        facts.append(("less", less))
+    if least.beyond is not None:
+        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta", fails="fails"))
     return facts
+
+
+def beyond_fact(
+    name: str, beyond: str, edge: Edge, quantity: str, *, fails: str = "breaks it"
+) -> Fact:
+    r"""The next value on the side where the promise breaks, and what it gives."""
+    said = fails if edge.proven else "is not shown to keep it"
+    found = edge.found if edge.found_beyond is None else edge.found_beyond
+    return name, f"{beyond} {said}: {quantity} is {between(found)}"
 
 
 def format_part(source: Guarantee, rounds: int) -> str:
@@ -304,25 +308,18 @@ _PROVING: Final = 600.0
 """Seconds for a certificate with evidence."""
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
+_MOST_NAMES: Final = 1 << 28  # bytes of a file of keys or users
 
 _T = TypeVar("_T")
 
 
 def whole(argument: str, text: str, at_least: int = 0) -> int:
-    r"""A whole number, 1000 or 1e3.
-
-    >>> whole("--rounds", "1e3")
-    1000
-    """
+    r"""A whole number, 1000 or 1e3."""
     return whole_number(argument, text, at_least=at_least, at_most=_MOST)
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse comma-separated integers >= 1; dots continue the sequence of the three before them.
-
-    >>> counts("--visits", "1,2,4,...,32"), counts("--visits", "3, 5")
-    ([1, 2, 4, 8, 16, 32], [3, 5])
-    """
+    r"""Parse comma-separated integers >= 1; dots continue the sequence of the three before them."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):
@@ -360,30 +357,31 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
 
 
-def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
-    r"""Broadcast one value to ``count`` groups, or check that there is one value per group.
+def read_names(argument: str, path: str, what: str) -> list[str]:
+    r"""The lines of a file, or of standard input for ``-``: names of users or keys.
 
-    >>> each("--rounds", ["5"], 2, "1"), each("--rounds", [], 2, "1")
-    (['5', '5'], ['1', '1'])
+    Line ends only: what else splits lines is no part of a name, and is refused as such.
     """
+    if path != "-" and not Path(path).exists():
+        raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
+    text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
+    if not text.strip():
+        raise InvalidParameter(argument, path, "is empty")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
+    r"""Broadcast one value to ``count`` groups, or check that there is one value per group."""
     if len(given) == count:
         return list(given)
     if len(given) <= 1:
         return [given[0] if given else otherwise] * count
-    raise InvalidParameter(
-        argument,
-        " ".join(map(str, given)),
-        f"must be given once, or once for each of {count} --noise",
-    )
+    reason = f"must be given once, or once for each of {count} --noise"
+    raise InvalidParameter(argument, " ".join(map(str, given)), reason)
 
 
 def between(bound: Bound) -> str:
-    r"""Format a bound as text: both ends if both are known.
-
-    >>> from accounting.claims.bound import Bound
-    >>> between(Bound(upper=Fraction(5, 2), method="basic", theorem=""))
-    'at most 2.5'
-    """
+    r"""Format a bound as text: both ends if both are known."""
     if bound.upper == math.inf and bound.lower == math.inf:
         return "infinite"
     if bound.upper == math.inf and not bound.lower:
@@ -402,12 +400,7 @@ _ENGINES: Final = {
 
 
 def computed_by(bound: Bound) -> str:
-    r"""Describe how a bound was computed: the engine and the theorem.
-
-    >>> from accounting.claims.bound import Bound
-    >>> computed_by(Bound(upper=Fraction(5, 2), method="direct", theorem="one release"))
-    'direct (sums over the outputs of one release): one release'
-    """
+    r"""Describe how a bound was computed: the engine and the theorem."""
     engine = _ENGINES.get(bound.method)
     return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
 
@@ -416,9 +409,6 @@ def exact(value: Fraction) -> float | str:
     r"""The JSON value of a number: a float if it is exact, else exact text.
 
     A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
-
-    >>> exact(Fraction(1, 10**6)), exact(Fraction(1, 3)), exact(Fraction("1e-400"))
-    (1e-06, '1/3', '1e-400')
     """
     try:
         near = float(value)

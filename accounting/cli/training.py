@@ -85,8 +85,7 @@ class RunOptions:
     r"""The parameters of a training script, as written."""
 
     noise_multiplier: str | None = option(
-        "Z",
-        "The standard deviation of the noise, divided by the clipping norm; or give --epsilon.",
+        "Z", "The standard deviation of the noise, divided by the clipping norm; or give --epsilon."
     )
     epsilon: str | None = option(
         "EPSILON", "Find the least noise multiplier that keeps this epsilon."
@@ -166,14 +165,16 @@ def dpsgd(
     With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
     """
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
-    _check_truncated(truncate, sampling, epsilon)
-    _check_files(truncate, certificate, plot, evidence=evidence)
-    replaced = sampling is Sampling.POISSON and run.relation is Relation.REPLACE
-    said = _REPLACED if replaced else _SAID[sampling]
+    _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
+    said = _SAID[sampling]
+    if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
+        said = _REPLACED
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
-    run, least = _least_noise(run, epsilon, delta)
+    least = None if epsilon is None else _least_multiplier(run, epsilon, at)
+    if least is not None:
+        run = replace(run, noise_multiplier=least.value)
     with named(
         members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
     ):
@@ -222,19 +223,13 @@ def dpsgd(
     show([*lines(facts), *lines_of(total, found), *lines(same)])
 
 
-def _least_noise(
-    run: TrainingRun, epsilon: str | None, delta: str
-) -> tuple[TrainingRun, Edge | None]:
-    # The run with the least noise that keeps epsilon, where one was given.
+def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
     from accounting.budget.calibrate import noise_multiplier
 
-    if epsilon is None:
-        return run, None
     options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
     with progress_bar("noise multipliers tried", None) as advance, named(**options):
-        at, most = rational("--epsilon", epsilon), rational("--delta", delta)
-        least = noise_multiplier(run, epsilon=at, delta=most, watch=advance)
-    return replace(run, noise_multiplier=least.value), least
+        wanted = rational("--epsilon", epsilon)
+        return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
 
 def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
@@ -245,25 +240,22 @@ def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
     return [("if poisson", f"{found}, where {hint}; not proven of a shuffle")]
 
 
-def _check_truncated(truncate: str | None, sampling: Sampling, epsilon: str | None) -> None:
+def _check(
+    truncate: str | None, script: RunOptions, files: dict[str, Path | None], *, evidence: bool
+) -> None:
+    if evidence and files["--certificate"] is None:
+        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
     if truncate is None:
         return
-    if sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn like this"
+    if script.sampling is not Sampling.POISSON:
+        reason = f"is for --sampling poisson: {script.sampling.value} batches are not drawn so"
         raise InvalidParameter("--truncate", truncate, reason)
-    if epsilon is not None:
-        reason = "is for a given --noise-multiplier: cutting batches increases epsilon"
+    if script.epsilon is not None:
+        reason = "is for a given --noise-multiplier: cutting adds to its epsilon"
         raise InvalidParameter("--truncate", truncate, reason)
-
-
-def _check_files(
-    truncate: str | None, certificate: Path | None, plot: Path | None, *, evidence: bool
-) -> None:
-    if evidence and certificate is None:
-        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
-    for name, file in (("--certificate", certificate), ("--plot", plot)):
-        if truncate is not None and file is not None:
-            reason = "is not written with --truncate: it could not contain the cost of cutting"
+    for name, file in files.items():
+        if file is not None:
+            reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(name, str(file), reason)
 
 
@@ -287,11 +279,9 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.composition.truncated import Truncated
 
     if run.rate == 1:
-        raise InvalidParameter(
-            "--truncate", most, "is for sampled batches: full batches include every example"
-        )
-    size = whole("--truncate", most, 1)
-    return Truncated(total=total, examples=run.examples, most=size)
+        reason = "is for sampled batches: full batches include every example"
+        raise InvalidParameter("--truncate", most, reason)
+    return Truncated(total=total, examples=run.examples, most=whole("--truncate", most, 1))
 
 
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
@@ -349,25 +339,18 @@ def check(
             total = from_dp_event(event_from_json(text), Scope(relation=relation))
     with named(delta="--delta"):
         found = total.epsilon(at)
+    # The gap is its certain part: what it is too large, or too small, by at least.
+    gap: End | None = None
+    verdict, code = "undecided", _UNDECIDED
     if found.upper <= said:
-        verdict, code = "an upper bound, proven", 0
+        verdict, code, gap = "an upper bound, proven", 0, said - Fraction(found.upper)
     elif found.lower is not None and found.lower > said:
-        verdict, code = "below the truth", 1
-    else:
-        verdict, code = "undecided", _UNDECIDED
-    # The certain part of the gap: what it is too large, or too small, by at least.
-    gap: End | None = said - Fraction(found.upper) if code == 0 else None
-    if code == 1 and found.lower is not None:
-        gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
+        verdict, code, gap = "below the truth", 1, found.lower - said
     by = None if gap is None else down(gap, _DIGITS)
     told = "" if by is None else f", by at least {by}"
-    if gap == math.inf:
-        told = ", which is infinite"
-    answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
-    facts = [
-        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
-        ("epsilon", between(found)),
-    ]
-    more = {"verdict": verdict, "by_at_least": by}
-    show_answer(answer | more, facts, total, found, as_json=as_json)
+    told = ", which is infinite" if gap == math.inf else told
+    answer: dict[str, Any] = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    answer |= {"verdict": verdict, "by_at_least": by}
+    facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
+    show_answer(answer, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

@@ -35,8 +35,7 @@ from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.release.guarantee import guarantee
-from accounting.release.real_curve import RealSample
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.subsampling import SampledRelease
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope
@@ -50,7 +49,7 @@ Source: TypeAlias = Guarantee | Mechanism | Description
 """A guarantee, or what one is derived from."""
 
 _FAR: Final = Fraction(10**9)
-_NO_MORE: Final = "at most what everybody costs, at least what one round does"
+_NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
 _EACH: Final = Fraction(4, 5)
 """Of the width that is asked for: each of two listings is so wide by itself, and delta twice."""
 
@@ -185,14 +184,13 @@ class Composition(Guarantee):
         return self._with_assumptions(narrower(by_orders(), found) if orders else found)
 
     @property
-    def _samples(self) -> list[PoissonSampled | RealSample]:
+    def _samples(self) -> list[SampledRelease]:
         # Those of noise on the reals.
-        sampled = [s for s, _ in self.parts if isinstance(s, (PoissonSampled, RealSample))]
-        return [source for source in sampled if source.assumptions]
+        return [s for s, _ in self.parts if isinstance(s, SampledRelease) and s.assumptions]
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
-        # Where floats say little of samples: everybody costs at least as much as a sample, and one
-        # round costs at most what all of them do.
+        # Fallback where the numerical bounds are wide: the cost without sampling is an upper bound,
+        # the cost of one round a lower bound.
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found

@@ -19,10 +19,9 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee, at_least_zero, probability, width
 from accounting.composition.compose import Composition
+from accounting.mechanism.sampling_schemes import Everyone, Poisson
 from accounting.pairs.enclose import within
-from accounting.release.group import GroupSampled
-from accounting.release.poisson_replace_one import PoissonReplaced
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.curve import described
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope
@@ -44,6 +43,7 @@ class Truncated(Guarantee):
     the size of the larger dataset.
 
     >>> from accounting.mechanism.real_noise import Gaussian
+    >>> from accounting import PoissonSampled
     >>> from accounting.release.real_curve import RealCurve
     >>> from accounting.composition.compose import compose
     >>> curve = RealCurve(
@@ -69,7 +69,7 @@ class Truncated(Guarantee):
         if not isinstance(self.total, Composition):
             raise InvalidParameter("total", self.total, "must be a Composition")
         for source, _ in self.total.parts:
-            if not isinstance(source, (PoissonSampled, PoissonReplaced, GroupSampled)):
+            if _rate(source) is None:
                 raise InvalidParameter(
                     "total", source, "must be of Poisson samples: only those are truncated"
                 )
@@ -130,9 +130,8 @@ class Truncated(Guarantee):
         # P(Bin(N, q) > B).
         if self.most >= self.examples:
             return Enclosure.exactly(0)
-        assert isinstance(source, (PoissonSampled, PoissonReplaced, GroupSampled))  # noqa: S101  # checked above
-        rate = Fraction(source.rate)
-        if rate == 1:
+        rate = _rate(source)
+        if rate is None or rate == 1:
             return Enclosure.exactly(1)
         return Binomial(trials=self.examples, probability=rate).enclose_sf(self.most)
 
@@ -162,3 +161,14 @@ class Truncated(Guarantee):
     def _with_assumptions(self, found: Bound, upper: Any, lower: Any) -> Bound:
         theorem = f"{found.theorem}; {_THEOREM}"
         return replace(found, upper=upper, lower=lower, theorem=theorem)
+
+
+def _rate(source: Guarantee) -> Fraction | None:
+    # That of Poisson samples, 1 without sampling; None for other schemes and claims.
+    asked = described(source)
+    match asked and asked.scheme:
+        case Poisson(rate=rate):
+            return Fraction(rate)
+        case Everyone():
+            return Fraction(1)
+    return None

@@ -31,6 +31,7 @@ from accounting.fourier.saddle import (
     window,
 )
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
@@ -101,7 +102,7 @@ class ContourIntegral:
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
-        with precision(_BITS):
+        with precision(_BITS), one_thread():
             if not self._side:
                 return self._delta(exact, wanted, 1.0)
             guess = 1.0
@@ -145,7 +146,7 @@ class ContourIntegral:
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")
         wanted = _width(relative)
-        with precision(_BITS):
+        with precision(_BITS), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
             saddle, reach = line._tilted(partial(_saddle_at_delta, exact))

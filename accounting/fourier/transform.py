@@ -40,7 +40,6 @@ _SIDE: Final = 14
 _RADIX_BITS: Final = 5
 _DENSE_BITS: Final = 5
 _LEAST_BITS: Final = 4
-_UNTHREADED: Final = 1 << 13
 _MOST_STAGES: Final = 4
 _MOST_LEVELS: Final = 10
 _TAYLOR: Final = 13
@@ -151,22 +150,14 @@ def _kernel(j: Integers, bits: int) -> Floats:
 def _dft(rows: Complexes, bits: int) -> Complexes:
     # sum_n a_n e^(2 pi i k n/M) for -M/8 <= k < M/8, of each row: n = n1 M/R + n2, k = k1 + R k2.
     if bits <= _DENSE_BITS:
-        return _product("bn,kn->bk", rows, _part(bits))
+        return rows @ _part(bits).T
     radix = min(bits - _LEAST_BITS, _RADIX_BITS)
     rest, count = bits - radix, len(rows)
     split = rows.reshape(count, 1 << radix, 1 << rest)
-    found = _product("bsn,rs->brn", split, _whole(radix))
+    found = _whole(radix) @ split
     found *= _twiddles(radix, rest)
     inner = _dft(found.reshape(-1, 1 << rest), rest)
     return inner.reshape(count, 1 << radix, -1).transpose(0, 2, 1).reshape(count, -1)
-
-
-def _product(axes: str, many: Complexes, matrix: Complexes) -> Complexes:
-    # Small ones by plain sums: a matrix product wakes threads, which cost more than they bring.
-    if many.size <= _UNTHREADED:
-        plain: Complexes = np.einsum(axes, many, matrix)
-        return plain
-    return many @ matrix.T if many.ndim == 2 else matrix @ many
 
 
 @lru_cache(maxsize=8)

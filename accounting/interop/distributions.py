@@ -36,11 +36,7 @@ _NEAR: Final = 2.0**-64
 
 
 class MissingExtra(DpcoreError):
-    r"""A package of an optional extra is missing; the message names the extra to install.
-
-    >>> str(MissingExtra("dp_accounting", "interop"))
-    "dp_accounting is not installed: pip install 'dpcore[interop]'"
-    """
+    r"""A package of an optional extra is missing; the message names the extra to install."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(package, extra)
@@ -52,10 +48,7 @@ class MissingExtra(DpcoreError):
 
 
 def library(name: str = "dp_accounting") -> Any:
-    r"""The dp-accounting module, imported on first use.
-
-    Raises :class:`MissingExtra` where it is not installed.
-    """
+    r"""The dp-accounting module, imported on first use."""
     try:
         return import_module(name)
     except ImportError as missing:
@@ -63,11 +56,7 @@ def library(name: str = "dp_accounting") -> Any:
 
 
 def at_least(value: Fraction) -> float:
-    r"""A float that is no smaller, both in binary and in its shortest decimal form.
-
-    >>> at_least(Fraction(1, 10)), at_least(Fraction(1, 3)) > Fraction(1, 3)
-    (0.1, True)
-    """
+    r"""A float that is no smaller, both in binary and in its shortest decimal form."""
     found = round_up(value)
     while rational("value", found) < value:
         found = math.nextafter(found, math.inf)
@@ -87,36 +76,19 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     post-processing), and every mass is rounded up. So delta of one round is above the exact one at
     every epsilon, also after the rounding of its sums; where a source is many rounds, they are
     composed by dp-accounting, whose transform errs by about 1e-16 either way.
-
-    Raises :class:`NotDerived` for claims in Renyi terms, which no distribution stands for, and for
-    assumed claims; :class:`InvalidParameter` where the losses span more than 2^20 intervals.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
-    found: list[tuple[Guarantee, int]]
-    match source:
-        case Composition(parts=parts):
-            if assumes(source):
-                raise NotDerived(
-                    f"a distribution of {source!r}",
-                    "a dp-accounting PLD cannot record its assumptions",
-                )
-            found = [*parts]
-        case Assumed():
-            raise NotDerived(
-                f"a distribution of {source!r}", "a dp-accounting PLD cannot record its assumptions"
-            )
-        case _:
-            found = [(source, 1)]
-    return _composed([_repeated(_round(kind, one, step), rounds) for one, rounds in found])
+    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
+        reason = "a dp-accounting PLD cannot record its assumptions"
+        raise NotDerived(f"a distribution of {source!r}", reason)
+    parts = source.parts if isinstance(source, Composition) else ((source, 1),)
+    return _composed([(_round(kind, one, step), rounds) for one, rounds in parts])
 
 
-def _composed(distributions: list[Any]) -> Any:
-    return reduce(lambda left, right: left.compose(right), distributions)
-
-
-def _repeated(distribution: Any, rounds: int) -> Any:
-    return distribution if rounds == 1 else distribution.self_compose(rounds)
+def _composed(listed: list[tuple[Any, int]]) -> Any:
+    many = (one if rounds == 1 else one.self_compose(rounds) for one, rounds in listed)
+    return reduce(lambda left, right: left.compose(right), many)
 
 
 def _round(kind: Any, source: Guarantee, step: float) -> Any:
@@ -124,27 +96,23 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
     made = []
     if stood.lost or not stood.above[0]:
         # A mass of 1 beside the infinite one: more than there is, by delta.
-        made.append(kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step))
+        lost = kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step)
+        made.append((lost, 1))
     # One list for either direction, of the same shape: delta is that of the worse one.
     for laws in zip(*stood.above, strict=True):
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            raise NotDerived(
-                f"a distribution of {source!r}", "its two directions have different shapes"
-            )
-        both = {} if len(listed) == 1 else _other(*listed[1])
-        one = kind.create_from_rounded_probability(*listed[0], step, **both)
-        made.append(_repeated(one, counts.pop()))
+            reason = "its two directions have different shapes"
+            raise NotDerived(f"a distribution of {source!r}", reason)
+        other: dict[str, Any] = {}
+        if len(listed) > 1:
+            masses, infinite = listed[1]
+            other = {"rounded_probability_mass_function_add": masses}
+            other |= {"infinity_mass_add": infinite, "symmetric": False}
+        one = kind.create_from_rounded_probability(*listed[0], step, **other)
+        made.append((one, counts.pop()))
     return _composed(made)
-
-
-def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
-    return {
-        "rounded_probability_mass_function_add": masses,
-        "infinity_mass_add": infinite,
-        "symmetric": False,
-    }
 
 
 def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
@@ -166,14 +134,6 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
     float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
     that may take away is counted as infinite, as is what is hidden.
-
-    >>> import numpy as np
-    >>> exact = Listing(np.array([0.125]), np.array([1.0]), 0.0)
-    >>> masses, hidden = nodes(exact, 0.25)
-    >>> sorted(masses), round(masses[1], 6), hidden
-    ([0, 1], 0.531209, 0.0)
-
-    Raises :class:`InvalidParameter` when the losses span more than 2^20 nodes.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -195,9 +155,8 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
         found[high] = found.get(high, arb(0)) + mass * share
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
-        raise InvalidParameter(
-            "interval", step, "is too small: the losses need more than 2^20 grid points"
-        )
+        reason = "is too small: the losses need more than 2^20 grid points"
+        raise InvalidParameter("interval", step, reason)
     hidden = (1 - seen).max(arb(listed.hidden))
     return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)
 
@@ -218,8 +177,6 @@ def accountants_of_dp_accounting(
     r"""Epsilon of sampled Gaussian noise after each number of ``rounds``, add-remove, by tool.
 
     Those of its RDP accountant and of its PLD accountant at the default grid, as they come.
-
-    Raises :class:`InvalidParameter` naming the extra where dp-accounting is missing.
     """
     dp = library("dp_accounting")
     event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))

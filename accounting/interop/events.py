@@ -57,20 +57,15 @@ def to_dp_event(source: Guarantee) -> Any:
     Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise, cut
     batches whose rate is a float, and lists, keep their shape. A randomised response event is never
     made: the PLD accountant of 0.6 charges many rounds of one as a single round.
-
-    Raises :class:`NotDerived` for Approx and Rdp claims, which have no event, and for assumed
-    claims, whose reason an event cannot carry.
     """
     dp = library("dp_accounting.dp_event")
-    match source:
-        case Composition(parts=parts):
-            if assumes(source):
-                raise _no_event(repr(source), "an event carries no assumption")
-            events = [_repeated(dp, _event(dp, part), rounds) for part, rounds in parts]
-            return events[0] if len(events) == 1 else dp.ComposedDpEvent(events)
-        case Assumed():
-            raise _no_event(repr(source), "an event carries no assumption")
-    return _event(dp, source)
+    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
+        raise _no_event(repr(source), "an event carries no assumption")
+    if not isinstance(source, Composition):
+        return _event(dp, source)
+    listed = [(_event(dp, part), rounds) for part, rounds in source.parts]
+    events = [dp.SelfComposedDpEvent(one, k) if k > 1 else one for one, k in listed]
+    return events[0] if len(events) == 1 else dp.ComposedDpEvent(events)
 
 
 def _event(dp: Any, source: Guarantee) -> Any:
@@ -156,10 +151,6 @@ def _root(value: Fraction) -> End:
         return Enclosure.of(ball(value).sqrt()).lower
 
 
-def _repeated(dp: Any, event: Any, rounds: int) -> Any:
-    return event if rounds == 1 else dp.SelfComposedDpEvent(event, rounds)
-
-
 def _no_event(what: str, why: str) -> NotDerived:
     return NotDerived(f"an event of dp-accounting for {what}", why)
 
@@ -173,8 +164,6 @@ def accountant(neighboring_relation: Any = None) -> Any:
     It has the methods of theirs: supports, compose, get_epsilon, get_delta, ledger; events mean
     what :func:`from_dp_event` says. ``assumptions`` names what it had to believe. The relation is
     ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
-
-    Raises :class:`InvalidParameter` for any other relation.
     """
     relations = library().NeighboringRelation
     relation = relations.ADD_OR_REMOVE_ONE if neighboring_relation is None else neighboring_relation
@@ -183,9 +172,8 @@ def accountant(neighboring_relation: Any = None) -> Any:
         relations.REPLACE_ONE: Relation.REPLACE,
     }
     if relation not in scopes:
-        raise InvalidParameter(
-            "neighboring_relation", relation, "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
-        )
+        reason = "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
+        raise InvalidParameter("neighboring_relation", relation, reason)
     return _kind()(relation, Scope(relation=scopes[relation]))
 
 

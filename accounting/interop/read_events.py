@@ -24,8 +24,8 @@ from accounting.mechanism.sampling_schemes import (
     TruncatedPoisson,
 )
 from accounting.release.curve import described
-from accounting.release.group import MOST_MEMBERS
 from accounting.release.guarantee import guarantee
+from accounting.release.subsampling import MOST_MEMBERS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity
@@ -54,9 +54,6 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     events are the curves of noise on the reals, which code in floats is assumed to draw; the
     dataset of a truncated sample is the larger one, or both; a ``ZCDpEvent`` is assumed as it
     stands. The reasons are the assumptions of the composition.
-
-    Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
-    that no guarantee of ours states.
     """
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, A_SCOPE)
@@ -115,20 +112,10 @@ def _noisy(event: Event, moves: int, scope: Scope) -> Guarantee:
 
 
 def _release(
-    noise: Noise | RealNoise,
-    sensitivity: Sensitivity | int,
-    scope: Scope,
-    scheme: Scheme = EVERYONE,
+    noise: Noise | RealNoise, moves: Sensitivity | int, scope: Scope, scheme: Scheme = EVERYONE
 ) -> Guarantee:
-    return guarantee(
-        Description(
-            noise=noise,
-            sensitivity=sensitivity,
-            scheme=scheme,
-            relation=scope.relation,
-            unit=scope.unit,
-        )
-    )
+    where: dict[str, Any] = {"relation": scope.relation, "unit": scope.unit}
+    return guarantee(Description(noise=noise, sensitivity=moves, scheme=scheme, **where))
 
 
 def _truncated(event: Event, scope: Scope) -> Guarantee:
@@ -168,10 +155,8 @@ def _mixture(event: Event, scope: Scope) -> Guarantee:
     step = Fraction(gcd(*(int(shift * scale) for shift in weights)), scale)
     most = int(max(weights) / step)
     if most > MOST_MEMBERS:
-        raise NotDerived(
-            f"a guarantee from {event!r}",
-            f"its sensitivities need a grid of more than {MOST_MEMBERS} points",
-        )
+        reason = f"its sensitivities need a grid of more than {MOST_MEMBERS} points"
+        raise NotDerived(f"a guarantee from {event!r}", reason)
     sigma = _positive("standard_deviation", event.standard_deviation)
     scheme = Shifts(weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)])
     return _release(Gaussian(sigma=sigma / step), 1, scope, scheme)
@@ -200,9 +185,8 @@ def _response(event: Event, scope: Scope) -> Guarantee:
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
     if scope.relation is not Relation.REPLACE:
-        raise NotDerived(
-            f"a guarantee from {event!r}", "randomised response needs the replace-one relation"
-        )
+        reason = "randomised response needs the replace-one relation"
+        raise NotDerived(f"a guarantee from {event!r}", reason)
     if k == 1:
         return Pure(0, scope=scope)
     if p == 0:
@@ -230,10 +214,8 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
         return Approx(0, min(rate, Fraction(1)), scope=scope)
     asked = _one_round(inner)
     if asked is None:
-        raise NotDerived(
-            f"a guarantee from {event!r}",
-            "sampling supports one round of one noise, or several rounds of Gaussian noise",
-        )
+        reason = "sampling supports one round of one noise, or several rounds of Gaussian noise"
+        raise NotDerived(f"a guarantee from {event!r}", reason)
     if poisson and scope.relation is Relation.REPLACE and not asked.real:
         raise NotDerived(f"a guarantee from {event!r}", "only real noise is supported")
     scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)

@@ -51,10 +51,7 @@ class Event(SimpleNamespace):
 
 
 def event_of(event: Any) -> Event:
-    r"""Convert an event of dp-accounting to plain data.
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""Convert an event of dp-accounting to plain data."""
     if isinstance(event, Event):
         return event
     dp = library("dp_accounting.dp_event")
@@ -66,21 +63,13 @@ def event_of(event: Any) -> Event:
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
-    r"""The fields of an event under its ``class_name``, for :func:`event_from_json`.
-
-    >>> event_to_json(event_from_json('{"event": "Gaussian", "noise_multiplier": 1.1}'))
-    {'class_name': 'GaussianDpEvent', 'noise_multiplier': 1.1}
-    """
+    r"""The fields of an event under its ``class_name``, for :func:`event_from_json`."""
     fields = vars(event_of(event)).items()
     return {name: _each(value, event_to_json, Event) for name, value in fields}
 
 
 def event_from_json(text: str) -> Event:
-    r"""Parse an event from a JSON document.
-
-    Raises :class:`InvalidParameter` for text that is no JSON, names no event, or lacks a field of
-    one or has another.
-    """
+    r"""Parse an event from a JSON document."""
     return _event(document_of(text), 0)
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Connection,
@@ -32,8 +31,7 @@ from accounting.ledger.transactions import Book
 _ROWS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class Damage(NamedTuple):
     r"""An inconsistency in a ledger: its location and description.
 
     >>> print(Damage(where="charge 3", what="is missing"))
@@ -55,26 +53,16 @@ def damages(
     ``book`` is what it was opened with; ``acknowledged`` are the numbers and digests of charges for
     which there are receipts.
     """
-    for where, what in _findings(connection, book, acknowledged):
-        yield Damage(where=where, what=what)
-
-
-_Findings = Iterator[tuple[str, str]]
-
-
-def _findings(
-    connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
-) -> _Findings:
     if connection.dialect.name == "sqlite":
         for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
             if said != "ok":
-                yield "file", str(said)
+                yield Damage("file", str(said))
     head = connection.execute(select(book.tables.ledger)).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
-        yield "ledger", f"must have format {FORMAT}"
+        yield Damage("ledger", f"must have format {FORMAT}")
     for column, expected in (("filter", book.text), ("identity", book.identity)):
         if head[column] != expected:
-            yield "ledger", f"its {column} is not the one it was opened with"
+            yield Damage("ledger", f"its {column} is not the one it was opened with")
     yield from _chain(connection, book, head, acknowledged)
     for kind in ("paid", "spared"):
         yield from _members(connection, book.tables, kind)
@@ -85,7 +73,7 @@ def _findings(
 
 def _chain(
     connection: Connection, book: Book, head: RowMapping, acknowledged: Collection[tuple[int, str]]
-) -> _Findings:
+) -> Iterator[Damage]:
     receipts: dict[int, set[str]] = {}
     for at, shown in acknowledged:
         receipts.setdefault(at, set()).add(shown)
@@ -94,23 +82,25 @@ def _chain(
         try:
             Charge.of(row, book.tables.owed)
         except LedgerDamaged as damage:
-            yield damage.where, damage.what
+            yield Damage(damage.where, damage.reason)
         if type(row["id"]) is int:
             for missing in range(number + 1, min(row["id"], number + 4)):
-                yield f"charge {missing}", "is missing"
+                yield Damage(f"charge {missing}", "is missing")
             number = row["id"]
         if row["previous"] != previous:
-            yield _named(row), "does not follow the charge before it"
+            yield Damage(_named(row), "does not follow the charge before it")
         if receipts.pop(row["id"], set()) - {row["digest"]}:
-            yield _named(row), "is not the charge that its receipt acknowledges"
+            yield Damage(_named(row), "is not the charge that its receipt acknowledges")
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
-        yield "ledger", f"its last charge was {head['charges']}, and is {number} now, or was edited"
+        yield Damage(
+            "ledger", f"its last charge was {head['charges']}, and is {number} now, or was edited"
+        )
     for lost in sorted(receipts):
-        yield f"charge {lost}", "is missing, and has a receipt"
+        yield Damage(f"charge {lost}", "is missing, and has a receipt")
 
 
-def _members(connection: Connection, tables: Tables, kind: str) -> _Findings:
+def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
     # Two lists in the order of charges, read side by side.
     members = tables.metadata.tables[f"ledger_{kind}"]
     said = {row["id"]: row for row in _streamed(connection, select(tables.charges))}
@@ -120,24 +110,24 @@ def _members(connection: Connection, tables: Tables, kind: str) -> _Findings:
         row = said.pop(number, None)
         if row is None:
             what = f"there is no such charge, and {len(names)} users {kind} in it"
-            yield f"charge {number}", what
+            yield Damage(f"charge {number}", what)
         else:
             yield from _fits(row, kind, names)
     for row in said.values():
         yield from _fits(row, kind, [])
 
 
-def _fits(row: RowMapping, kind: str, names: list[Any]) -> _Findings:
+def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
     if len(names) != row[kind]:
-        yield _named(row), f"{row[kind]} users {kind} when it was made, {len(names)} now"
+        yield Damage(_named(row), f"{row[kind]} users {kind} when it was made, {len(names)} now")
     elif (
         not all(isinstance(name, str) for name in names)
         or names_digest(names) != row[f"{kind}_digest"]
     ):
-        yield _named(row), f"the users {kind} were edited"
+        yield Damage(_named(row), f"the users {kind} were edited")
 
 
-def _values(connection: Connection, tables: Tables) -> _Findings:
+def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
     charges, released = tables.charges, tables.released
     held: dict[Any, str] = {}
     if inspect(connection).has_table(released.name):
@@ -147,12 +137,12 @@ def _values(connection: Connection, tables: Tables) -> _Findings:
         with suppress(LedgerDamaged):  # found by the chain
             charge = Charge.of(row, tables.owed)
             if held.pop(charge.number, None) != charge.released:
-                yield _named(row), "its released value was edited, or is gone"
+                yield Damage(_named(row), "its released value was edited, or is gone")
     for number in held:
-        yield f"charge {number}", "has a released value that it was not made with"
+        yield Damage(f"charge {number}", "has a released value that it was not made with")
 
 
-def _counters(connection: Connection, book: Book) -> _Findings:
+def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
     # Of each name: how often it has counters and was charged, what they hold and should hold.
     tables = book.tables
     users, paid, charges = tables.users, tables.paid, tables.charges
@@ -178,21 +168,21 @@ def _counters(connection: Connection, book: Book) -> _Findings:
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
-            yield where, "paid, but has no counters"
+            yield Damage(where, "paid, but has no counters")
         elif row["rows"] > 1:
-            yield where, "has counters twice"
+            yield Damage(where, "has counters twice")
         else:
-            yield where, "; ".join(what or ["has counters, and paid for nothing"])
+            yield Damage(where, "; ".join(what or ["has counters, and paid for nothing"]))
 
 
-def _marks(connection: Connection, book: Book) -> _Findings:
+def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
     users = book.tables.users
     for row in _streamed(connection, select(users).order_by(users.c.name)):
         cells: tuple[Any, ...] = tuple(row.values())
         name, *totals, assumed, _ = cells
         account = Account(tuple(totals), assumed)
         if not isinstance(name, str) or account.row(book.identity, name) != cells:
-            yield f"user {name!r}", "its row does not fit its own check"
+            yield Damage(f"user {name!r}", "its row does not fit its own check")
 
 
 def _named(row: RowMapping) -> str:

@@ -60,9 +60,8 @@ def backup(url: str, destination: Path) -> int:
         if not store.is_file:
             raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
         if os.path.lexists(destination):
-            raise InvalidParameter(
-                "destination", str(destination), "already exists: choose a new file name"
-            )
+            must = "already exists: choose a new file name"
+            raise InvalidParameter("destination", str(destination), must)
         partial = destination.with_name(f".{destination.name}.{os.getpid()}")
         try:
             handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)

@@ -95,7 +95,16 @@ class AlreadyCharged(DpcoreError):
         )
 
 
-class LedgerDamaged(DpcoreError):
+class _Located(DpcoreError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(where, reason)
+        self.where, self.reason = where, reason
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+class LedgerDamaged(_Located):
     r"""An inconsistent ledger, with the location; it accepts no further charge.
 
     >>> raise LedgerDamaged("charge 3", "was edited: its digest does not match")
@@ -106,15 +115,8 @@ class LedgerDamaged(DpcoreError):
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(where, what)
-        self.where, self.what = where, what
 
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}"
-
-
-class LedgerUnavailable(DpcoreError):
+class LedgerUnavailable(_Located):
     r"""The database is unavailable: no such file, full, locked, or unreachable.
 
     What was acknowledged before is kept. A charge that failed like this is either whole or absent:
@@ -127,10 +129,3 @@ class LedgerUnavailable(DpcoreError):
     """
 
     exit_code: ClassVar[int] = 2
-
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"

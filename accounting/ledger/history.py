@@ -33,20 +33,12 @@ _TEXTS: Final = ("batch", "made", "guarantee", "paid_digest", "spared_digest", "
 
 
 def canonical(value: object) -> str:
-    r"""The canonical ASCII text of a JSON value.
-
-    >>> canonical({"b": 1, "a": "x"})
-    '{"a":"x","b":1}'
-    """
+    r"""The canonical ASCII text of a JSON value."""
     return _ENCODER.encode(value)
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""SHA-256 over the sorted names, each followed by a newline; names contain no newline.
-
-    >>> names_digest(["ada", "bob"]) == hashlib.sha256(b"ada\nbob\n").hexdigest()
-    True
-    """
+    r"""SHA-256 over the sorted names, each followed by a newline; names contain no newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -73,9 +65,6 @@ class Account(NamedTuple):
         r"""The row of the user ``name`` in the ledger with this identity.
 
         Its last cell is a digest of the others, of the ledger, the user and what is counted.
-
-        >>> Account((7,)).row("x", "ada")[-1] == Account((7,)).row("x", "bob")[-1]
-        False
         """
         # A name holds no line end.
         said = "\n".join((identity, name, *map(str, self.totals), str(self.assumed)))

@@ -26,7 +26,7 @@ from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
 from accounting.ledger.transactions import Book, Charged, charged
-from accounting.ledger.turns import Queue, Turns
+from accounting.ledger.turns import Queue
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
@@ -67,9 +67,8 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
-        # A server brings the charges of several processes to the disk together by itself.
-        queue = Queue(store, book, self._charged)
-        self._turns = Turns(queue.take if store.is_file else self._charged)
+        # A server brings the charges of several callers to the disk together by itself.
+        self._take = Queue(store, book, self._charged).take if store.is_file else self._charged
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -198,11 +197,8 @@ class Ledger:
         """
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
-                raise InvalidParameter(
-                    "users",
-                    first,
-                    "a Release specifies users, guarantee and batch: give no other arguments",
-                )
+                reason = "a Release specifies users, guarantee and batch: give no other arguments"
+                raise InvalidParameter("users", first, reason)
             request = Request.of(first, rows_per_user)
         else:
             given: tuple[Any, Any] = (first, second) if users is None else (users, first)
@@ -263,7 +259,7 @@ class Ledger:
             text("question", question, "must be text")
             asked = replace(asked, record={**asked.record, QUESTION: question})
         draw = partial(mechanism.release, value, rng=rng)
-        (outcome,) = self._turns.take([replace(asked, draw=draw)])
+        (outcome,) = self._take([replace(asked, draw=draw)])
         if isinstance(outcome, Receipt):
             return outcome
         raise outcome
@@ -284,7 +280,7 @@ class Ledger:
             CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))
             for each in map(Request.of, requests)
         ]
-        outcomes = self._turns.take(checked) if checked else []
+        outcomes = self._take(checked) if checked else []
         return tuple(
             AlreadyCharged(outcome)
             if isinstance(outcome, Receipt) and outcome.repeated and not repeat_ok
@@ -409,7 +405,7 @@ class Ledger:
             with self._store.reading() as connection:
                 found.extend(islice(damages(connection, book, acknowledged), _MOST_SHOWN))
         except LedgerDamaged as damage:
-            found.append(Damage(where=damage.where, what=damage.what))
+            found.append(Damage(damage.where, damage.reason))
         return tuple(found)
 
     @contextmanager

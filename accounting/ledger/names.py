@@ -21,25 +21,14 @@ _UNSEEN: Final = re.compile(
 
 
 def name(argument: str, value: object) -> str:
-    r"""``value`` if it is a valid name of a user or a batch.
-
-    >>> name("user", "ada lovelace")
-    'ada lovelace'
-
-    Raises :class:`InvalidParameter` naming ``argument``: what cannot be seen must not tell two
-    users apart, and one must not have two spellings, each with a budget. Letters that only look
-    alike, and large and small ones, are different.
-    """
+    r"""``value`` if it is a valid name of a user or a batch."""
     reason = f"must be a name of 1 to {_LONGEST} characters"
     value = text(argument, value, reason)
     if not 1 <= len(value) <= _LONGEST:
         raise InvalidParameter(argument, value, reason)
     if not value.isprintable() or value != value.strip():
-        raise InvalidParameter(
-            argument,
-            value,
-            "must be printable, without leading or trailing space",
-        )
+        must = "must be printable, without leading or trailing space"
+        raise InvalidParameter(argument, value, must)
     if value.isascii():
         return value
     if _UNSEEN.search(value):
@@ -54,29 +43,19 @@ def name(argument: str, value: object) -> str:
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""Distinct names, sorted by code point.
-
-    >>> sorted_names({"bob", "ada"})
-    ('ada', 'bob')
-
-    Raises :class:`InvalidParameter` for nobody, and for a name that is none or comes twice.
-    """
+    r"""Distinct names, sorted by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = sorted(name("users", user) for user in users)
     if not names:
         raise InvalidParameter("users", names, "must contain at least one user")
-    for one, next_one in pairwise(names):
-        if one == next_one:
+    for one, following in pairwise(names):
+        if one == following:
             raise InvalidParameter("users", one, "appears twice: list each user once per batch")
     return tuple(names)
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
-    r"""``names`` in their order, without those left out.
-
-    >>> without(("ada", "bob"), ("bob",))
-    ('ada',)
-    """
+    r"""``names`` in their order, without those left out."""
     out = frozenset(left_out)
     return tuple(name for name in names if name not in out) if out else names

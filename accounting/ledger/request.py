@@ -113,9 +113,7 @@ class CheckedRequest:
             batch=name("batch", said["batch"]),
             names=sorted_names(said["names"]),
             price=Price(
-                amounts=amounts,
-                assumptions=tuple(map(str, price["assumptions"])),
-                costs=costs,
+                amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
             ),
             record=record,
             skip_exhausted=bool(said["skip_exhausted"]),
@@ -149,9 +147,8 @@ def cost(
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
     if not isinstance(guarantee, Priced):
-        raise InvalidParameter(
-            "guarantee", guarantee, "must be a claim, a mechanism, a release or a Composition"
-        )
+        reason = "must be a claim, a mechanism, a release or a Composition"
+        raise InvalidParameter("guarantee", guarantee, reason)
     scope = keeper.budget.scope
     if guarantee.scope.relation is not scope.relation:
         raise InvalidParameter(
@@ -207,9 +204,8 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
 
 def _finite(whole: Composition, upper: End) -> Fraction:
     if upper == math.inf:
-        raise NotDerived(
-            f"a price of {whole!r}", "the budget's type of claim gives no finite bound"
-        )
+        reason = "the budget's type of claim gives no finite bound"
+        raise NotDerived(f"a price of {whole!r}", reason)
     return Fraction(upper)
 
 
@@ -237,13 +233,6 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     k rows move a query k times as far, so a noise is priced at k times its sensitivity: pure
     epsilon k, rho k^2. A claim (epsilon, delta) becomes
     (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
-
-    >>> for_user(ZCdp("1/8"), 2), for_user(Pure("1/10"), 3)
-    (ZCdp('1/2', scope=Scope(unit='user', relation='replace')), Pure('3/10', scope=Scope(...)))
-
-    Raises :class:`InvalidParameter` if ``rows_per_user`` is missing, is given for a user's
-    guarantee, or is not an integer >= 1; :class:`NotDerived` for more than one row of Renyi claims
-    and of samples without group privacy.
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:
@@ -286,10 +275,8 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
             return replace(source, rho=k * k * Fraction(source.rho))
         case Approx():
             return _approx(source, k)
-    raise NotDerived(
-        f"the cost of {k} rows of one user under {source!r}",
-        "state the noise with the sensitivity of a whole user and Scope(unit='user')",
-    )
+    reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
+    raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
 
 
 def _approx(claim: Approx, k: int) -> Approx:

@@ -45,11 +45,7 @@ _AT_ONCE: Final = 50_000
 class Tables:
     r"""The tables for a filter; ``owed`` and ``spent`` have one column per counter.
 
-    Of the statements, ``whole`` and ``locked`` read the row of ``ledger``, ``moved`` writes its
-    head, and ``edges`` reads the first and the last charge.
-
-    >>> Tables.of((7, 9)).spent
-    ('spent_0', 'spent_1')
+    The statement ``edges`` reads the first and the last charge.
     """
 
     metadata: MetaData
@@ -61,9 +57,6 @@ class Tables:
     users: Table
     owed: tuple[str, ...]
     spent: tuple[str, ...]
-    whole: str
-    locked: str
-    moved: str
     edges: str
 
     @classmethod
@@ -124,7 +117,6 @@ class Tables:
             Column("mark", String(16), nullable=False),
             sqlite_with_rowid=False,
         )
-        whole = f"SELECT format, filter, charges, head, identity FROM {ledger.name}"  # noqa: S608 - texts of this file
         ends = "(SELECT min(id) FROM ledger_charges), (SELECT max(id) FROM ledger_charges)"
         edges = f"{_all_of(charges)} WHERE id IN ({ends}) ORDER BY id"
         return cls(
@@ -137,9 +129,6 @@ class Tables:
             users=users,
             owed=owed,
             spent=tuple(spent),
-            whole=whole,
-            locked=whole + _LOCKED,
-            moved="UPDATE ledger SET charges = :number, head = :digest",
             edges=edges,
         )
 
@@ -183,17 +172,15 @@ _ELEMENTS: Final = {
     "postgresql": "jsonb_array_elements(CAST(:part AS jsonb)) AS each (value)",
 }
 _ELEMENT: Final = {"sqlite": "value", "postgresql": "value #>> '{}'"}
+LOCKED: Final = " FOR UPDATE"
 _CELL: Final = {"sqlite": "json_extract(value, '$[%d]')", "postgresql": "value ->> %d"}
-
-
-_LOCKED: Final = " FOR UPDATE"
 
 
 @lru_cache(maxsize=1 << 8)
 def _in_dialect(statement: str, dialect: str) -> str:
     if dialect == "sqlite":
         # Its transaction has locked the whole file.
-        return statement.removesuffix(_LOCKED)
+        return statement.removesuffix(LOCKED)
     return re.sub(r":(\w+)", r"%(\1)s", statement)
 
 

@@ -30,10 +30,13 @@ from accounting.ledger.history import (
 )
 from accounting.ledger.names import without
 from accounting.ledger.request import CheckedRequest
-from accounting.ledger.tables import FORMAT, Tables, put, run, those
+from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
 from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
+
+_HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
+_MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 
 
 class Head(NamedTuple):
@@ -94,11 +97,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""The book of the ledger stored in the database.
-
-        Raises :class:`LedgerUnavailable`, unless ``at_home`` is False, for a file that is not where
-        it was made or adopted.
-        """
+        r"""The book of the ledger stored in the database."""
         rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
         if len(rows) != 1:
             raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
@@ -131,46 +130,35 @@ class Book:
     # -- reading ------------------------------------------------------------------------------
 
     def head(self, connection: Connection, *, lock: bool = False) -> Head:
-        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends.
-
-        Raises :class:`LedgerDamaged` unless the last charge is what the head says, and the first
-        is chained to the filter.
-        """
-        asked = self.tables.locked if lock else self.tables.whole
-        rows = run(connection, asked)
+        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends."""
+        rows = run(connection, _HEAD + (LOCKED if lock else ""))
         if len(rows) != 1:
             raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
         ((form, text, charges, head, identity),) = rows
         if (text, form) != (self.text, FORMAT):
             # Counters count shares of the budget: in those of another they say something else.
-            raise LedgerDamaged(
-                "ledger",
-                "was recreated, or its filter was edited, since it was opened: reopen it",
-            )
+            must = "was recreated, or its filter was edited, since it was opened: reopen it"
+            raise LedgerDamaged("ledger", must)
         self._must_be_home(connection)
         if identity != self.identity:
-            raise LedgerUnavailable(
-                "ledger", "was adopted or recreated since it was opened: reopen it"
-            )
+            must = "was adopted or recreated since it was opened: reopen it"
+            raise LedgerUnavailable("ledger", must)
         found = Head(0, self.start)
-        for cells in run(connection, self.tables.edges):
-            row = self._row(cells)
+        for row in map(self._row, run(connection, self.tables.edges)):
             charge = Charge.of(row, self.tables.owed)
             found = Head(charge.number, row["digest"])
             if charge.number == 1 and charge.previous != self.start:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
         if found != Head(charges, head):
-            raise LedgerDamaged(
-                "ledger", f"charge {found.charges} is not what it says was last: run check"
-            )
+            must = f"charge {found.charges} is not what it says was last: run check"
+            raise LedgerDamaged("ledger", must)
         return found
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
         r"""The existing charges among ``batches``; payers are given by their digest only."""
         made = {}
-        for cells in [*those(connection, self.tables.charges, "batch", batches)]:
-            row = self._row(cells)
+        for row in map(self._row, [*those(connection, self.tables.charges, "batch", batches)]):
             charge = Charge.of(row, self.tables.owed)
             spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
             value = self.value(connection, charge)
@@ -288,7 +276,7 @@ class Book:
             put(connection, tables.released, values)
         self._add_up(connection, {name for _, name in paid}, accounts)
         last = entries[-1]
-        run(connection, tables.moved, number=last.charge.number, digest=last.digest)
+        run(connection, _MOVED, number=last.charge.number, digest=last.digest)
 
     def _add_up(
         self, connection: Connection, paying: Iterable[str], accounts: dict[str, Account]

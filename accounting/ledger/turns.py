@@ -1,14 +1,13 @@
-r"""Group commit: concurrent charges to a ledger share a transaction and a disk flush.
+r"""Group commit: concurrent charges to an SQLite file share a transaction and a disk flush.
 
-Both forms have one rule: a caller that must wait leaves its request where the others see it. One
-caller at a time leads: it takes all requests along, in one transaction, and hands over the outcomes
-after COMMIT. This decides only who shares a transaction; that nobody else writes meanwhile is
-assured by the lock of the database. Proofs: docs/proofs/ledger.md.
+A caller that must wait leaves its request where the others see it. One caller at a time leads: it
+takes all requests along, in one transaction, and hands over the outcomes after COMMIT. This decides
+only who shares a transaction; the lock of the database keeps others from writing meanwhile.
+Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import json
 import os
@@ -16,9 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
-from threading import Condition
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -29,7 +26,6 @@ from accounting.ledger.history import canonical
 from accounting.ledger.request import CheckedRequest
 from accounting.ledger.transactions import Book, Charged
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
@@ -40,7 +36,6 @@ _HEADER: Final = 64  # bytes
 _LONGEST: Final = 1 << 16  # bytes of a request that another process takes along
 _MOST: Final = 1 << 20  # bytes that are taken at once, and after which the queue starts again
 _LOOK: Final = 0.0006  # seconds between two looks at the queue
-_GATHER: Final = 0.0004  # seconds in which threads come back that were answered together
 _LONGEST_PAUSE: Final = 0.004  # seconds of one pause, for others to come or for a leader to end
 
 _ASKED: Final = b'{"asked":'  # how the line of a request begins
@@ -50,82 +45,8 @@ _ERRORS: Final = {
 }
 
 
-# -- threads -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Place:
-    asked: Sequence[CheckedRequest]
-    outcomes: list[Charged] = field(default_factory=list)
-    error: DpcoreError | None = None
-    over: bool = False
-
-
-class Turns:
-    r"""Threads that charge concurrently share a transaction."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self.forget()
-        forget_after_fork(self)
-
-    def forget(self) -> None:
-        r"""Reset the state in a forked child, where locks of the parent's threads are never
-        released.
-        """
-        self._changed, self._led, self._company = Condition(), False, False
-        self._waiting: list[_Place] = []
-
-    def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
-        r"""The outcomes of ``requests``, in their order."""
-        if not HERE:
-            forget_inherited()
-        place = _Place(asked=requests)
-        with self._changed:
-            self._waiting.append(place)
-            try:
-                self._changed.wait_for(lambda: place.over or not self._led)
-            finally:
-                # A thread that is interrupted while it waits takes its request back.
-                with suppress(ValueError):
-                    self._waiting.remove(place)
-            leads = not place.over
-            self._led = self._led or leads
-        if leads:
-            self._lead(place)
-        elif place.error is not None:
-            # Threads must not share one traceback.
-            raise copy.copy(place.error) from place.error
-        return place.outcomes
-
-    def _lead(self, own: _Place) -> None:
-        group = [own]
-        try:
-            if self._company:
-                time.sleep(_GATHER)
-            with self._changed:
-                group, self._waiting = [own, *self._waiting], []
-            outcomes = iter(self._work([request for place in group for request in place.asked]))
-            for place in group:
-                place.outcomes = [next(outcomes) for _ in place.asked]
-        except BaseException as error:
-            told = error if isinstance(error, DpcoreError) else LedgerUnavailable("ledger", _CUT)
-            for place in group:
-                place.error = told
-            raise
-        finally:
-            with self._changed:
-                for place in group:
-                    place.over = True
-                self._led, self._company = False, len(group) > 1
-                self._changed.notify_all()
-
-
-# -- processes ---------------------------------------------------------------------------------
-
-
 class Queue:
-    r"""Processes that charge an SQLite file concurrently share a transaction.
+    r"""Processes and threads that charge an SQLite file concurrently share a transaction.
 
     The lock is one of the file ``<name>-queue``, and the requests are lines at its end. A leader
     writes down which lines it takes before its transaction, and the outcomes after it. A process

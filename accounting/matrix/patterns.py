@@ -40,11 +40,6 @@ class Participation:
 
     By default in one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
     whose order may change from epoch to epoch as long as a unit waits for 342 rounds.
-
-    >>> Participation(most=3, apart=4).patterns(9), Participation(most=3, apart=4).patterns(8)
-    (3, 2)
-
-    Raises :class:`InvalidParameter` for numbers that are not integers >= 1.
     """
 
     most: int = 1
@@ -65,9 +60,6 @@ def best_pattern(
 
     ``products`` is G, symmetric and >= 0, of sums that int64 holds. The pattern attains the bound
     unless the search was stopped: ``work`` bounds how much of G it reads.
-
-    >>> best_pattern(np.array([[3, 1, 2], [1, 3, 0], [2, 0, 3]]), Participation(most=2))
-    ((0, 2), 10)
     """
     return _Search(products, participation, work).run()
 
@@ -211,16 +203,7 @@ _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound o
 
 @lru_cache(maxsize=64)
 def squared_sensitivity(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
-    r"""An enclosure of the max of ||C u||^2 over patterns and vectors u_i of norm <= 1.
-
-    >>> from accounting.matrix.strategy import Banded, Tree
-    >>> squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
-    Enclosure([3.75, 3.75])
-    >>> squared_sensitivity(Tree(rounds=8), Participation(most=2, apart=3))
-    SquaredSensitivity(squared=Enclosure([10, 10]), how='the worst pattern of rounds')
-
-    Raises :class:`NotDerived` as ``Strategy.gram`` does.
-    """
+    r"""An enclosure of the max of ||C u||^2 over patterns and vectors u_i of norm <= 1."""
     with precision(_BITS):
         if participation.patterns(strategy.rounds) == 1:
             return SquaredSensitivity(squared=Enclosure.of(strategy.longest()), how=_LONGEST)

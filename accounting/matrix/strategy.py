@@ -49,10 +49,7 @@ _MOST_GRID: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    r"""A lower triangular matrix C of ``rounds`` columns: noise is added to C x.
-
-    Raises :class:`InvalidParameter` for rounds that are not an integer from 1 to 2^16.
-    """
+    r"""A lower triangular matrix C of ``rounds`` columns: noise is added to C x."""
 
     name: ClassVar[str]
 
@@ -85,26 +82,17 @@ class Strategy(ABC):
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""Integers G and u: C^T C = u G, exactly.
-
-        Raises :class:`NotDerived` for more than 2^12 rounds.
-        """
+        r"""Integers G and u: C^T C = u G, exactly."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
-            raise NotDerived(
-                f"the sensitivity of {self.written} over {self.rounds} rounds",
-                f"all products of its columns are compared, of at most {MOST_DENSE} rounds",
-            )
+            reason = f"all products of its columns are compared, of at most {MOST_DENSE} rounds"
+            raise NotDerived(f"the sensitivity of {self.written} over {self.rounds} rounds", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""The noisy nodes of ``dpcore.continual.TreeSum``: dyadic blocks of rounds.
-
-    >>> Tree(rounds=4).gram()[0].tolist()
-    [[3, 2, 1, 1], [2, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 1]]
-    """
+    r"""The noisy nodes of ``dpcore.continual.TreeSum``: dyadic blocks of rounds."""
 
     name: ClassVar[str] = "tree"
 
@@ -132,15 +120,7 @@ class Tree(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toeplitz(Strategy):
-    r"""C_ij = ``coefficients[i - j]``, zero beyond the last one: constant along diagonals.
-
-    >>> products, unit = Toeplitz(rounds=3, coefficients=("1", "1/2")).gram()
-    >>> products.tolist(), unit
-    ([[5, 2, 0], [2, 5, 2], [0, 2, 4]], Fraction(1, 4))
-
-    Raises :class:`InvalidParameter` for no coefficients, more of them than rounds, and a first one
-    that is not > 0.
-    """
+    r"""C_ij = ``coefficients[i - j]``, zero beyond the last one: constant along diagonals."""
 
     name: ClassVar[str] = "toeplitz"
 
@@ -208,12 +188,6 @@ class Banded(Strategy):
     Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially Private
     Model Training". With a ``grid`` the entries are integers, floor(grid c_k) and at least 1, as in
     ``dpcore.continual.SquareRootSum``.
-
-    >>> [round(float(each), 4) for each in Banded(rounds=4, bands=3).first_column()]
-    [1.0, 0.5, 0.375, 0.0]
-
-    Raises :class:`InvalidParameter` for more bands than rounds, and a grid that is not a power of
-    two from 16 to 2^20 (0: none).
     """
 
     name: ClassVar[str] = "banded"
@@ -268,15 +242,7 @@ class Banded(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense(Strategy):
-    r"""A lower triangular matrix given by its ``rows`` of exact numbers.
-
-    >>> products, unit = Dense(rounds=2, rows=[[1, 0], ["1/2", 1]]).gram()
-    >>> products.tolist(), unit
-    ([[5, 2], [2, 4]], Fraction(1, 4))
-
-    Raises :class:`InvalidParameter` for rows that are not as many as rounds, or not so long, and a
-    number above the diagonal.
-    """
+    r"""A lower triangular matrix given by its ``rows`` of exact numbers."""
 
     name: ClassVar[str] = "matrix"
 
@@ -295,11 +261,8 @@ class Dense(Strategy):
                 raise InvalidParameter("rows", row, f"must each hold {self.rounds} numbers")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                raise InvalidParameter(
-                    "rows",
-                    row,
-                    "must be lower triangular; for another C = Q L with Q orthogonal, give L",
-                )
+                reason = "must be lower triangular; for another C = Q L with Q orthogonal, give L"
+                raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):
             raise InvalidParameter("rows", given, "must contain a nonzero number")
@@ -345,11 +308,6 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
     r"""Parse a strategy: ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
 
     ``square-root:grid=64`` and ``banded:bands=32,grid=64`` have integer entries.
-
-    >>> read_strategy("--strategy", "toeplitz:c=1 1/2 1/4", 8).written
-    'toeplitz:c=1 1/2 1/4'
-
-    Raises :class:`InvalidParameter`, naming the argument, for another name or a bad parameter.
     """
     name, rest = split_name(text)
     keys = find_name(argument, text, STRATEGIES, name=name)

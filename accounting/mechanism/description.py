@@ -118,7 +118,8 @@ class Description:
     @property
     def unsampled(self) -> Description:
         r"""The release without sampling: replacing a unit then changes the query twice as much."""
-        moves = Sensitivity.of(self.sensitivity).times(self.group * (2 if self.replaced else 1))
+        times = self.group * self.scheme.most_moves * (2 if self.replaced else 1)
+        moves = Sensitivity.of(self.sensitivity).times(times)
         return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
 
     @property

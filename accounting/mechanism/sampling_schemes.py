@@ -26,6 +26,8 @@ from dpcore.numbers.parameter import (
 from dpcore.spec import find_name, read_keys, split_name
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
+_MOST_ROUNDS: Final = 10**6
+_MOST_WEIGHTS: Final = 65
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,11 @@ class Scheme:
     words: ClassVar[dict[Relation, str]]
     why: ClassVar[str] = ""
     gaussian: ClassVar[bool] = False
+
+    @property
+    def most_moves(self) -> int:
+        r"""How many sensitivities one unit moves the query at most."""
+        return 1
 
     @property
     def everybody(self) -> bool:
@@ -103,6 +110,11 @@ class FixedSize(Scheme):
         make_integers(self, "population")
         make_integers(self, "sample", at_most=self.population)
 
+    @property
+    def rate(self) -> Fraction:
+        r"""The probability that a unit is in the sample."""
+        return Fraction(self.sample, self.population)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
@@ -119,7 +131,7 @@ class Allocation(Scheme):
     picks: int = 1
 
     def __post_init__(self) -> None:
-        make_integers(self, "rounds")
+        make_integers(self, "rounds", at_most=_MOST_ROUNDS)
         make_integers(self, "picks", at_most=self.rounds)
 
 
@@ -142,10 +154,18 @@ class TruncatedPoisson(Scheme):
         _check_rate(self)
         make_integers(self, "examples", "most")
 
+    @property
+    def most_moves(self) -> int:
+        r"""2: a unit may take the place of another one."""
+        return 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts(Scheme):
-    r"""The query moves by j times the sensitivity with probability ``weights[j]``."""
+    r"""The query moves by j times the sensitivity with probability ``weights[j]``.
+
+    The weights are 2 to 65 numbers >= 0 with the sum 1, the last one > 0.
+    """
 
     name: ClassVar[str] = "shifts"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
@@ -158,7 +178,17 @@ class Shifts(Scheme):
         if not isinstance(self.weights, (list, tuple)):
             raise InvalidParameter("weights", self.weights, "must be a list of numbers")
         found = tuple(rational("weights", each) for each in self.weights)
+        if not 2 <= len(found) <= _MOST_WEIGHTS or min(found) < 0 or not found[-1]:
+            must = f"must be 2 to {_MOST_WEIGHTS} numbers >= 0, the last one > 0"
+            raise InvalidParameter("weights", self.weights, must)
+        if sum(found) != 1:
+            raise InvalidParameter("weights", self.weights, "must sum to 1")
         object.__setattr__(self, "weights", found)
+
+    @property
+    def most_moves(self) -> int:
+        r"""The number of the last weight."""
+        return len(self.weights) - 1
 
 
 EVERYONE: Final = Everyone()

@@ -161,10 +161,8 @@ class BinomialBox(Guarantee):
         if all(pair.mirror() is pair for pair, _ in pairs):
             return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
-            raise NotDerived(
-                f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise",
-                "use probability 1/2, for which all signs are equivalent",
-            )
+            wanted = f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise"
+            raise NotDerived(wanted, "use probability 1/2, for which all signs are equivalent")
         found = []
         for downs in itertools.product(*(range(count + 1) for _, count in groups)):
             both = (
@@ -181,21 +179,13 @@ class BinomialBox(Guarantee):
 
 
 def box_of(mechanism: Mechanism) -> BinomialBox:
-    r"""The guarantee of a release with binomial noise whose coordinates may all change together.
-
-    >>> from dpcore.laws.binomial import Binomial
-    >>> noise = Binomial(trials=268, probability="1/2")
-    >>> box_of(Mechanism(noise=noise, sensitivity=Sensitivity.box((1, 2))))
-    BinomialBox(trials=268, bounds=(1, 2), probability=Fraction(1, 2))
-    """
+    r"""The guarantee of a release with binomial noise whose coordinates may all change together."""
     noise, moves = mechanism.noise, Sensitivity.of(mechanism.sensitivity)
     if not isinstance(noise, Binomial):
         raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
     if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
-        raise NotDerived(
-            f"the worst move of {noise!r} under {moves!r}",
-            "use a bound per coordinate: Sensitivity.box",
-        )
+        wanted = f"the worst move of {noise!r} under {moves!r}"
+        raise NotDerived(wanted, "use a bound per coordinate: Sensitivity.box")
     amount = moves.amount
     return BinomialBox(
         trials=noise.trials,

@@ -35,8 +35,14 @@ from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-from dpcore.protocols.sizing import ProtocolSize, size_protocol
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ProtocolSize,
+    ShuffledPure,
+    size_protocol,
+)
 from dpcore.spec import find_name
 
 Instance: TypeAlias = Literal[
@@ -101,14 +107,12 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     >>> protocol_guarantee(protocol, 1024).pure()
     Bound([1, 1], 'exact')
     """
-    if isinstance(protocol, PureShuffle):
-        return purity(protocol, honest).guarantee
-    mechanism = (
-        protocol.sum_mechanism(honest)
-        if isinstance(protocol, ShuffledPure)
-        else protocol.mechanism(honest)
-    )
-    return mechanism_guarantee(mechanism)
+    match protocol:
+        case PureShuffle():
+            return purity(protocol, honest).guarantee
+        case ShuffledPure():
+            return mechanism_guarantee(protocol.sum_mechanism(honest))
+    return mechanism_guarantee(protocol.mechanism(honest))
 
 
 def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
@@ -159,15 +163,13 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     rational_in("failure", failure, "(0, 1)")  # refused before anything is searched
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
     if scale != 1 and instance not in ("renyi", "concentrated"):
-        raise InvalidParameter(
-            "scaling", scaling, "only the instances renyi and concentrated take it"
-        )
+        reason = "only the instances renyi and concentrated take it"
+        raise InvalidParameter("scaling", scaling, reason)
     if instance in ("binary-shuffle", "vector-shuffle"):
         return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
     if coordinates != 1:
-        raise InvalidParameter(
-            "coordinates", coordinates, "only the instance vector-shuffle takes vectors"
-        )
+        reason = "only the instance vector-shuffle takes vectors"
+        raise InvalidParameter("coordinates", coordinates, reason)
     if instance == "pure-shuffle":
         return _pure_shuffle(target, steps or 1, failure)
     return _sum(target, steps, scale, failure)
@@ -244,24 +246,18 @@ def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
 def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
     if target.parameters == "paper":
         return _paper_sum(target, scaling, failure)
+    # A scaling other than 1 is of the two instances that take it.
     n, half = target.users, target.instance == "shuffled-pure"
     e = target.epsilon / 2 if half else target.epsilon
-    if target.instance in ("renyi", "concentrated"):
-        squared = (scaling * e) ** 2 * n
-    else:
-        squared = e * e * n
-    g = precision or ceil_sqrt(squared)
-
-    def enough(make: Callable[[Fraction], Noise]) -> Callable[[Fraction], bool]:
-        def holds(amount: Fraction) -> bool:
-            protocol = sum_protocol(target.instance, n, g, 0, make(amount))
-            return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
-
-        return holds
-
+    g = precision or ceil_sqrt((scaling * e) ** 2 * n)
     make, start = _family(target, g, e)
-    amount = _least_on_grid(enough(make), start)
-    noise = make(amount)
+    step = start / GRID
+
+    def enough(j: int) -> bool:
+        protocol = sum_protocol(target.instance, n, g, 0, make(step * j))
+        return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
+
+    noise = make(step * least(lambda j: j >= 1 and enough(j), GRID))
     planned = sum_protocol(target.instance, n, g, 0, noise).planned_noise
     size = size_protocol(users=n, precision=g, noise=planned, failure=failure)
     return target.plan(sum_protocol(target.instance, n, g, size.threshold, noise), size)
@@ -290,11 +286,7 @@ def _family(
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's.
-
-    >>> sum_protocol("central", 8, 4, 9, DiscreteLaplace(scale=4)).modulus
-    51
-    """
+    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's."""
     size = {"users": users, "precision": precision, "threshold": threshold}
     match instance:
         case "central":
@@ -305,11 +297,6 @@ def sum_protocol(
             return ShuffledPure(**size, share=noise)
         case _:
             return AggregatedSum(**size, share=noise)
-
-
-def _least_on_grid(holds: Callable[[Fraction], bool], start: Fraction) -> Fraction:
-    step = start / GRID
-    return step * least(lambda j: j >= 1 and holds(step * j), GRID)
 
 
 def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Plan:
@@ -352,10 +339,9 @@ def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Pla
 def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
     n, e, d = target.users, target.epsilon, target.delta
     binary = target.instance == "binary-shuffle"
-    if binary and coordinates != 1:
-        raise InvalidParameter("coordinates", coordinates, "binary-shuffle sums one bit of a user")
-    if binary and precision not in (None, 1):
-        raise InvalidParameter("precision", precision, "binary-shuffle sums one bit of a user")
+    for name, given in (("coordinates", coordinates), ("precision", precision)):
+        if binary and given not in (None, 1):
+            raise InvalidParameter(name, given, "binary-shuffle sums one bit of a user")
     paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
     g = precision or paper.precision
     if target.parameters == "paper":

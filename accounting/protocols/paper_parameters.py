@@ -95,10 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""CZ's parameters for an instance of ``accounting.protocols.choose``, in corrected form.
-
-    Raises :class:`InvalidParameter` for ``local``: Theorem 6 leaves a constant open.
-    """
+    r"""CZ's parameters for an instance of ``accounting.protocols.choose``, in corrected form."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -118,10 +115,6 @@ def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> SumPara
 
     The noise is discrete Laplace of scale g/epsilon, a difference of two Polya(1/n) of each user.
     Theorem 5 is the same, the analyzer adding the noise.
-
-    >>> found = cz_pure(1024, 1, "1/1000")
-    >>> found.precision, found.threshold, found.modulus, found.noise
-    (32, 244, 33257, DiscreteLaplace(scale=32))
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     g, log = ceil_sqrt(e * e * n), log_of(2 / _failure(failure))
@@ -133,10 +126,6 @@ def cz_renyi(
 ) -> SumParameters:
     r"""CZ Theorem 2: g = ceil(s epsilon sqrt n), Skellam noise of variance g^2/epsilon^2,
     tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)).
-
-    >>> found = cz_renyi(16, 1, "1/1000")
-    >>> found.precision, found.threshold, found.noise
-    (4, 33, Skellam(variance=16))
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log = log_of(2 / _failure(failure))
@@ -149,21 +138,15 @@ def cz_concentrated(
 ) -> SumParameters:
     r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))), and each
     user adds a discrete Gaussian of sigma^2 = g^2/(n epsilon^2).
-
-    >>> found = cz_concentrated(16, 1, "1/1000")
-    >>> found.precision, found.threshold, found.noise
-    (4, 16, DiscreteGaussianSum(count=16, sigma_squared=1))
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
-    log = log_of(2 / _failure(failure))
-    each = ratio**2 / n
-    return SumParameters(
-        users=n,
-        precision=g,
-        threshold=ceiling(lambda: ball(ratio) * (2 * log()).sqrt()),
-        noise=DiscreteGaussianSum(count=n, sigma_squared=each),
-        share=DiscreteGaussian(sigma_squared=each),
+    log, each = log_of(2 / _failure(failure)), ratio**2 / n
+    tau = ceiling(lambda: ball(ratio) * (2 * log()).sqrt())
+    noise, share = (
+        DiscreteGaussianSum(count=n, sigma_squared=each),
+        DiscreteGaussian(sigma_squared=each),
     )
+    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
 
 
 def cz_shuffled(
@@ -173,11 +156,6 @@ def cz_shuffled(
 
     ``form="printed"`` has the noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
     ``form="corrected"`` the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
-
-    >>> cz_shuffled(1024, 1, "1/1000", form="printed").noise
-    DiscreteLaplace(scale=16)
-    >>> cz_shuffled(1024, 1, "1/1000", form="corrected").noise
-    DiscreteLaplace(scale=32)
     """
     if form not in ("printed", "corrected"):
         raise InvalidParameter("form", form, "must be 'printed' or 'corrected'")
@@ -206,20 +184,13 @@ def _shared(n: int, g: int, tau: int, noise: DiscreteLaplace | Skellam) -> SumPa
 
 
 def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""TKMS Algorithm 3: tau = 96 ln(2/delta)/epsilon^2, for epsilon in (0, 1).
-
-    >>> tkms_threshold("0.5", "1e-6")
-    Enclosure([5571.3245715933002, 5571.3245715933003])
-    """
+    r"""TKMS Algorithm 3: tau = 96 ln(2/delta)/epsilon^2, for epsilon in (0, 1)."""
     return narrow(_tkms_tau(epsilon, delta), WIDTH_BITS)
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
     r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each while m <= tau, else one bit
     of probability tau/2m.
-
-    >>> tkms_bits(1, "0.5", "1e-6").trials, tkms_bits(1, "0.1", "1e-6").trials
-    (5572, 139284)
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:
@@ -241,10 +212,6 @@ def lzj_vector(
     r"""LZJ Algorithm 2: vectors of s coordinates and l2 norm at most Delta, g steps on 2 Delta;
     e = epsilon/(18 sqrt(ln(2/delta))), g = max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10}
     rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)), p = 90 g^2 ln(4s/delta)/(b e^2 n).
-
-    >>> found = lzj_vector(1000, 1, 1, "1e-6")
-    >>> found.precision, found.bits
-    (10, 1286293)
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     s, d = integer("coordinates", coordinates, at_least=1), rational_in("delta", delta, "(0, 1)")

@@ -72,14 +72,7 @@ class CertifiedShuffle(Pure):
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The epsilon g/scale of the shares, if it is certified for all outputs.
-
-    >>> found = certified_shuffle(plan_pure_shuffle(users=20, epsilon=2), 20)
-    >>> found, found.honest
-    (CertifiedShuffle(2), 20)
-
-    Raises :class:`NotDerived` where it is not; errors as :func:`purity`.
-    """
+    r"""The epsilon g/scale of the shares, if it is certified for all outputs."""
     found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
     if found != Pure(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
@@ -88,16 +81,7 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 
 @lru_cache(maxsize=1 << 8)
 def purity(protocol: PureShuffle, honest: int) -> Purity:
-    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
-
-    >>> protocol = plan_pure_shuffle(users=100, epsilon=1)
-    >>> found = purity(protocol, 100)
-    >>> found.guarantee, found.covers, protocol.bits_per_user
-    (Pure(1), 13, 93)
-
-    Raises :class:`InvalidParameter` unless 1 <= honest <= users and for a message of more than
-    2^12 bits; :class:`NotDerived` where no bound is found.
-    """
+    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output."""
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
@@ -140,8 +124,6 @@ def plan_pure_shuffle(
 
     The chance that any message is a cover is about ``failure``; the reach is about
     2 (g/epsilon) ln(1/cover). Not yet certified: :func:`purity` does that.
-
-    Raises :class:`InvalidParameter` for an argument out of range.
     """
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
     h = n if honest is None else integer("honest", honest, at_least=1)

@@ -3,8 +3,9 @@ r"""Format plans and simulations as text and as JSON; each bound names its direc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
@@ -20,59 +21,54 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import CentralSum, LocalSum
 from dpcore.spelling import write_noise
 
-_MARGIN = 14
+_MARGIN: Final = 14
+_MEASURED: Final = (
+    *("runs", "aggregation", "dropouts", "present"),
+    *("mean_absolute_error", "root_mean_square_error"),
+)
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    r"""The plan as text, one fact per line, the guarantee first.
-
-    >>> from accounting.protocols.choose import choose
-    >>> print("\n".join(plan_lines(choose(instance="pure", users=1024, epsilon=1))[:3]))
-    pure for 1024 users, parameters exact
-      promise     epsilon = 1, delta = 0 with 1024 honest users
-      guarantee   epsilon exactly 1: kept
-    """
-    protocol = plan.protocol
-    lines = [
-        f"{plan.instance} for {protocol.users} users, parameters {plan.parameters}",
-        _line("promise", f"{_target(plan)} with {plan.honest} honest users"),
-        _line("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {_kept(plan)}"),
+    r"""The plan as text, one fact per line, the guarantee first."""
+    target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
+    kept = "kept" if plan.meets else "NOT certified to keep the promise"
+    facts = [
+        ("promise", f"{target} with {plan.honest} honest users"),
+        ("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {kept}"),
+        *_assumed(plan, plan.guarantee, plan.honest),
+        *_parameters(plan)[1],
+        ("bits", f"{plan.protocol.bits_per_user} a user"),
     ]
-    lines += _assumed(plan, plan.guarantee, plan.honest)
-    lines += [_line(name, value) for name, value in _parameters(plan)]
-    return lines
+    return _lines(plan, facts)
 
 
 def simulation_lines(result: Simulation) -> list[str]:
     r"""The plan in short, the simulated errors, and the remaining guarantee."""
-    plan = result.plan
-    gone = f"{result.dropouts} of {plan.protocol.users} users vanished in each run"
-    runs = f"{result.runs} runs, {result.aggregation}"
+    plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
     planned = _whole(plan, result.planned, plan.honest)
-    kept = _whole(plan, result.kept, result.present)
-    lines = [
-        f"{plan.instance} for {plan.protocol.users} users, parameters {plan.parameters}",
-        _line("runs", runs),
-        _line("dropouts", gone),
-        _line("error", error),
-        _line("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
-        _line("bits", f"{plan.protocol.bits_per_user} a user"),
-        _line("planned", f"{planned} ({plan.honest} honest users)"),
-        _line("kept", f"{kept} ({result.present} users stayed)"),
+    facts = [
+        ("runs", f"{result.runs} runs, {result.aggregation}"),
+        ("dropouts", f"{result.dropouts} of {plan.protocol.users} users vanished in each run"),
+        ("error", error),
+        ("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
+        ("bits", f"{plan.protocol.bits_per_user} a user"),
+        ("planned", f"{planned} ({plan.honest} honest users)"),
+        ("kept", f"{kept} ({result.present} users stayed)"),
+        *_assumed(plan, result.kept, result.present),
     ]
-    lines += _assumed(plan, result.kept, result.present)
-    return lines
+    return _lines(plan, facts)
+
+
+def _lines(plan: Plan, facts: Iterable[tuple[str, str]]) -> list[str]:
+    head = f"{plan.instance} for {plan.protocol.users} users, parameters {plan.parameters}"
+    return [head, *(fact(f"  {name}", value, margin=_MARGIN) for name, value in facts)]
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    r"""The plan as JSON: exact parameters as text and bounds as two ends.
-
-    >>> from accounting.protocols.choose import choose
-    >>> plan_json(choose(instance="pure", users=64, epsilon=1))["bits_per_user"]
-    10
-    """
+    r"""The plan as JSON: exact parameters as text and bounds as two ends."""
+    own = _of_a_user(plan.protocol)
     return {
         "schema": "dpcore-protocol-plan/1",
         "instance": plan.instance,
@@ -84,9 +80,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "meets_target": plan.meets,
         "assumes": plan.assumes or None,
         "assumed_epsilon": write_rational(plan.assumed_epsilon),
-        "noise_of_a_user": _noise_json(_of_a_user(plan.protocol)),
-        "noise_of_the_sum": _noise_json(plan.protocol.planned_noise),
-        **_numbers(plan),
+        "noise_of_a_user": None if own is None else write_noise(own),
+        "noise_of_the_sum": write_noise(plan.protocol.planned_noise),
+        **_parameters(plan)[0],
         "bits_per_user": plan.protocol.bits_per_user,
     }
 
@@ -97,29 +93,12 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
     return {
         "schema": "dpcore-protocol-simulation/1",
         "plan": plan_json(plan),
-        "runs": result.runs,
-        "aggregation": result.aggregation,
-        "dropouts": result.dropouts,
-        "present": result.present,
-        "mean_absolute_error": result.mean_absolute_error,
-        "root_mean_square_error": result.root_mean_square_error,
+        **{name: getattr(result, name) for name in _MEASURED},
         "noise_deviation_upper": result.noise_deviation,
         "bits_per_user": plan.protocol.bits_per_user,
         "planned": _curve_json(plan, result.planned, plan.honest),
         "kept": _curve_json(plan, result.kept, result.present),
     }
-
-
-def _line(name: str, value: str) -> str:
-    return fact(f"  {name}", value, margin=_MARGIN)
-
-
-def _target(plan: Plan) -> str:
-    return f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
-
-
-def _kept(plan: Plan) -> str:
-    return "kept" if plan.meets else "NOT certified to keep the promise"
 
 
 def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
@@ -151,13 +130,13 @@ def _whole(plan: Plan, curve: Guarantee, present: int) -> str:
     return f"epsilon at most {most}, given what is assumed"
 
 
-def _assumed(plan: Plan, curve: Guarantee, present: int) -> list[str]:
+def _assumed(plan: Plan, curve: Guarantee, present: int) -> list[tuple[str, str]]:
     if not plan.assumes:
         return []
     spent = exactly(plan.assumed_epsilon)
     return [
-        _line("assumes", f"{plan.assumes}, which may cost {spent}"),
-        _line("sum alone", _at(plan, curve, present)),
+        ("assumes", f"{plan.assumes}, which may cost {spent}"),
+        ("sum alone", _at(plan, curve, present)),
     ]
 
 
@@ -181,72 +160,43 @@ def _of_a_user(protocol: Protocol) -> Noise | None:
             return protocol.local_noise
 
 
-def _noise_json(noise: Noise | None) -> str | None:
-    return None if noise is None else write_noise(noise)
-
-
-def _numbers(plan: Plan) -> dict[str, Any]:
-    match plan.protocol:
-        case BinaryShuffle() as bits:
-            return {"noise_bits": bits.noise_bits, "probability": str(bits.probability)}
-        case VectorShuffle() as vector:
-            return {
-                "precision": vector.precision,
-                "coordinates": vector.coordinates,
-                "noise_bits": vector.noise_bits,
-                "probability": str(vector.probability),
-            }
-        case PureShuffle() as pure:
-            return {
-                "precision": pure.precision,
-                "reach": pure.reach,
-                "cover": str(pure.cover),
-                "missed_upper": round_up(pure.missed(pure.users)),
-                "standard_error_upper": _standard_error(pure),
-            }
-        case protocol:
-            wraps = plan.size.wraparound.upper_float if plan.size is not None else None
-            return {
-                "precision": protocol.precision,
-                "threshold": protocol.threshold,
-                "modulus": protocol.modulus,
-                "wraparound_upper": wraps,
-            }
-
-
-def _standard_error(protocol: PureShuffle) -> float:
-    return math.nextafter(math.sqrt(round_up(protocol.square_error(protocol.users))), math.inf)
-
-
-def _parameters(plan: Plan) -> list[tuple[str, str]]:
-    protocol, one = plan.protocol, _of_a_user(plan.protocol)
-    rows = [("each user", write_noise(one))] if one is not None else []
+def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    # The parameters of the protocol: for a JSON document, and as lines of text.
+    protocol, own = plan.protocol, _of_a_user(plan.protocol)
+    steps = None if isinstance(protocol, BinaryShuffle) else protocol.precision
+    data: dict[str, Any] = {} if steps is None else {"precision": steps}
+    precision = [] if steps is None else [("precision", f"g = {steps} steps a unit")]
+    rows = [] if own is None else [("each user", write_noise(own))]
+    where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
+    total = (where, write_noise(protocol.planned_noise))
     match protocol:
         case BinaryShuffle() | VectorShuffle():
             bits = f"{protocol.noise_bits} random bit{'s' * (protocol.noise_bits > 1)}"
             rows.append(("each user", f"{bits}, 1 with probability {protocol.probability}"))
-            rows.append(("sum noise", write_noise(protocol.planned_noise)))
+            rows += [total, *precision]
+            data |= {"noise_bits": protocol.noise_bits, "probability": str(protocol.probability)}
             if isinstance(protocol, VectorShuffle):
-                rows.append(("precision", f"g = {protocol.precision} steps a unit"))
+                data["coordinates"] = protocol.coordinates
         case PureShuffle():
-            rows.append(("cover", f"with probability {protocol.cover}, or beyond {protocol.reach}"))
-            rows.append(("sum noise", write_noise(protocol.planned_noise)))
-            rows.append(
-                ("missed", f"with probability at most {up(protocol.missed(protocol.users))}")
-            )
-            rows.append(("error", f"standard deviation at most {up(_standard_error(protocol))}"))
-            rows.append(("precision", f"g = {protocol.precision} steps a unit"))
+            missed = protocol.missed(protocol.users)
+            error = math.sqrt(round_up(protocol.square_error(protocol.users)))
+            error = math.nextafter(error, math.inf)
+            cover = f"with probability {protocol.cover}, or beyond {protocol.reach}"
+            rows += [("cover", cover), total, ("missed", f"with probability at most {up(missed)}")]
+            rows += [("error", f"standard deviation at most {up(error)}"), *precision]
+            data |= {"reach": protocol.reach, "cover": str(protocol.cover)}
+            data |= {"missed_upper": round_up(missed), "standard_error_upper": error}
         case _:
-            where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
-            rows.append((where, write_noise(protocol.planned_noise)))
-            rows.append(("precision", f"g = {protocol.precision} steps a unit"))
-            rows.append(
-                ("modulus", f"m = {protocol.modulus}, threshold tau = {protocol.threshold}")
-            )
-            if plan.size is not None:
-                chance = up(plan.size.wraparound.upper)
-                rows.append(("wraps", f"with probability at most {chance}"))
+            size, tau = plan.size, protocol.threshold
+            rows += [
+                total,
+                *precision,
+                ("modulus", f"m = {protocol.modulus}, threshold tau = {tau}"),
+            ]
+            data |= {"threshold": tau, "modulus": protocol.modulus}
+            data["wraparound_upper"] = None if size is None else size.wraparound.upper_float
+            if size is not None:
+                rows.append(("wraps", f"with probability at most {up(size.wraparound.upper)}"))
             if isinstance(protocol, LocalSum):
                 rows.append(("trust", "nobody: every message keeps the promise by itself"))
-    rows.append(("bits", f"{protocol.bits_per_user} a user"))
-    return rows
+    return data, rows

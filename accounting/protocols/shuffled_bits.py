@@ -17,13 +17,7 @@ from accounting.protocols.box import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import (
-    RationalLike,
-    integer,
-    positive_rational,
-    rational,
-    rational_in,
-)
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +59,6 @@ def fewest_bits(
 
     ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
     bits of TKMS, (g,) * s a vector of s coordinates in g steps.
-
-    >>> fewest_bits(epsilon="0.5", delta="1e-6").bits, fewest_bits(epsilon="0.1", delta="1e-6").bits
-    (268, 5279)
-    >>> fewest_bits(epsilon=1, delta="1e-6", bounds=(10,), users=1000).bits
-    8
-
-    Raises :class:`InvalidParameter` for an epsilon or delta out of range;
-    :class:`PrecisionExhausted` when the target is closer to a curve than balls can tell.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -98,12 +84,6 @@ def least_probability(
 ) -> Least:
     r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
     (j - 1)/``grid`` does not: the crossing that bisection finds.
-
-    >>> least_probability(trials=10_000, epsilon="0.5", delta="1e-6", grid=4096).probability
-    Fraction(37, 4096)
-
-    Raises :class:`InvalidParameter` when even fair bits do not meet it, or for a grid that is odd
-    or < 2.
     """
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)
@@ -115,9 +95,8 @@ def least_probability(
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        raise InvalidParameter(
-            "trials", trials, f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
-        )
+        reason = f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
+        raise InvalidParameter("trials", trials, reason)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)

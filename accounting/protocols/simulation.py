@@ -19,7 +19,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import size_neighbourhood
+from dpcore.masked.round import size_neighbourhood
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
@@ -79,24 +79,12 @@ def simulate(
     user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
     the least neighbourhoods for these dropouts and for all the others that the plan does not count
     as honest; protocols of bits are shuffled.
-
-    >>> from accounting.protocols.choose import choose
-    >>> plan = choose(instance="pure", users=64, epsilon=1)
-    >>> result = simulate(plan, dropouts=6, runs=50, world=np.random.default_rng(1))
-    >>> result.present, result.planned.pure()
-    (58, Bound([1, 1], 'exact'))
-    >>> result.kept.epsilon(0).upper > 1
-    True
-
-    Raises :class:`InvalidParameter` for dropouts that leave nobody, runs below 1, an aggregation
-    of what is shuffled, and runs of more than 2^24 values or 2^26 bits.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
     if gone >= users:
-        raise InvalidParameter(
-            "dropouts", dropouts, f"must be below {users}: at least one user must remain"
-        )
+        reason = f"must be below {users}: at least one user must remain"
+        raise InvalidParameter("dropouts", dropouts, reason)
     _check_size(plan.protocol)
     words, play = _stage(plan, gone, aggregation)
     errors = []
@@ -141,52 +129,39 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
         raise InvalidParameter("aggregation", aggregation, reason)
     shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
     if shuffled and aggregation != "ideal":
-        raise InvalidParameter(
-            "aggregation", aggregation, "shuffle protocols do not take it: leave it out"
-        )
-    if isinstance(protocol, ShuffledPure):
-        # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
-        relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
-        assumed = partial(run, protocol, functionality=relaxed, batch=_BATCH)
-        return "a relaxed aggregation, assumed", assumed
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
-        shuffled_once = partial(run, protocol, functionality=Shuffler(), batch=_BATCH)
-        return "a shuffler of bits", shuffled_once
-    colluding = max(0, protocol.users - plan.honest - gone)
-    words, added_up = _functionality(protocol, gone, colluding, aggregation)
-    return words, partial(run, protocol, functionality=added_up, batch=_BATCH)
+        reason = "shuffle protocols do not take it: leave it out"
+        raise InvalidParameter("aggregation", aggregation, reason)
+    functionality: Aggregation | RelaxedAggregation | Shuffler
+    match protocol:
+        case ShuffledPure():
+            # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
+            functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
+            words = "a relaxed aggregation, assumed"
+        case BinaryShuffle() | VectorShuffle() | PureShuffle():
+            words, functionality = "a shuffler of bits", Shuffler()
+        case _:
+            colluding = max(0, protocol.users - plan.honest - gone)
+            words, functionality = _functionality(protocol, gone, colluding, aggregation)
+    return words, partial(run, protocol, functionality=functionality, batch=_BATCH)
 
 
 def _functionality(
     protocol: AggregatedSum | LocalSum | CentralSum, gone: int, colluding: int, aggregation: Kind
 ) -> tuple[str, Aggregation]:
-    match aggregation:
-        case "ideal":
-            ideal = IdealAggregation(modulus=protocol.modulus)
-            return "ideal, the noise of the sum is one draw", ideal
-        case "ideal-per-user":
-            ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
-            return "ideal, every user draws a share of the noise", ideal
-        case "masked":
-            masked = MaskedAggregation(
-                users=protocol.users,
-                dropouts=max(gone, (protocol.users - 1) // 3),
-                coordinates=1,
-                modulus=protocol.modulus,
-            )
-            return f"masked, up to {masked.dropouts} dropouts", masked
-        case _:
-            near = size_neighbourhood(users=protocol.users, dropouts=gone, colluding=colluding)
-            masked = MaskedAggregation(
-                users=protocol.users,
-                dropouts=gone,
-                coordinates=1,
-                modulus=protocol.modulus,
-                neighbourhood=near,
-            )
-            others = protocol.users - 1 if near is None else near.neighbours
-            words = f"masked with {others} others each, up to {gone} dropouts"
-            return f"{words} and {colluding} colluding", masked
+    users, modulus = protocol.users, protocol.modulus
+    if aggregation == "ideal":
+        return "ideal, the noise of the sum is one draw", IdealAggregation(modulus=modulus)
+    if aggregation == "ideal-per-user":
+        ideal = IdealAggregation(modulus=modulus, per_user=True)
+        return "ideal, every user draws a share of the noise", ideal
+    size: dict[str, Any] = {"users": users, "coordinates": 1, "modulus": modulus}
+    if aggregation == "masked":
+        masked = MaskedAggregation(**size, dropouts=max(gone, (users - 1) // 3))
+        return f"masked, up to {masked.dropouts} dropouts", masked
+    near = size_neighbourhood(users=users, dropouts=gone, colluding=colluding)
+    others = users - 1 if near is None else near.neighbours
+    words = f"masked with {others} others each, up to {gone} dropouts and {colluding} colluding"
+    return words, MaskedAggregation(**size, dropouts=gone, neighbourhood=near)
 
 
 def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:

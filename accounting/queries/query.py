@@ -160,12 +160,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller.
-
-    >>> moves = Moves(Sensitivity(3), Sensitivity(3))
-    >>> noisy(moves, TableScope(user="user"), Target(epsilon="1/2")).noise
-    DiscreteLaplace(scale=6)
-    """
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller."""
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")
@@ -199,11 +194,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
-    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, from its exact law.
-
-    >>> spread(DiscreteLaplace(scale=6), Fraction(95, 100))
-    (8.475..., 18)
-    """
+    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, exactly."""
     variance = noise.variance
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)
@@ -422,13 +413,7 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
-    return Selection(
-        epsilon=epsilon,
-        sensitivity=moved,
-        count=count,
-        rule=rule,
-        scope=scope.scope,
-    )
+    return Selection(epsilon=epsilon, sensitivity=moved, count=count, rule=rule, scope=scope.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,9 +431,8 @@ class Quantile(Clipped):
         Clipped.__post_init__(self)
         low, high = self.ends
         if high - low >= _MOST_GRID:
-            raise InvalidParameter(
-                "step", self.step, "is too small: at most 2^22 steps are supported"
-            )
+            reason = "is too small: at most 2^22 steps are supported"
+            raise InvalidParameter("step", self.step, reason)
         if self.q.denominator > 1 << 16:
             raise InvalidParameter("q", self.q, "must have a denominator of at most 65536")
 

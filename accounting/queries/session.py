@@ -15,7 +15,7 @@ from accounting.claims.claim import Word, read_claim, said
 from accounting.ledger.errors import BudgetExhausted
 from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
-from accounting.queries.release import CONFIDENCE, Released, plan, release
+from accounting.queries.released import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import filter_for
 from dpcore.command.terminal import html_table

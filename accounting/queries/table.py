@@ -119,9 +119,8 @@ class Table:
         try:
             read = narwhals.from_native(frame)
         except TypeError:
-            raise InvalidParameter(
-                "table", frame, "must be a frame: pandas, Polars, PyArrow, DuckDB or Dask"
-            ) from None
+            reason = "must be a frame: pandas, Polars, PyArrow, DuckDB or Dask"
+            raise InvalidParameter("table", frame, reason) from None
         if not isinstance(read.to_native(), polars.LazyFrame):
             read = read.collect() if isinstance(read, narwhals.LazyFrame) else read
             native = read.to_polars().lazy()

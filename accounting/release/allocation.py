@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
@@ -18,14 +18,13 @@ from accounting.loss.allocation import Side, allocated
 from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.privacy_loss_distribution import Listing
-from accounting.mechanism.sampling_schemes import Allocation, Scheme
+from accounting.mechanism.sampling_schemes import Allocation
 from accounting.release.curve import ByOrder
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
-from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation, Scope
+from accounting.release.subsampling import DescribedSample
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, make_integers
+from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
 _SIDES: Final = (True, False)
@@ -34,94 +33,69 @@ _WIDEST: Final = 2.0**20
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 600.0
 _MOST_LISTED: Final = 10**5
-_MOST_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RandomAllocation(ByOrder):
-    r"""Privacy amplified by random allocation, for one epoch of ``rounds`` rounds.
+class AllocatedSample(ByOrder, DescribedSample):
+    r"""One epoch of random allocation, with Gaussian noise on the reals.
 
-    Each unit is in ``picks`` rounds, all such choices equally likely, independently of all other
-    units, drawn anew for each epoch and kept secret. ``curve`` is of Gaussian noise on the reals
-    under add-remove. Both ends are known of one pick, an upper end of more. Epochs compose by
-    their orders, and of one pick by their losses.
+    Each unit is in ``picks`` of the ``rounds`` rounds, all such choices equally likely,
+    independently of all other units, drawn anew for each epoch and kept secret. Both ends are known
+    of one pick, an upper end of more. Epochs compose by their orders, and of one pick by their
+    losses.
 
+    >>> from accounting.mechanism.description import Description
     >>> from accounting.mechanism.real_noise import Gaussian
-    >>> scope = Scope(relation="add-remove")
-    >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=scope)
-    >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")
+    >>> asked = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=100))
+    >>> AllocatedSample(description=asked).epsilon("1e-6")
     Bound([0.857..., 0.858...], 'renyi')
 
-    Raises :class:`InvalidParameter` for anything but such a curve, noise of a size beyond floats,
-    rounds that are not an integer from 1 to 10^6, and picks that are not one from 1 to the rounds.
+    Raises :class:`InvalidParameter` for noise of a size beyond floats.
     """
 
-    scheme: ClassVar[type[Scheme]] = Allocation
     theorem: ClassVar[str] = (
         "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
         "Shenfeld 2025), and the best order"
     )
 
-    curve: RealCurve
-    rounds: int
-    picks: int = 1
-
     def __post_init__(self) -> None:
-        if not isinstance(self.curve, RealCurve):
-            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
-        if self.curve.scope.relation is not Relation.ADD_REMOVE:
-            raise InvalidParameter(
-                "scope",
-                self.curve.scope,
-                "must have the relation 'add-remove': a replaced unit may be in another round",
-            )
-        if not isinstance(self.curve.density, NormalDensity):
-            raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
-        self.curve.check_size()
-        make_integers(self, "rounds", at_most=_MOST_ROUNDS)
-        make_integers(self, "picks", at_most=self.rounds)
+        cast("RealCurve", self.curve).check_size()
 
     @property
-    def scope(self) -> Scope:
-        r"""The scope of the curve."""
-        return self.curve.scope
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions of the curve."""
-        return self.curve.assumptions
+    def scheme(self) -> Allocation:
+        r"""The scheme of the description."""
+        return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
         r"""An upper bound of D_alpha, by chords between whole orders: (alpha - 1) D_alpha is
         convex.
         """
-        law = self.curve.density
-        assert isinstance(law, NormalDensity)  # noqa: S101  # the class refuses other noise
-        always = self.picks * order / (2 * law.variance)
+        variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
+        always = picks * order / (2 * variance)
         if order > MOST_ORDER:
             return always
-        size, larger = divmod(self.rounds, self.picks)
+        size, larger = divmod(self.scheme.rounds, picks)
         total: End = Fraction(0)
-        for rounds, count in ((size + 1, larger), (size, self.picks - larger)):
+        for rounds, count in ((size + 1, larger), (size, picks - larger)):
             if count:
-                total += count * _between(law.variance, rounds, order)
+                total += count * _between(variance, rounds, order)
         return min(total, always)
 
     @property
     def listed(self) -> bool:
         r"""Whether an epoch has two-sided bounds: one pick, and not too many rounds."""
-        fits = _NARROWEST <= self.curve.density.deviation <= _WIDEST
-        return fits and self.picks == 1 and self.rounds <= _MOST_LISTED
+        fits = _NARROWEST <= self.density.deviation <= _WIDEST
+        return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
     def listing(self, *, above: bool, present: bool) -> Listing:
         r"""The loss of one epoch, with the unit against without it or in reverse, from one side."""
-        return allocated(self.curve.density, self.rounds, Side(above=above, present=present))
+        return allocated(self.density, self.scheme.rounds, Side(above=above, present=present))
 
     def dominating_pairs(self) -> DominatingPairs:
         r"""The discretised pairs of an epoch of one pick; otherwise none."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
-        density, rounds = self.curve.density, self.rounds
+        density, rounds = self.density, self.scheme.rounds
         above, below = (
             tuple(
                 (

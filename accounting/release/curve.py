@@ -28,7 +28,6 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.registry import Coordinates, candidates, worst
 from accounting.mechanism.description import Description
-from accounting.mechanism.sampling_schemes import Everyone, Poisson, Scheme
 from accounting.pairs.balls import as_ball
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import ClosedPair, Loss, Pair
@@ -62,7 +61,6 @@ class OneRelease(Guarantee):
     __slots__ = ()
 
     theorem: ClassVar[str]
-    scheme: ClassVar[type[Scheme]] = Everyone
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -106,15 +104,12 @@ class OneRelease(Guarantee):
     @property
     def description(self) -> Description | None:
         r"""The description of the release; None for correlated noise."""
-        curve: Any = getattr(self, "curve", self)
-        given = {each.name: getattr(self, each.name) for each in fields(self.scheme)}
+        curve: Any = self
         return Description(
             noise=curve.noise,
             sensitivity=curve.sensitivity,
-            scheme=self.scheme(**given),
             relation=self.scope.relation,
             unit=self.scope.unit,
-            group=getattr(self, "members", 1) if self.scheme is Poisson else 1,
         )
 
     def to_json(self) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from accounting.claims.claim import Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
@@ -26,20 +26,27 @@ from accounting.mechanism.sampling_schemes import (
     Shifts,
     TruncatedPoisson,
 )
-from accounting.release.allocation import RandomAllocation
-from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled, ShiftSampled
+from accounting.release.allocation import AllocatedSample
+from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.release.truncated import PoissonTruncated
+from accounting.release.subsampling import (
+    Curve,
+    DescribedSample,
+    FixedSizeSample,
+    MixedSample,
+    PoissonSample,
+    ReplacedSample,
+    curve_of,
+)
+from accounting.release.truncated import TruncatedSample
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.local import LocalReport
-from dpcore.mechanism import Mechanism, Sensitivity
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
 _ROUNDED: Final = 10**9
@@ -98,36 +105,113 @@ def guarantee(
     )
 
 
+def sampled(
+    curve: Curve, scheme: Scheme, relation: Relation | None = None, group: int = 1
+) -> OneRelease:
+    r"""The guarantee of the release of ``curve`` from a sample of the units.
+
+    ``curve`` is the release of all units. Its relation is add-remove, for samples of a fixed size
+    replace. Neighbours differ in ``group`` units, by ``relation``: None takes the first of the
+    scheme.
+
+    >>> from accounting.mechanism.real_noise import Gaussian
+    >>> from dpcore import Scope
+    >>> curve = RealCurve(
+    ...     noise=Gaussian(sigma=2), sensitivity=1, scope=Scope(relation="add-remove")
+    ... )
+    >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
+    Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but a curve, for a curve of another relation, and
+    as :class:`Description` does.
+    """
+    if not isinstance(curve, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
+    asked = Description(
+        noise=curve.noise,
+        sensitivity=curve.sensitivity,
+        scheme=scheme,
+        relation=relation,
+        unit=curve.scope.unit,
+        group=group,
+    )
+    if curve.scope.relation is not asked.added:
+        must = f"must have the relation {asked.added.value!r}: the sensitivity is one of it"
+        raise InvalidParameter("scope", curve.scope, must)
+    return curve_of(asked.unsampled) if scheme.everybody else _sample_of(asked)
+
+
+def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # as the other guarantees
+    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
+
+    Units enter independently of one another. Neighbours differ by a unit added or removed, as those
+    of ``curve`` must.
+
+    >>> from dpcore import DiscreteGaussian, Scope
+    >>> scope = Scope(relation="add-remove")
+    >>> noise = DiscreteGaussian(sigma_squared=4)
+    >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but a curve, of the scope add-remove, and a rate
+    in (0, 1].
+    """
+    return sampled(curve, Poisson(rate=rate))
+
+
+def FixedSizeSampled(  # noqa: N802  # as the other guarantees
+    *, curve: Curve, sample: int, population: int
+) -> OneRelease:
+    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
+
+    Every subset of that size is equally likely. Neighbours differ by a unit replaced, as those of
+    ``curve`` must.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but a curve, of the scope replace, and
+    1 <= sample <= population.
+    """
+    return sampled(curve, FixedSize(sample=sample, population=population))
+
+
 def _described(asked: Description) -> Guarantee:
-    scheme = asked.scheme
-    if scheme.everybody:
+    if asked.scheme.everybody:
         return _of_all(asked.unsampled)
-    curve: Any = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
-    engine = _ENGINES.get(type(scheme))
-    given = {each.name: getattr(scheme, each.name) for each in fields(scheme)}
+    whole = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+    if not isinstance(whole, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("noise", asked.noise, "must have a privacy curve to be sampled")
+    return _sample_of(asked)
+
+
+def _sample_of(asked: Description) -> DescribedSample:
+    scheme = asked.scheme
+    kind = _SAMPLES.get(type(scheme))
     if isinstance(scheme, Poisson) and asked.group > 1:
-        engine, given["members"] = GroupSampled, asked.group
+        kind = MixedSample
     elif isinstance(scheme, Poisson) and asked.replaced:
-        engine = PoissonReplaced
-    elif isinstance(scheme, TruncatedPoisson):
-        given["relation"] = asked.relation
-    if engine is None:
+        kind = ReplacedSample
+    if kind is None:
         raise InvalidParameter("scheme", scheme, "has no known privacy bound")
-    return engine(curve=curve, **given)
+    return kind(description=asked)
 
 
-_ENGINES: Final[dict[type[Scheme], Callable[..., Guarantee]]] = {
-    Poisson: PoissonSampled,
-    FixedSize: FixedSizeSampled,
-    Allocation: RandomAllocation,
-    Shifts: ShiftSampled,
-    TruncatedPoisson: PoissonTruncated,
+_SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
+    Poisson: PoissonSample,
+    FixedSize: FixedSizeSample,
+    Allocation: AllocatedSample,
+    Shifts: MixedSample,
+    TruncatedPoisson: TruncatedSample,
 }
 
 
 def _of_all(asked: Description) -> Guarantee:
     if isinstance(asked.noise, RealNoise):
-        return RealCurve(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope)
+        return curve_of(asked)
     return guarantee(Mechanism(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope))
 
 

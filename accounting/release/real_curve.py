@@ -7,10 +7,8 @@ an assumption. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
 from typing import ClassVar, Final
 
 from flint import arb
@@ -20,17 +18,16 @@ from accounting.claims.guarantee import at_least_zero, order_above_one, probabil
 from accounting.errors import NotDerived
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.normal_loss import NormalLoss
-from accounting.loss.real_pair import Kinds, RealPair
-from accounting.loss.renyi import largest_renyi
+from accounting.loss.real_pair import RealPair
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
-from accounting.pairs.enclose import inverse, narrowed, within
+from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
 from accounting.release.curve import OneRelease
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import A_SCOPE, Norm, Relation, Scope, Sensitivity
+from dpcore.mechanism import A_SCOPE, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import Exact, Interval, RationalLike, rational_in
+from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {
@@ -195,87 +192,7 @@ class RealCurve(OneRelease):
         return whole.log() / excess
 
 
-class RealSample(OneRelease):
-    r"""A release of real noise on a Poisson sample, whose curve is computed in balls."""
-
-    __slots__ = ()
-
-    curve: RealCurve
-    rate: Exact
-
-    @abstractmethod
-    def kinds(self) -> Kinds:
-        r"""The possible rounds and their probabilities; the output reveals which one occurred."""
-
-    @property
-    def directions(self) -> tuple[Kinds, ...]:
-        r"""The kinds in both directions; all rounds have the same direction."""
-        here = self.kinds()
-        return here, tuple((chance, pair.swapped()) for chance, pair in here)
-
-    def dominating_pairs(self) -> DominatingPairs:
-        r"""The kinds, per direction."""
-        return DominatingPairs.tabled(*self.directions)
-
-    def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0, over both directions."""
-        found = [
-            sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
-            for kinds in self.directions
-        ]
-        return reduce(arb.max, found)
-
-    @property
-    @abstractmethod
-    def unsampled(self) -> RealCurve:
-        r"""The loss without sampling, an upper bound."""
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions of the curve."""
-        return self.curve.assumptions
-
-    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, over both directions."""
-        exact = at_least_zero("epsilon", epsilon)
-        if not self.curve.in_floats:
-            return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
-        found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
-        return within(found, Fraction(0), Fraction(1))
-
-    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
-        most = probability("delta", delta)
-        if most == 1:
-            return Enclosure.exactly(0)
-        if not self.curve.in_floats:
-            return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
-        return self._largest() if most == 0 else inverse(self.at, most, bits)
-
-    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest D_alpha, alpha = ``order`` > 1, over both directions, to 1e-6 or so."""
-        return largest_renyi(self.directions, order_above_one(order), bits)
-
-    def _largest(self) -> Enclosure:
-        return Enclosure.infinite()
-
-    def _check(self, *, below: bool, why: str) -> None:
-        # The curve and the rate; whether the rate may be 1.
-        self._check_curve(why)
-        interval: Interval = "(0, 1)" if below else "(0, 1]"
-        rate = rational_in("rate", self.rate, interval, "it is a probability")
-        object.__setattr__(self, "rate", rate)
-
-    def _check_curve(self, why: str) -> None:
-        if not isinstance(self.curve, RealCurve):
-            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
-        if self.curve.scope.relation is not Relation.ADD_REMOVE:
-            must = f"must have the relation 'add-remove': {why}"
-            raise InvalidParameter("scope", self.curve.scope, must)
-
-
 _LEAST_SQUARE: Final = Fraction(1, 10**30)
 _MOST_SQUARE: Final = Fraction(10**20)
 _MOST_SPREAD: Final = 1 << 11
 _TINY: Final = Fraction(1, 1 << 200)
-_SMALLEST: Final = Fraction(1, 1 << 2000)

@@ -1,205 +1,180 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-With gamma the chance of a unit to be in the sample, and (P, Q) the worlds of a release whose sample
+With gamma the chance of a unit to be in the sample, and (P, Q) the laws of a release whose sample
 does or does not hold that unit, the sample hides the unit with probability 1 - gamma:
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
 
 This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
-when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Composition needs
-pairs of laws (``directions``). Every round draws its sample anew, independently of all before,
-and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
+when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
+compositions, need pairs of laws (``directions``). Every round draws its sample anew, independently
+of all before, and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Final
+from functools import reduce
+from typing import ClassVar, Final, TypeAlias, cast
+
+from flint import arb
 
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates, candidates
-from accounting.loss.density import IntegerNormalDensity
+from accounting.loss.density import Density, IntegerNormalDensity
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
 from accounting.loss.table import Sampled, Tables
-from accounting.mechanism.sampling_schemes import FixedSize, Poisson, Scheme
-from accounting.pairs.enclose import within
+from accounting.mechanism.description import Description
+from accounting.mechanism.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
+from accounting.pairs.enclose import inverse, narrowed, within
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
 from accounting.release.dominating import ConnectTheDotsPair, above_table, dominating
 from accounting.release.dominating_pairs import DominatingPairs, of_table
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational_in
+from dpcore.numbers.parameter import RationalLike
+
+Curve: TypeAlias = PrivacyCurve | RealCurve
 
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
 """Discrete Gaussian noise of this variance is cut into cells, if it is so wide for its shift."""
 
+_SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64
 _TRIES: Final = 4
 _DOTS: Final = 1500
-_AMPLIFIED: Final = "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
+MOST_MEMBERS: Final = 64
+"""The largest group whose sample is written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PoissonSampled(OneRelease):
-    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
+class DescribedSample(OneRelease):
+    r"""A release from a random sample of the units; its class is that of the sampling scheme."""
 
-    Units enter independently of one another. Neighbours differ by a unit added or removed.
-
-    >>> from dpcore import DiscreteGaussian
-    >>> scope = Scope(relation="add-remove")
-    >>> noise = DiscreteGaussian(sigma_squared=4)
-    >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
-    >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
-    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
-
-    Raises :class:`InvalidParameter` for anything but a curve, of the scope add-remove, and a rate
-    in (0, 1].
-    """
-
-    scheme: ClassVar[type[Scheme]] = Poisson
-    theorem: ClassVar[str] = _AMPLIFIED
-
-    curve: PrivacyCurve | RealCurve
-    rate: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
-        rate = rational_in("rate", self.rate, "(0, 1]", "it is a probability")
-        object.__setattr__(self, "rate", rate)
+    description: Description
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the curve, and of what is sampled."""
-        return self.curve.scope
+        r"""The scope of the description."""
+        return self.description.scope
+
+    @property
+    def curve(self) -> Curve:
+        r"""The release of all units, of the relation of the sensitivity and one unit."""
+        asked = self.description
+        return curve_of(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+
+    @property
+    def density(self) -> Density:
+        r"""The density of noise on the reals, in units of the sensitivity."""
+        return cast("RealCurve", self.curve).density
+
+    @property
+    def unsampled(self) -> Curve:
+        r"""The loss without sampling, an upper bound."""
+        return curve_of(self.description.unsampled)
+
+    @property
+    def rate(self) -> Fraction:
+        r"""The probability that a unit is in the sample."""
+        return Fraction(cast("Poisson | FixedSize", self.description.scheme).rate)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions of the curve."""
+        r"""The assumptions about the noise."""
         return self.curve.assumptions
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.description.text!r})"
+
+
+class SampledRelease(DescribedSample):
+    r"""A release whose sample has known pairs of laws: the class says which.
+
+    The curve is computed in balls, from pairs of noise on the reals.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def directions(self) -> tuple[Tables, ...]:
+        r"""(probability, pair) of what a round may be, for each order of the two datasets.
+
+        The datasets determine the direction, so it is the same in all rounds, and a composition
+        costs at most the larger cost of all directions.
+        """
+
+    @property
+    def attained(self) -> bool:
+        r"""Whether some neighbours have these pairs in every round."""
+        return True
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The directions."""
+        found = DominatingPairs.tabled(*self.directions)
+        return found if self.attained else replace(found, attained=(), aligned=False)
+
+    def at(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0, over all directions."""
+        found = [
+            sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
+            for kinds in cast("tuple[Kinds, ...]", self.directions)
+        ]
+        return reduce(arb.max, found)
+
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, over both directions."""
-        return _delta(self.curve, self.rate, epsilon, bits)
+        r"""The least delta at ``epsilon`` >= 0, over all directions."""
+        exact = at_least_zero("epsilon", epsilon)
+        if not cast("RealCurve", self.curve).in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
+        found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
+        return within(found, Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
-        return _epsilon(self.curve, self.rate, delta, bits)
+        r"""The least epsilon at ``delta`` in [0, 1], over all directions."""
+        most = probability("delta", delta)
+        if most == 1:
+            return Enclosure.exactly(0)
+        if not cast("RealCurve", self.curve).in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
+        if most == 0:
+            found = [pair.largest_loss() for kinds in self.directions for _, pair in kinds]
+            return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+        return inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
+        r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to 1e-6 or so.
 
-        To a relative width of about 1e-6. Raises :class:`NotDerived` if several dominating pairs
-        are possible; epsilon and delta are derived in that case, too.
+        Raises :class:`NotDerived` where no neighbours are known to have these pairs: epsilon and
+        delta are derived of all of them.
         """
-        if self.rate == 1:
-            return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
         if not self.attained:
             raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
         return largest_renyi(self.directions, exact, bits)
 
-    @property
-    def unsampled(self) -> PrivacyCurve | RealCurve:
-        r"""The loss without sampling, an upper bound."""
-        return self.curve
 
-    @property
-    def directions(self) -> tuple[Tables, ...]:
-        r"""The two directions: the unit is in the first dataset, or in the second.
+class AmplifiedSample(SampledRelease):
+    r"""A sample whose curve is that of the release of all units at another point."""
 
-        The datasets determine the direction, so it is the same in all rounds, and a composition
-        costs at most the larger cost of both directions.
-        """
-        rate = Fraction(self.rate)
-        if isinstance(self.curve, RealCurve):
-            pair = self.curve.pair(rate)
-            return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-        match products := _candidates(self.curve):
-            case (((GaussianPair(noise=noise, shift=step), 1),),):
-                squared = Fraction(noise.sigma_squared)
-                if squared >= max(_FINEST * step, _LEAST_SQUARE):
-                    pair = RealPair.sampled(IntegerNormalDensity(squared), rate, step)
-                    return ((Fraction(1), pair),), ((Fraction(1), pair.swapped()),)
-        base = IntegerPair(pair=products[0][0][0]) if self.attained else dominating(products)
-        return tuple(
-            ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
-            for present in (True, False)
-        )
+    __slots__ = ()
 
-    @property
-    def attained(self) -> bool:
-        r"""Whether some neighbours attain these pairs in every round.
-
-        With several candidates or coordinates, one pair that dominates all of them is sampled.
-        """
-        if isinstance(self.curve, RealCurve):
-            return True
-        match _candidates(self.curve):
-            case (((pair, 1),),):
-                return not isinstance(pair, RevealingPair)
-        return False
-
-    def dominating_pairs(self) -> DominatingPairs:
-        r"""The directions; at rate 1 those of the unsampled release."""
-        if self.rate == 1:
-            return self.curve.dominating_pairs()
-        found = DominatingPairs.tabled(*self.directions)
-        return found if self.attained else replace(found, attained=(), aligned=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class FixedSizeSampled(OneRelease):
-    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
-
-    ``curve`` is that of the release without sampling. Every subset of that size is equally likely.
-    Neighbours differ by a unit replaced.
-
-    >>> from dpcore import DiscreteGaussian
-    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-    >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
-    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
-
-    Raises :class:`InvalidParameter` for anything but a curve, of the scope replace, and
-    1 <= sample <= population.
-    """
-
-    scheme: ClassVar[type[Scheme]] = FixedSize
-    theorem: ClassVar[str] = _AMPLIFIED
-
-    curve: PrivacyCurve | RealCurve
-    sample: int
-    population: int
-
-    def __post_init__(self) -> None:
-        _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
-        make_integers(self, "population")
-        make_integers(self, "sample", at_most=self.population)
-
-    @property
-    def scope(self) -> Scope:
-        r"""The scope of the curve, and of what is sampled."""
-        return self.curve.scope
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions of the curve."""
-        return self.curve.assumptions
-
-    @property
-    def rate(self) -> Fraction:
-        r"""The probability that a unit is sampled."""
-        return Fraction(self.sample, self.population)
+    theorem: ClassVar[str] = (
+        "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
+    )
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
@@ -209,22 +184,73 @@ class FixedSizeSampled(OneRelease):
         r"""The least epsilon at ``delta`` in [0, 1]."""
         return _epsilon(self.curve, self.rate, delta, bits)
 
-    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Not derived: a pair with this curve exists, but neighbours need not attain it.
 
-        Raises :class:`NotDerived`.
+class PoissonSample(AmplifiedSample):
+    r"""Poisson sampling, a unit added or removed: its pair with and without the unit."""
+
+    __slots__ = ()
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""The unit is in the first dataset, or in the second."""
+        rate, curve = self.rate, self.curve
+        if isinstance(curve, RealCurve):
+            return both_ways(curve.pair(rate))
+        match products := _candidates(curve):
+            case (((GaussianPair(noise=noise, shift=step), 1),),):
+                squared = Fraction(noise.sigma_squared)
+                if squared >= max(_FINEST * step, _LEAST_SQUARE):
+                    return both_ways(RealPair.sampled(IntegerNormalDensity(squared), rate, step))
+        base = IntegerPair(pair=products[0][0][0]) if self.attained else dominating(products)
+        return tuple(
+            ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
+            for present in (True, False)
+        )
+
+    @property
+    def attained(self) -> bool:
+        r"""Whether some neighbours have these pairs in every round.
+
+        With several candidates or coordinates, one pair that dominates all of them is sampled.
         """
-        del bits
-        at = order_above_one(order)
-        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", NO_RENYI)
+        curve = self.curve
+        if isinstance(curve, RealCurve):
+            return True
+        match _candidates(curve):
+            case (((pair, 1),),):
+                return not isinstance(pair, RevealingPair)
+        return False
+
+
+class FixedSizeSample(AmplifiedSample):
+    r"""A sample of a fixed size, without replacement, a unit replaced.
+
+    A pair with this curve exists, but neighbours need not have it: no Renyi divergence is derived.
+    """
+
+    __slots__ = ()
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""One pair above both orders of the datasets."""
+        return (((Fraction(1), self.pair()),),)
+
+    @property
+    def attained(self) -> bool:
+        r"""False."""
+        return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair of one round."""
+        r"""The pair."""
         return of_table(self.pair())
 
     def pair(self) -> ConnectTheDotsPair:
         r"""A pair that dominates every pair of one round and can be composed."""
-        base, rate = _above(self.curve), self.rate
+        curve, rate = self.curve, self.rate
+        if isinstance(curve, RealCurve):
+            base = above_table(curve.pair(), _DOTS)
+        else:
+            base = dominating(_candidates(curve))
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
@@ -232,31 +258,85 @@ class FixedSizeSampled(OneRelease):
         return ConnectTheDotsPair.through(left + right)
 
 
-def _check(curve: object, relation: Relation, what: str) -> None:
-    if not isinstance(curve, (PrivacyCurve, RealCurve)):
-        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
-    if curve.scope.relation is not relation:
-        raise InvalidParameter(
-            "scope", curve.scope, f"must have the relation {relation.value!r}: {what} is proven so"
+class ReplacedSample(SampledRelease):
+    r"""Poisson sampling of noise on the reals, a unit replaced by one that moves the query by
+    as much in the other direction: that pair dominates all others.
+    """
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = (
+        "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
+        "Theorem 2) and the Neyman-Pearson lemma"
+    )
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""One direction: swapping the datasets mirrors the pair."""
+        return (((Fraction(1), RealPair.replaced(self.density, self.rate)),),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MixedSample(SampledRelease):
+    r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
+
+    The w_j are those of :class:`Shifts`, or binomial: units of a group that are all added, or all
+    removed, are in a Poisson sample independently of one another. At worst all move the query in
+    one direction, so both ends are exact. Raises :class:`InvalidParameter` for noise of a size
+    beyond floats, and a group of more than 64 units.
+    """
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]  # one of two
+        r"""That of the scheme."""
+        if isinstance(self.description.scheme, Shifts):
+            return "a mixture of shifts rises against the noise alone"
+        return (
+            "the members sampled are binomial, and all in one direction are the worst "
+            "(Neyman-Pearson lemma)"
         )
 
+    def __post_init__(self) -> None:
+        cast("RealCurve", self.curve).check_size()
+        if self.description.group > MOST_MEMBERS:
+            must = f"must be at most {MOST_MEMBERS} for samples"
+            raise InvalidParameter("group", self.description.group, must)
 
-def _above(curve: PrivacyCurve | RealCurve) -> ConnectTheDotsPair:
-    if isinstance(curve, RealCurve):
-        return above_table(curve.pair(), _DOTS)
-    return dominating(_candidates(curve))
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""The probability of each shift."""
+        scheme, k = self.description.scheme, self.description.group
+        if isinstance(scheme, Shifts):
+            return tuple(Fraction(weight) for weight in scheme.weights)
+        rate = self.rate
+        return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""The noise with a random shift against the noise alone, and in reverse."""
+        return both_ways(RealPair.moved(self.density, self.chances))
+
+
+def curve_of(asked: Description) -> Curve:
+    r"""The curve of a description without sampling."""
+    kind = RealCurve if asked.real else PrivacyCurve
+    return kind(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope)  # type: ignore[arg-type]  # by `real`
+
+
+def both_ways(
+    *pairs: RealPair, chances: tuple[Fraction, ...] = (Fraction(1),)
+) -> tuple[Kinds, ...]:
+    r"""Rounds of these pairs, and of their swaps."""
+    swaps = tuple(pair.swapped() for pair in pairs)
+    return tuple(tuple(zip(chances, each, strict=True)) for each in (pairs, swaps))
 
 
 def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
     return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
 
 
-def _delta(
-    curve: PrivacyCurve | RealCurve, rate: Fraction, epsilon: RationalLike, bits: int
-) -> Enclosure:
+def _delta(curve: Curve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
     at = at_least_zero("epsilon", epsilon)
-    if rate == 1:
-        return curve.enclose_delta(at, bits)
     working = bits + _SPARE
     while True:
         with precision(working):
@@ -272,12 +352,8 @@ def _delta(
         working *= 2
 
 
-def _epsilon(
-    curve: PrivacyCurve | RealCurve, rate: Fraction, delta: RationalLike, bits: int
-) -> Enclosure:
+def _epsilon(curve: Curve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
     at = probability("delta", delta)
-    if rate == 1:
-        return curve.enclose_epsilon(at, bits)
     inner = curve.enclose_epsilon(min(at / rate, Fraction(1)), bits + 8)
     with precision(bits + _SPARE):
         least, most = (_amplified(end, rate) for end in (inner.lower, inner.upper))

@@ -2,104 +2,85 @@ r"""Poisson samples truncated at random to a largest size: the loss of one round
 
 Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
 a Poisson sample. If they do, the unit takes the place of a random other one, with a known chance:
-it moves the sum by up to twice as much. Both kinds together, told apart, are above every round:
-"Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs:
+it moves the sum by up to twice as much. A round that reveals which of both it is dominates every
+round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs:
 docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from accounting.loss.real_pair import Kinds, RealPair
-from accounting.mechanism.sampling_schemes import Scheme, TruncatedPoisson
+from accounting.mechanism.sampling_schemes import Poisson, TruncatedPoisson
 from accounting.release.dominating_pairs import DominatingPairs
-from accounting.release.poisson_replace_one import PoissonReplaced
-from accounting.release.real_curve import RealCurve, RealSample
-from accounting.release.subsampling import PoissonSampled
-from dpcore.errors import InvalidParameter
+from accounting.release.real_curve import RealCurve
+from accounting.release.subsampling import (
+    PoissonSample,
+    ReplacedSample,
+    SampledRelease,
+    both_ways,
+)
 from dpcore.laws.binomial import Binomial
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, RationalLike, make_integers
+from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
 _CHANCE_BITS: Final = 192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PoissonTruncated(RealSample):
-    r"""Privacy amplified by Poisson sampling with batches truncated to ``most`` units, at random.
+class TruncatedSample(SampledRelease):
+    r"""A Poisson sample truncated to ``most`` units, all subsets of a large one equally likely.
 
     ``examples`` is the size of the dataset: of the larger one where a unit is added or removed, of
-    both where one is replaced, by ``relation``. All subsets of a sample that is too large are
-    equally likely to be kept. ``curve`` is of Gaussian noise on the reals under add-remove. The
-    upper end tells whether the other units filled the batch; the lower one is that of neighbours
-    whose other units add nothing.
+    both where one is replaced. The upper end reveals whether the other units filled the batch; the
+    lower one is that of neighbours whose other units add nothing.
 
+    >>> from accounting.mechanism.description import Description
     >>> from accounting.mechanism.real_noise import Gaussian
-    >>> scope = Scope(relation="add-remove")
-    >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
-    >>> PoissonTruncated(curve=curve, rate="1/100", examples=1000, most=12).epsilon("1e-6")
+    >>> scheme = TruncatedPoisson(rate="1/100", examples=1000, most=12)
+    >>> TruncatedSample(description=Description(noise=Gaussian(sigma=2), scheme=scheme)).epsilon(
+    ...     "1e-6"
+    ... )
     Bound([0.0410..., 0.2177...], 'exact')
-
-    Raises :class:`InvalidParameter` for anything but such a curve, a rate outside (0, 1], and
-    sizes that are not integers from 1 on.
     """
 
-    scheme: ClassVar[type[Scheme]] = TruncatedPoisson
+    __slots__ = ()
+
     theorem: ClassVar[str] = (
-        "whether the other units fill the batch is told (arXiv 2508.15089, 2025)"
+        "whether the other units fill the batch is revealed (arXiv 2508.15089, 2025)"
     )
 
-    curve: RealCurve
-    rate: Exact = Exact()
-    examples: int
-    most: int
-    relation: Relation = field(default=Relation.ADD_REMOVE)
-
-    def __post_init__(self) -> None:
-        self._check(below=False, why="the sensitivity is that of one unit added")
-        if self.curve.loss() is None:
-            raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
-        make_integers(self, "examples", "most")
-        object.__setattr__(self, "relation", Relation(self.relation))
-
     @property
-    def scope(self) -> Scope:
-        r"""The scope of the curve, under ``relation``."""
-        return Scope(unit=self.curve.scope.unit, relation=self.relation)
-
-    @property
-    def unsampled(self) -> RealCurve:
-        r"""The loss without sampling, if a unit moves the query twice as far."""
-        found = self._sampled(Fraction(1), 2).unsampled
-        assert isinstance(found, RealCurve)  # noqa: S101  # noise on the reals, as it was given
-        return found
+    def scheme(self) -> TruncatedPoisson:
+        r"""The scheme of the description."""
+        return cast("TruncatedPoisson", self.description.scheme)
 
     @property
     def filled(self) -> Enclosure:
         r"""The probability that the other units alone fill a batch."""
-        return self._more_than(self.most - 1, self.examples - 1)
+        return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
 
     @property
     def kept(self) -> Enclosure:
-        r"""The probability that a unit is in a batch: that of min(1, most/sampled) if it is
-        sampled.
-        """
-        filled, cut = self.filled, self._more_than(self.most, self.examples)
+        r"""The probability that a unit is in a batch: E[min(1, most/sampled)] if it is sampled."""
+        most, examples = self.scheme.most, self.scheme.examples
+        filled, cut = self.filled, self._more_than(most, examples)
         low, high = (
-            self.rate * (1 - whole) + self.most * taken / self.examples
+            self.rate * (1 - whole) + most * taken / examples
             for whole, taken in ((filled.upper, cut.lower), (filled.lower, cut.upper))
         )
         return Enclosure(low, high)
 
     @property
-    def least(self) -> PoissonSampled | PoissonReplaced:
+    def least(self) -> PoissonSample | ReplacedSample:
         r"""The loss of neighbours whose other units contribute 0 to the query, a lower bound."""
-        return self._sampled(Fraction(self.kept.lower), 1)
+        kind = ReplacedSample if self.description.replaced else PoissonSample
+        scheme = Poisson(rate=self.kept.lower)
+        return kind(description=replace(self.description, scheme=scheme))
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
         r"""(probability, rate, moves) of the possible rounds: not filled by the others, filled,
@@ -117,53 +98,41 @@ class PoissonTruncated(RealSample):
             (Fraction(chance), share, moves) for chance, share, moves in found if chance > 0
         )
 
-    def kinds(self) -> Kinds:
-        r"""The pair of each part."""
-        make = RealPair.replaced if self.relation is Relation.REPLACE else RealPair.sampled
-        return tuple(
-            (chance, make(self._moved(moves).density, share))
-            for chance, share, moves in self.parts()
-        )
-
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""One direction for replace-one, otherwise two."""
-        here = self.kinds()
-        if self.relation is Relation.REPLACE:
-            return (here,)
-        return here, tuple((chance, pair.swapped()) for chance, pair in here)
+        r"""The pair of each part; one direction for replace-one, otherwise two."""
+        replaced, curve = self.description.replaced, cast("RealCurve", self.curve)
+        make = RealPair.replaced if replaced else RealPair.sampled
+        chances, pairs = [], []
+        for chance, share, moves in self.parts():
+            moved = Sensitivity.of(curve.sensitivity).times(moves)
+            chances.append(chance)
+            pairs.append(make(replace(curve, sensitivity=moved).density, share))
+        found = both_ways(*pairs, chances=tuple(chances))
+        return found[:1] if replaced else found
 
     def dominating_pairs(self) -> DominatingPairs:
         r"""The kinds as upper bounds, and those of :attr:`least` as lower bounds."""
         least = self.least.dominating_pairs()
         if self.directions == self.least.directions:
             return least
-        found = RealSample.dominating_pairs(self)
+        found = SampledRelease.dominating_pairs(self)
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between the delta of :attr:`least` and that of the kinds."""
-        upper = RealSample.enclose_delta(self, epsilon, bits).upper
+        upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
         return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between D_alpha of :attr:`least` and that of the kinds."""
-        upper = RealSample.enclose_renyi(self, order, bits).upper
+        upper = SampledRelease.enclose_renyi(self, order, bits).upper
         return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Between the epsilon of :attr:`least` and that of the kinds."""
-        upper = RealSample.enclose_epsilon(self, delta, bits).upper
+        upper = SampledRelease.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
-
-    def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
-        kind = PoissonReplaced if self.relation is Relation.REPLACE else PoissonSampled
-        return kind(curve=self._moved(moves), rate=rate)
-
-    def _moved(self, moves: int) -> RealCurve:
-        # Of a unit that moves the query so many times as far.
-        moved = Sensitivity.of(self.curve.sensitivity).times(moves)
-        return RealCurve(noise=self.curve.noise, sensitivity=moved, scope=self.curve.scope)
 
     def _more_than(self, count: int, units: int) -> Enclosure:
         # The chance that more than `count` of so many units are sampled.
@@ -177,5 +146,6 @@ class PoissonTruncated(RealSample):
         # From above: a unit is kept less often than it is sampled.
         if filled.lower == 0:
             return self.rate
-        cut = Fraction(self._more_than(self.most, self.examples).upper)
-        return min(self.most * cut / (self.examples * Fraction(filled.lower)), self.rate)
+        most, examples = self.scheme.most, self.scheme.examples
+        cut = Fraction(self._more_than(most, examples).upper)
+        return min(most * cut / (examples * Fraction(filled.lower)), self.rate)

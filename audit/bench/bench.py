@@ -321,14 +321,6 @@ def bench(
 
     What an entry gives depends on ``seed`` and its name, not on which others are there or on
     ``jobs``, the number of processes (-1: one for each core).
-
-    >>> from audit.catalogue import find
-    >>> found = bench([find("half-scale")])
-    >>> found.caught, found.twins_refuted, found.passed
-    (1, 0, True)
-
-    Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
-    needs laws which are not known.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)
@@ -359,12 +351,7 @@ def _refuse_lawless(entry: Entry) -> None:
 
 
 def first_runs(entry: Entry) -> int:
-    r"""The number of runs N of the first attempt of an entry and its twin.
-
-    >>> from audit.catalogue import find
-    >>> first_runs(find("ten-percent"))
-    20000
-    """
+    r"""The number of runs N of the first attempt of an entry and its twin."""
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
 
 

@@ -1,20 +1,12 @@
 r"""Bugs in composition: several releases, running sums, sampling, order.
 
-Releases that are each private and were never added up.
-
-Running sums of a stream: how many of the released numbers one event is in.
-
 Sources: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy under Continual Observation"
 (2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A tree over T
 events has floor(log2 T) + 1 levels, and an event is in one node of each.
 
-Privacy amplified by subsampling, which needs a subsample.
-
 A mechanism at epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon - 1)) where records
 are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and Differential Privacy",
 2012).
-
-What is released beside the noisy number.
 """
 
 from __future__ import annotations

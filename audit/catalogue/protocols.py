@@ -1,12 +1,8 @@
 r"""Bugs in noise that users add together: dropouts, shuffling, wrapped shares.
 
-Distributed protocols: who vanishes, what is reduced, what a parameter means, what is hidden.
-
 Each is a protocol of dpcore in which one step is done wrong: noise, encoding, shuffler and analyzer
 are those that run in earnest, drawn for all runs at once. The pair is what one user holds; the
 others hold 0.
-
-Noise that parties add in shares.
 
 Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
 Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson whose mean is Gamma(1/m) times the odds

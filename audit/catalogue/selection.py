@@ -113,9 +113,6 @@ def row_mass(
     and the answers the second; what has neither 0 nor 1 there is not asked.
 
     The sum over thresholds of at most 256, and all others as a ball that holds what they can add.
-
-    >>> row_mass([1], [0], (1, 1)) > row_mass([0], [0], (1, 1))
-    True
     """
     threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
     below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}

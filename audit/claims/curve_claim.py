@@ -80,11 +80,7 @@ class CurveClaim:
         object.__setattr__(self, "points", tuple(points))
 
     def delta_upper(self, epsilon: RationalLike) -> float:
-        r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up.
-
-        >>> CurveClaim(spelling="gdp=1").delta_upper(1)
-        0.12693673750664397
-        """
+        r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up."""
         exact = rational("epsilon", epsilon)
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
@@ -94,11 +90,7 @@ class CurveClaim:
         return self.spelling
 
     def to_json(self) -> dict[str, Any]:
-        r"""The text form, and the points as exact text; epsilon and delta are None.
-
-        >>> CurveClaim(spelling="discrete-laplace:scale=2@1").to_json()["points"][-1]
-        ['1/2', '0']
-        """
+        r"""The text form, and the points as exact text; epsilon and delta are None."""
         return {
             "epsilon": None,
             "delta": None,

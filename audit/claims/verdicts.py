@@ -44,11 +44,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself.
-
-    >>> cause_of("identity"), cause_of("sum+lowest-bit"), cause_of("time+round:-2")
-    ('values', 'floating-point', 'time')
-    """
+    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"
@@ -69,39 +65,23 @@ class LayerRun:
 
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
-    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1).
-
-    >>> level("alpha", "0.05")
-    Fraction(1, 20)
-    """
+    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1)."""
     return rational_in(name, value, "(0, 1)", f"such as {example}")
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above.
-
-    >>> level_upper("0.3"), level_upper("1/3") >= Fraction(1, 3) > 1 / 3
-    (0.3, True)
-    """
+    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above."""
     exact = rational("alpha", alpha)
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 
 
 def format_p_value(value: float) -> str:
-    r"""A p-value in three digits, rounded up; a bound if it underflows a float.
-
-    >>> format_p_value(0.0012345), format_p_value(0.0)
-    ('0.00124', 'below 1e-300')
-    """
+    r"""A p-value in three digits, rounded up; a bound if it underflows a float."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""The p-value or e-value, and the threshold of refutation.
-
-    >>> evidence("0.05", p_value=0.3, e_value=None)
-    'p-value 0.3; 0.05 or less refutes'
-    """
+    r"""The p-value or e-value, and the threshold of refutation."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"

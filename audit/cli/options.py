@@ -88,14 +88,7 @@ def _name(field: Field[Any]) -> str:
 
 
 def named_by_options() -> AbstractContextManager[None]:
-    r"""Make errors about a field of a spec name the option.
-
-    >>> with named_by_options():
-    ...     AuditSpec(runs=0)
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: -n = 0: must be a whole number from 1 to 1e12, e.g. 10 or 1e3
-    """
+    r"""Make errors about a field of a spec name the option."""
     options = {each.name: _name(each) for each in fields(AuditSpec)}
     options |= {name.lstrip("-"): name for name in options.values()}  # one of several: feature
     within = {part: f"--claim: {part}" for part in ("epsilon", "delta")}
@@ -103,11 +96,7 @@ def named_by_options() -> AbstractContextManager[None]:
 
 
 def read_pair(texts: tuple[str, str]) -> tuple[Any, Any]:
-    r"""Parse the datasets of --pair as JSON.
-
-    >>> read_pair(("0", "[1]"))
-    (0, [1])
-    """
+    r"""Parse the datasets of --pair as JSON."""
     return _dataset("A", texts[0]), _dataset("B", texts[1])
 
 
@@ -135,8 +124,6 @@ def read_spec(path: Path) -> dict[str, Any]:
         runs = 1e6
 
     Names of files are relative to the working folder, as on the command line.
-
-    Raises :class:`InvalidParameter` for a file that cannot be read, and a key that is no field.
     """
     text = read_text("--spec", path, most=_MOST_BYTES)
     try:

@@ -171,12 +171,7 @@ def find(name: str) -> Entry:
 
 
 def read_entry(name: str, text: str) -> Entry:
-    r"""Parse the entry in a file.
-
-    Raises :class:`InvalidParameter`, naming the file and the key, for a key that is missing,
-    unknown or of the wrong type, a claim, a relation or a feature that no audit takes, a pair that
-    cannot be neighbours, a truth that the claim covers, and a source without an address.
-    """
+    r"""Parse the entry in a file."""
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

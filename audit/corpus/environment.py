@@ -47,14 +47,7 @@ def cache_folder() -> Path:
 
 
 def suitable_python(newest: str | None) -> str:
-    r"""A Python no newer than ``newest``: this one, or one on the path.
-
-    >>> import sys
-    >>> suitable_python(None) == sys.executable
-    True
-
-    Raises :class:`EnvironmentFailed` where there is none.
-    """
+    r"""A Python no newer than ``newest``: this one, or one on the path."""
     if newest is None or sys.version_info[:2] <= _version(newest):
         return sys.executable
     for minor in range(_version(newest)[1], 7, -1):
@@ -88,10 +81,7 @@ class Environment:
         return self.folder(cache) / "bin" / "python"
 
     def make(self, cache: Path) -> Path:
-        r"""Create the environment if it is missing; returns its Python.
-
-        Raises :class:`EnvironmentFailed`, and leaves nothing behind.
-        """
+        r"""Create the environment if it is missing; returns its Python."""
         folder = self.folder(cache)
         if (folder / _MARKER).is_file():
             return self.python(cache)
@@ -210,10 +200,7 @@ class Worker:
                     pipe.close()
 
     def begin(self) -> str | None:
-        r"""Run the code; returns the claim that the package computes, if the entry asks for it.
-
-        Raises :class:`TargetFailed` where the code fails.
-        """
+        r"""Run the code; returns the claim that the package computes, if the entry asks for it."""
         (line,) = self._ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
@@ -221,10 +208,7 @@ class Worker:
     def draw(
         self, dataset: Any, runs: int, seed: int, *, label: str, seconds: float | None
     ) -> list[str]:
-        r"""The outputs of so many runs as lines of JSON.
-
-        Raises :class:`TargetFailed` where the process ends, or does not answer in time.
-        """
+        r"""The outputs of so many runs as lines of JSON."""
         request = {"dataset": dataset, "n": runs, "seed": seed}
         return self._ask(request, runs, label, seconds)
 

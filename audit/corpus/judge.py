@@ -3,8 +3,6 @@ r"""Audit entries of the corpus in their environments, and compare with the expe
 A failure is judged right when its claim is refuted and the lower bound does not exceed the true
 epsilon; a twin when its claim is not refuted. A package that computes its own claim must compute
 the one that the entry states.
-
-``docs/schemas/dpcore-corpus-1.json`` is the schema that follows from it.
 """
 
 from __future__ import annotations
@@ -275,8 +273,6 @@ def judge(
     entry's name, and so do the outputs where the package's randomness can be seeded. ``jobs``
     processes audit; environments are made one after the other, and removed at the end unless
     ``keep``. ``done`` is told the number of finished :func:`steps`.
-
-    Raises :class:`InvalidParameter` for what is out of range.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     tell = done or (lambda _: None)

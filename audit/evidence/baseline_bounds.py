@@ -29,6 +29,7 @@ from audit.evidence.fixed_size_test import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.clopper_pearson import lower_end, upper_end
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.spec import did_you_mean
@@ -116,22 +117,6 @@ class Scores:
                 )
 
 
-def clopper_pearson_lower(hits: Integers, runs: int, level: float) -> Floats:
-    r"""Exceeds the probability of a hit with probability at most ``level`` (Clopper and Pearson
-    1934).
-    """
-    found: Floats = np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
-    return found
-
-
-def clopper_pearson_upper(hits: Integers, runs: int, level: float) -> Floats:
-    r"""Is below the probability of a hit with probability at most ``level``."""
-    found: Floats = np.where(
-        hits < runs, betaincinv(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0
-    )
-    return found
-
-
 # -- thresholds -----------------------------------------------------------------------------------
 
 BONFERRONI_THRESHOLDS: Final = 32
@@ -145,8 +130,8 @@ def _log_ratio(p: Floats, q: Floats, delta: float) -> Floats:
 
 
 def _bounded(counts: Counts, delta: float, level: float) -> Floats:
-    p = clopper_pearson_lower(counts.hits, counts.runs, level)
-    q = clopper_pearson_upper(counts.misses, counts.others, level)
+    p = lower_end(counts.hits, counts.runs, level)
+    q = upper_end(counts.misses, counts.others, level)
     return _log_ratio(p, q, delta)
 
 
@@ -284,8 +269,8 @@ def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
     """
     mu = 0.0
     for counts in scores.counts(scores.thresholds()):
-        p = clopper_pearson_lower(counts.hits, counts.runs, asked.alpha / 2)
-        q = clopper_pearson_upper(counts.misses, counts.others, asked.alpha / 2)
+        p = lower_end(counts.hits, counts.runs, asked.alpha / 2)
+        q = upper_end(counts.misses, counts.others, asked.alpha / 2)
         both = (p > 0.0) & (q < 1.0)
         mu = max(mu, float((ndtri(p[both]) - ndtri(q[both])).max(initial=0.0)))
     return gaussian_epsilon(mu, asked.delta)
@@ -294,9 +279,6 @@ def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     r"""The least epsilon >= 0 with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
     <= delta; inf at delta = 0.
-
-    >>> round(gaussian_epsilon(1.0, 1e-5), 3), gaussian_epsilon(1.0, 0.0)
-    (4.377, inf)
     """
     if mu <= 0.0:
         return 0.0
@@ -365,10 +347,7 @@ class Baseline:
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any.
-
-        Raises :class:`InvalidParameter` for outputs that are not finite numbers.
-        """
+        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -436,13 +415,7 @@ class BaselineFinding:
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
-    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all.
-
-    >>> baseline_names(["plug-in", "dkw", "dkw"])
-    ('dkw', 'plug-in')
-
-    Raises :class:`InvalidParameter` for a name that is none.
-    """
+    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all."""
     given = set(asked)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         hint = did_you_mean(name, BASELINES)

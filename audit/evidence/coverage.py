@@ -163,15 +163,7 @@ def coverage_of(
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
-    r"""The first view of each pair in which no view measured anything.
-
-    >>> blind = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
-    >>> numbers = Coverage(runs=9, looked_at=9, once=0, constant=False, measured=True)
-    >>> unmeasured_pairs([blind, numbers])
-    []
-    >>> [each.pair for each in unmeasured_pairs([numbers, replace(blind, pair=1)])]
-    [1]
-    """
+    r"""The first view of each pair in which no view measured anything."""
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}
     for each in coverage:
@@ -183,10 +175,6 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
     learned scores or columns were measured in its place.
-
-    >>> none = Coverage(runs=0, looked_at=0, once=0, constant=False, measured=False)
-    >>> unmeasured([none], several=False)
-    ['nothing was measured: no run was drawn']
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -221,12 +209,7 @@ def unresolved(coverage: Sequence[Coverage]) -> str | None:
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Name the cases that a resolution does not cover, in brackets; empty if it covers all.
-
-    >>> none = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
-    >>> unseen([none])
-    ' (nothing was measured in 1 of 1 views)'
-    """
+    r"""Name the cases that a resolution does not cover, in brackets; empty if it covers all."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)

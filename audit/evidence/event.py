@@ -96,11 +96,6 @@ class Tally:
     ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
     ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
     dataset B.
-
-    >>> from audit.outputs.reading import read
-    >>> tally = Tally.empty().add(read([3, 3, "stop"]), np.array([False, True, True]))
-    >>> tally.number_counts.tolist(), tally.label_counts.tolist()
-    ([[1], [1]], [[0], [1]])
     """
 
     numbers: NumberLine
@@ -220,11 +215,6 @@ class Cells:
     ``counts`` (2, cells) are the runs it was learned from; ``alone`` marks the intervals made of
     one number repeated far beyond its neighbours. Only the wording of an event needs ``after[i]``,
     that cut ``i`` lies just behind a heavy number, and ``integral``, that all numbers are integers.
-
-    >>> from audit.outputs.reading import read
-    >>> cells = Tally.empty().add(read([0, 1, 1, 2]), np.array([False, True, True, True])).cells()
-    >>> cells.locate(read([-5, 1, 9, "new"])).tolist()
-    [0, 1, 2, 3]
     """
 
     cuts: NumberLine
@@ -316,14 +306,7 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""Some of the cells that outputs fall into, fixed with the cells; ``integral`` as a trial's.
-
-    >>> from audit.outputs.reading import read
-    >>> cells = Tally.empty().add(read([1, 2, "x"]), np.array([False, True, True])).cells()
-    >>> event = Event(cells=cells, chosen=np.array([False, True, True, False]), integral=True)
-    >>> event.words("sign(output)"), event.holds(read([7, "x", 0])).tolist()
-    ("sign(output) >= 2 or sign(output) in {'x'}", [True, True, False])
-    """
+    r"""Some of the cells, fixed with them; ``integral`` as of a trial."""
 
     cells: Cells
     chosen: NDArray[np.bool_]
@@ -453,11 +436,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""One sentence for a union of pieces: single values gathered, intervals joined by "or".
-
-    >>> wording(["output <= -1", "{3}", "{4}"])
-    'output <= -1 or output in {3, 4}'
-    """
+    r"""One sentence for a union of pieces: single values gathered, intervals joined by "or"."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -473,11 +473,6 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
     order of p/share each is multiplied by the shares of those not before it over its own, and is no
     smaller than the one before (Holm 1979): with equal shares the k-th smallest of m by m - k + 1.
     Rounded up; nothing is asked of how the tests depend on each other.
-
-    >>> holm([0.25, 0.01]), holm([0.03])
-    ([0.25, 0.020000000000000004], [0.03])
-    >>> holm([0.25, 0.01], [Fraction(4, 5), Fraction(1, 5)])
-    [0.25, 0.05000000000000001]
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -496,9 +491,6 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     Those of at least 1/alpha may be rejected, P(a false one) <= alpha (Vovk and Wang 2021, section
     5): a set of hypotheses that all hold has a mean that reaches 1/alpha so rarely. The means weigh
     each by its share, all alike where these are left out. Rounded down.
-
-    >>> np.exp(by_averages(np.log([80.0, 10.0, 1e-9]))).round(3).tolist()
-    [30.0, 5.0, 0.0]
     """
     top = float(log_wealth.max())
     if top == -math.inf:

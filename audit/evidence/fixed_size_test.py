@@ -29,6 +29,7 @@ from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.clopper_pearson import lower_end
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
@@ -254,11 +255,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
 
 def block_ends(runs: int) -> list[int]:
-    r"""The ends of the blocks of this many runs; the first block is not tested.
-
-    >>> block_ends(200)
-    [38, 58, 88, 133, 200]
-    """
+    r"""The ends of the blocks of this many runs; the first block is not tested."""
     ends = [runs]
     while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
         ends.append(int(ends[-1] / _BLOCK_GROWTH))
@@ -272,8 +269,7 @@ def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
         return np.ones(len(votes.right))
     # An expert guesses alike over stretches of epsilon: few counts differ, each is bounded once.
     counts, place = np.unique(votes.right + votes.wrong, return_inverse=True)
-    bound = betaincinv(np.maximum(counts, 1), runs - counts + 1, level)
-    kappa: Floats = np.where(counts > 0, bound, 1e-300)[place]
+    kappa: Floats = np.where(counts > 0, lower_end(counts, runs, level), 1e-300)[place]
     share: Floats = 1.0 - (delta * (1.0 + _SLACK)) * (votes.sides / 2) / (kappa * (1.0 - _SLACK))
     return share
 

@@ -49,9 +49,6 @@ def one_run_p_value(
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run",
     Theorem 5.2.
-
-    >>> one_run_p_value(10, 3, 3, epsilon=0, delta=0)
-    0.125...
     """
     if right == 0:
         return 1.0
@@ -99,11 +96,7 @@ def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
-    r"""The largest parameter in [0, ``most``] found rejected, by bisection; 0.0 where 0 is not.
-
-    >>> largest_rejected(lambda x: x < 1.5)
-    1.4999990463256836
-    """
+    r"""The largest parameter in [0, ``most``] found rejected, by bisection; 0.0 where 0 is not."""
     if not rejected(0.0):
         return 0.0
     if rejected(most):
@@ -135,9 +128,6 @@ def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossL
 
     P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta), and of the complements
     Q >= 1 - delta - e^epsilon (1 - P).
-
-    >>> [(line.slope, line.offset) for line in lines_of([(0, "0.25")])]
-    [(1.0, -0.25), (1.0, -0.25)]
     """
     found = []
     for epsilon, delta in points:
@@ -167,9 +157,6 @@ def curve_refuted(
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/confidence.md``.
-
-    >>> [curve_refuted(100, 20, k, lines_of([(1, 0)]), 0.05) for k in (17, 20)]
-    [False, True]
     """
     held = alpha / canaries
     inside = held * right * (1 - _ROUNDING)
@@ -203,9 +190,6 @@ def curve_p_value(
     r"""An upper bound of P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
     Found by bisection to within a thousandth, at least ``least``.
-
-    >>> curve_p_value(100, 20, 20, lines_of([(1, 0)])) < 0.05
-    True
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

@@ -16,10 +16,11 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, expit, logit
+from scipy.special import expit, logit
 
 from audit.evidence.event import Cells, Floats, Tally, Witness, witness_of
 from audit.outputs.reading import Integers, Reading
+from dpcore.numbers.clopper_pearson import lower_end
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""Who is tested, by name: experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
@@ -221,10 +222,10 @@ def _reach(counts: Integers, level: float) -> Floats:
     if side * side < len(most):
         at = np.flatnonzero(np.bincount(code := most[clear] * side + total[clear]))
         bounds = np.zeros(side * side)
-        bounds[at] = betaincinv(at // side, at % side - at // side + 1, level)
+        bounds[at] = lower_end(at // side, at % side, level)
         right[clear] = bounds[code]
     else:
-        right[clear] = betaincinv(most[clear], (total - most + 1)[clear], level)
+        right[clear] = lower_end(most[clear], total[clear], level)
     reach: Floats = logit(np.maximum(right, 0.5))
     return np.where(counts[1] > counts[0], reach, -reach)
 

@@ -97,11 +97,7 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""The verdict of a sample layer; nothing measured if no view of a pair measured anything.
-
-    >>> verdict_of([], refuted=False)
-    'nothing_measured'
-    """
+    r"""The verdict of a sample layer; nothing measured if no view of a pair measured anything."""
     if refuted:
         return "refuted"
     return "not_refuted" if coverage and not unmeasured_pairs(coverage) else "nothing_measured"
@@ -136,19 +132,12 @@ def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
 
     Between two rejected points of its grid may lie a claim that the test itself just keeps: the
     smaller bound holds as well, and does not contradict the verdict.
-
-    >>> capped(1.25, Claim(epsilon=1), refuted=False), capped(1.25, Claim(epsilon=1), refuted=True)
-    (1.0, 1.25)
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 
 
 def versions() -> dict[str, str]:
-    r"""Versions of this toolkit, Python and numpy.
-
-    >>> sorted(versions())
-    ['dpcore', 'numpy', 'python']
-    """
+    r"""Versions of this toolkit, Python and numpy."""
     try:
         own = version("dpcore")
     except PackageNotFoundError:  # run from a source tree that is not installed

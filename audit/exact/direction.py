@@ -76,10 +76,7 @@ class Box:
 
 
 def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
-    r"""The curve of P = p + X against Q = q + X, for p != q.
-
-    Raises :class:`NeverWorse` for one-sided Polya noise of shape <= 1 with p > q.
-    """
+    r"""The curve of P = p + X against Q = q + X, for p != q."""
     pair = pair_of(noise, abs(p - q))
     if isinstance(pair, OneSidedPair):
         pair = replace(pair, mirrored=p < q)
@@ -91,10 +88,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
-    r"""The same for vector shifts; None if they are equal.
-
-    Raises :class:`NotDerived` for an asymmetric noise in several coordinates.
-    """
+    r"""The same for vector shifts; None if they are equal."""
     moves = tuple(abs(a - b) for a, b in zip(p, q, strict=True) if a != b)
     if not moves:
         return None
@@ -116,16 +110,7 @@ class OutputInterval:
 
     @property
     def words(self) -> str:
-        r"""A description of the event as a sentence.
-
-        >>> (
-        ...     OutputInterval(1, None).words,
-        ...     OutputInterval(None, 0).words,
-        ...     OutputInterval(3, 3).words,
-        ...     OutputInterval(-1, 1).words,
-        ... )
-        ('output >= 1', 'output <= 0', 'output = 3', '-1 <= output <= 1')
-        """
+        r"""A description of the event as a sentence."""
         if self.last is None:
             return f"output >= {self.first}"
         if self.first is None:
@@ -146,12 +131,7 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> worst_interval(DiscreteLaplace(scale=1), 0, 1, Fraction(1, 2)).words
-    'output <= 0'
-    """
+    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it."""
     pair = shift_curve(noise, p, q).pair
     with precision(_DECIDING):
         span = _span(pair, level)

@@ -39,12 +39,7 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> Shifted(DiscreteLaplace(scale=1), 3).shift
-    3
-    """
+    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
 
     noise: Noise
     shift: int | tuple[int, ...]
@@ -70,13 +65,6 @@ def hockey_stick(p: AnyLaw, q: AnyLaw, epsilon: RationalLike, *, bits: int = _BI
     r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
 
     Exactly 0 where P/Q never exceeds e^epsilon.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> noise = DiscreteLaplace(scale=2)
-    >>> hockey_stick(Shifted(noise, 0), Shifted(noise, 1), "1/2")
-    Enclosure([0, 0])
-    >>> hockey_stick({"yes": "3/4", "no": "1/4"}, {"yes": "1/4", "no": "3/4"}, 0)
-    Enclosure([0.5, 0.5])
     """
     level = _level(epsilon)
     curve = _compare(p, q)
@@ -84,28 +72,14 @@ def hockey_stick(p: AnyLaw, q: AnyLaw, epsilon: RationalLike, *, bits: int = _BI
 
 
 def epsilon_at(p: AnyLaw, q: AnyLaw, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0; infinite where it is infinite.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> noise = DiscreteLaplace(scale=2)
-    >>> epsilon_at(Shifted(noise, 0), Shifted(noise, 3))
-    Enclosure([1.5, 1.5])
-    >>> epsilon_at({0: "1/2", 1: "1/2"}, {0: 1}, "1/3")
-    Enclosure([inf, inf])
-    """
+    r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0, or infinite."""
     allowed = rational_in("delta", delta, "[0, 1)")
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 
 
 def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""D_a(P || Q) for a rational order a > 1; infinite where P has mass and Q has none.
-
-    >>> from dpcore import DiscreteGaussian
-    >>> noise = DiscreteGaussian(sigma_squared=4)
-    >>> renyi(Shifted(noise, 0), Shifted(noise, 1), 2)
-    Enclosure([0.25, 0.25])
-    """
+    r"""D_a(P || Q) for a rational order a > 1; infinite where P has mass and Q has none."""
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")
@@ -114,13 +88,7 @@ def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> En
 
 
 def worst_event(p: AnyLaw, q: AnyLaw, epsilon: RationalLike) -> Event | None:
-    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> noise = DiscreteLaplace(scale=1)
-    >>> worst_event(Shifted(noise, 0), Shifted(noise, 1), "1/2").words
-    'output <= 0'
-    """
+    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors."""
     level = _level(epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
         return _interval(p, q, level) if _compare(p, q) is not None else None
@@ -281,11 +249,7 @@ def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
 
 
 def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
-    r"""The least epsilon at ``delta``.
-
-    Raises :class:`PrecisionExhausted` where delta is a value at which epsilon jumps and the law's
-    masses are not rational.
-    """
+    r"""The least epsilon at ``delta``."""
 
     def smallest(one: AnyLaw, other: AnyLaw) -> Enclosure:
         try:
@@ -352,15 +316,6 @@ def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     Of two pmfs every claim is decided: their delta is rational and exact, or irrational
     (Lindemann), and rising precision tells it from the claimed one. So is every claim of one
     coordinate of binomial noise, whose masses are rational.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> noise = DiscreteLaplace(scale=2)
-    >>> one, other = Shifted(noise, 0), Shifted(noise, 1)
-    >>> decide(one, other, Claim(epsilon="1/2")).verdict
-    'proven'
-    >>> found = decide(one, other, Claim(epsilon="0.499"))
-    >>> found.verdict, found.event.words
-    ('refuted', 'output <= 0')
     """
     epsilon, delta = claim.exact
     ways: dict[Direction, tuple[AnyLaw, AnyLaw]] = {"p_against_q": (p, q), "q_against_p": (q, p)}

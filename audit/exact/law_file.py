@@ -91,13 +91,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""Parse a law; ``checked`` tests whether its masses sum to 1.
-
-    >>> read_law("P", "discrete-laplace:scale=1@3").law
-    Shifted(noise=DiscreteLaplace(scale=1), shift=3)
-
-    Raises :class:`InvalidParameter` for what is neither a noise nor a file of probabilities.
-    """
+    r"""Parse a law; ``checked`` tests whether its masses sum to 1."""
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))

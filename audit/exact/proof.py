@@ -29,10 +29,6 @@ def prove(target: Provable, plan: Plan) -> AuditReport:
     Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
     is that of this noise moved as far as the pairs move it; elsewhere its points may be kept, and
     the verdict stays "not_refuted".
-
-    Raises :class:`InvalidParameter` for datasets that do not give integers,
-    :class:`accounting.NotDerived` for a noise without a theorem, and
-    :class:`PrecisionExhausted` where delta(epsilon) could not be compared with the claimed delta.
     """
     decided = [
         _decided(target, pair, place, point)

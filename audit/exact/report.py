@@ -78,11 +78,6 @@ class ExactReport(Result):
     r"""The proven facts about two laws; see the module.
 
     ``claim`` is the claim as text, ``decisions`` one for each of its points.
-
-    >>> from audit.exact.law_file import read_law
-    >>> p, q = (read_law(name, f"discrete-laplace:scale=1@{i}") for i, name in enumerate("PQ"))
-    >>> ExactReport(p=p, q=q).exit_code
-    0
     """
 
     SCHEMA: ClassVar[str] = SCHEMA
@@ -246,12 +241,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: AnyLaw, q: AnyLaw) -> tuple[Point, ...]:
-    r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9.
-
-    >>> points = curve_points({"a": "3/4", "b": "1/4"}, {"a": "1/4", "b": "3/4"})
-    >>> len(points), points[0].worse.lower_float, points[-1].worse.upper_float < 0.02
-    (61, 0.5, True)
-    """
+    r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
@@ -271,10 +261,7 @@ def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on.
-
-    Raises :class:`InvalidParameter` when every delta is smaller, or the file cannot be written.
-    """
+    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on."""
     ways = {
         "P against Q": [(x.at, x.p_against_q) for x in points if x.p_against_q is not None],
         "Q against P": [(x.at, x.q_against_p) for x in points if x.q_against_p is not None],

@@ -40,11 +40,7 @@ class Column:
 
     @property
     def name(self) -> str:
-        r"""The column's display name.
-
-        >>> Column(what="column", path=".mean").name, Column(what="count", value=-1.0).name
-        ('output.mean', 'count of -1')
-        """
+        r"""The column's display name."""
         match self.what:
             case "column":
                 return display_path(self.path)

@@ -50,15 +50,7 @@ _STRUCTURE: Final = {"structure": 20}
 
 
 def default_family(outputs: Outputs) -> tuple[Share, ...]:
-    r"""The default features for these outputs, with shares that sum to 1; empty: the outputs only.
-
-    >>> [each.feature for each in default_family([(0.1, 0.2), (0.3, 0.1)])]
-    ['identity', 'coordinates', 'learned', 'grid']
-    >>> [each.feature for each in default_family([{"mean": 3}, {"mean": 4}, {"mean": 7}])]
-    ['identity', 'column:mean']
-    >>> default_family([3, 4, 3]), default_family(["a", "b"])
-    ((), ())
-    """
+    r"""Default features for these outputs, with shares that sum to 1; empty: the outputs only."""
     if not len(outputs):
         return ()
     values = each(outputs)

@@ -62,9 +62,6 @@ class Feature:
     Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
     output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
     beside that of the others.
-
-    >>> read_feature("last-bits:2").apply([5, "six"])
-    [1, 'no last-bits:2: str']
     """
 
     name: str
@@ -197,12 +194,6 @@ def read_feature(
     r"""Parse a feature: a built-in, a chain of them, or a user's map.
 
     ``own`` finds such a map by its spelling, in place of :func:`own_map`.
-
-    >>> read_feature("coordinate:1+sign").apply([(5, -7), (5, 0), 3])
-    [-1, 0, 'no sign: str']
-
-    Raises :class:`InvalidParameter` for what is none, and :class:`audit.errors.TargetFailed` for a
-    file or module that fails while it is imported.
     """
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
@@ -298,9 +289,6 @@ class _OwnMap:
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
 
-    >>> own_map("builtins:abs")([-3, 3])
-    [3, 3]
-
     Raises as :func:`read_feature`.
     """
     try:
@@ -336,10 +324,6 @@ _OUTPUT: Final = coordinate(0)
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
     told to read the output of it.
-
-    >>> both = read_feature("identity"), read_feature("time")
-    >>> [feature.apply([(5, 90)])[0] for feature in with_time(both)]
-    [5, 90]
     """
     if not any(feature.of_time for feature in features):
         return features
@@ -359,8 +343,6 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
     It is applied to the outputs, which must not be tested afterwards, and again to the same in the
     opposite order. A map that passes may still change its answers later: that is its author's part.
-
-    Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"

@@ -18,7 +18,7 @@ from audit.claims.verdicts import LOOKS
 from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.form import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined
-from dpcore.numbers.threads import one_thread
+from dpcore.numbers.arrays import one_thread
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
 r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum

@@ -26,9 +26,6 @@ class Map:
     ``of_array`` is the same of an array of runs (first axis), faster, or None where it has no
     faster way; it raises :class:`Misread` where all outputs would get that label. A list of nothing
     but floats, or of integers below 2^63, counts as an array.
-
-    >>> Map(name="half", of_one=lambda x: x / 2, of_array=lambda _: None)([4, "x"])
-    [2.0, 'no half: str']
     """
 
     name: str
@@ -57,11 +54,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label, as the identity of a text, says that a feature does not apply.
-
-    >>> is_unread("'no sign: str'", "coordinate:1+sign"), is_unread("'no sign: str'", "identity")
-    (True, False)
-    """
+    r"""Whether a label, as the identity of a text, says that a feature does not apply."""
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
@@ -81,9 +74,6 @@ def by_value(found: Outputs) -> Outputs:
     r"""A map's result by value, independent of whether outputs came in an array.
 
     Numbers are floats, or integers where no float is that large; sequences are tuples.
-
-    >>> by_value(np.array([[1, 2]])), by_value([3, "x", 2**53 + 1])
-    ([(1.0, 2.0)], [3.0, 'x', 9007199254740993])
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
     if array is not None and array.ndim == 1:
@@ -114,11 +104,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs: Python values from an array of values, otherwise its rows.
-
-    >>> each(np.array([1, 2]))
-    [1, 2]
-    """
+    r"""The individual outputs: Python values from an array of values, otherwise its rows."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
@@ -126,13 +112,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number an output is; an array of one number is that number, a bool is none.
-
-    >>> number_of(np.array([2.5])), number_of(3)
-    (2.5, 3)
-
-    Raises :class:`Misread`.
-    """
+    r"""The number an output is; an array of one number is that number, a bool is none."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

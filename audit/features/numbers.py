@@ -198,9 +198,6 @@ def last_bits(bits: int) -> Map:
     r"""The lowest ``bits`` bits of a float's significand as it is stored, or of an integer.
 
     A float64 has 52 of them, a float32 23; inf and nan are themselves.
-
-    >>> last_bits(4)([1.0 + 3 * 2.0**-52, 35])
-    [3, 3]
     """
     return Map(
         name=f"last-bits:{bits}",
@@ -242,9 +239,6 @@ def modulo(step: float) -> Map:
     that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
     of which only one dataset gives any, are told from other numbers likewise. inf and nan are
     themselves.
-
-    >>> modulo(0.5)([20, -19.5, 3.25, 3.875]), modulo(1000.0)([7001, -1]).tolist()
-    ([0.0, 0.0, 0.5, 0.75], [0.001, 0.999])
     """
     return Map(
         name=f"modulo:{step!r}",
@@ -282,9 +276,6 @@ def rounded(digits: int) -> Map:
     r"""Every number rounded to ``digits`` decimals, those in a sequence one by one.
 
     A vector of floats never comes twice; rounded it does, so that it can be counted.
-
-    >>> rounded(1)([0.26, (0.11, 0.09)])
-    [0.3, (0.1, 0.1)]
     """
     return Map(
         name=f"round:{digits}",
@@ -303,13 +294,6 @@ _NATS: Final = 7.0
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The coarsest step of which a third of the numbers lie whole multiples apart; None where
     there is none, or where all lie on one finer lattice as chance would spread them.
-
-    >>> rng = np.random.default_rng(1)
-    >>> steps = 0.3 * rng.integers(-5000, 5000, 32)
-    >>> step_of(np.where(np.arange(32) % 2, 20.0, 20.0 + 1 / 7) + steps)
-    0.3
-    >>> step_of(steps), step_of(rng.random(32))
-    (None, None)
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):

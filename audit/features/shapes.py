@@ -216,11 +216,7 @@ def _coordinates(array: NDArray[Any], *, place: int) -> Outputs:
 
 
 def coordinate(place: int) -> Map:
-    r"""The item at a place, the first at 0, the last at -1.
-
-    >>> coordinate(-1)([[1, 2], "abc", 7])
-    [2, 'c', 'no coordinate:-1: int']
-    """
+    r"""The item at a place, the first at 0, the last at -1."""
     return Map(
         name=f"coordinate:{place}",
         of_one=partial(_coordinate_of, place=place),
@@ -259,11 +255,7 @@ def _columns(array: NDArray[Any], *, path: str) -> Outputs:
 
 
 def column(spelled: str) -> Map:
-    r"""The number or label at a path (:mod:`audit.outputs.rows`), ``%2B`` in it for a plus sign.
-
-    >>> column("rows[1]")([{"rows": [3, 4]}, {"rows": []}])
-    [4, 'no column:rows[1]: dict']
-    """
+    r"""The number or label at a path (:mod:`audit.outputs.rows`), ``%2B`` in it for a plus sign."""
     path = path_of(spelled)
     return Map(
         name=f"column:{spelled}",
@@ -332,9 +324,6 @@ def hashed(cells: int) -> Map:
 
     Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of anything else by
     BLAKE2b, without a key: the same in every process.
-
-    >>> hashed(16)([3, 3.0, np.array([1, 2]), (1, 2)])
-    [13, 13, 6, 6]
     """
     return Map(
         name=f"hash:{cells}",

@@ -213,19 +213,9 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's
     ``rvs(size=, random_state=)``. One that fails gives a report with ``error`` and no verdict.
 
-    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-    >>> noise = DiscreteLaplace(scale=10)
-    >>> fit(noise, noise, runs=10_000, seed=7).verdict
-    'not_refuted'
-    >>> fit(DiscreteLaplace(scale=11), noise, runs=10_000, seed=7).verdict
-    'refuted'
-
     The level is over the draws and over the coins of the simulations: without a ``seed`` both are
     fresh, and the report says which they were. One seed for many samplers of one law repeats the
     coins, and with them whatever luck they had.
-
-    Raises :class:`InvalidParameter` for what is out of range, for something that is no sampler,
-    and for a law outside the range of the float functions.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -45,10 +45,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""n draws; those beyond int64 are moved to its ends, which are in the same far tail.
-
-        Raises :class:`TargetFailed` for whatever is not n integers.
-        """
+        r"""n draws; those beyond int64 are moved to its ends, which are in the same far tail."""
         try:
             self.watchdog.restart()
             returned = self.function(n)
@@ -93,14 +90,7 @@ class Sampler:
 def sampler_of(
     sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
 ) -> Sampler:
-    r"""Convert ``sampler`` to a Sampler; the module lists the accepted types.
-
-    >>> seed = np.random.SeedSequence(7)
-    >>> sampler_of({3: 1}, seed).draw(2)
-    array([3, 3])
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""Convert ``sampler`` to a Sampler; the module lists the accepted types."""
     watchdog = Watchdog(timeout)
     rng = np.random.default_rng(seed)
     name, piece = _name(sampler), _MANY

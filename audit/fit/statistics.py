@@ -88,10 +88,7 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""The cells for this number of draws; they do not depend on the draws.
-
-        Raises :class:`InvalidParameter` where the law offers no float functions.
-        """
+        r"""The cells for this number of draws; they do not depend on the draws."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False
@@ -270,11 +267,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The p-value of several tests: min p_i / w_i, at most 1.
-
-    >>> joined({"directed": 0.25, "cells": 0.5})
-    0.5
-    """
+    r"""The p-value of several tests: min p_i / w_i, at most 1."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 

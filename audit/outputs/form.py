@@ -34,11 +34,7 @@ _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 
 
 def kind(output: object) -> str:
-    r"""A readable type of the output, with the shape if it has one.
-
-    >>> kind(3), kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
-    ('int', 'int64', 'list of 2', 'float64 array of shape (2,)', 'None')
-    """
+    r"""A readable type of the output, with the shape if it has one."""
     plain = _KINDS.get(type(output))
     if plain is not None:
         return plain
@@ -63,13 +59,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this.
-
-    >>> require_readable(x for x in [1])
-    Traceback (most recent call last):
-    ...
-    audit.errors.Unreadable: returned a generator, which is not an output
-    """
+    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -151,9 +141,6 @@ def join(
     r"""Outputs of the two datasets put in run order, each side shuffled first.
 
     Sides of another type or shape stay what they are.
-
-    >>> join([1], ["x"], np.array([True, False]), np.random.default_rng(0))
-    ['x', 1]
     """
     if _stackable(side_a, side_b):
         return interleave(side_a, side_b, worlds, rng)
@@ -170,11 +157,7 @@ def _stackable(*sides: Outputs) -> bool:
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
-    r"""Concatenate pieces: an array if they are compatible, otherwise a list.
-
-    >>> concatenate([np.array([1]), np.array([2, 3])])
-    array([1, 2, 3])
-    """
+    r"""Concatenate pieces: an array if they are compatible, otherwise a list."""
     if not pieces:
         return []
     if _stackable(*pieces):
@@ -184,12 +167,7 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
 
 
 def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    r"""Return adjacent slices as one view, or None.
-
-    >>> whole = np.arange(6)
-    >>> adjoining([whole[1:3], whole[3:]]), adjoining([whole[:2], whole[3:]])
-    (array([1, 2, 3, 4, 5]), None)
-    """
+    r"""Return adjacent slices as one view, or None."""
     first, base = pieces[0], pieces[0].base
     if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
         return None
@@ -221,11 +199,7 @@ class OutputParser:
 
     @classmethod
     def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> OutputParser:
-        r"""From the training runs.
-
-        >>> OutputParser.learn(["1", "x"], np.array([False, True]), lines=True).as_json
-        False
-        """
+        r"""From the training runs."""
         as_json = lines and all(_value(line) is not line for line in outputs)
         plain = cls(lines=lines, as_json=as_json, by_kind=False)
         found = list(_kinds(plain.values(outputs)))
@@ -254,21 +228,12 @@ def _value(line: str) -> object:
 
 
 def same(one: Outputs, other: Outputs) -> bool:
-    r"""Whether two calls returned the same outputs, to the last bit; nan equals nan.
-
-    >>> same(np.array([1.0, math.nan]), np.array([1.0, math.nan])), same([1], [2])
-    (True, False)
-    """
+    r"""Whether two calls returned the same outputs, to the last bit; nan equals nan."""
     return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about outputs: nan, a type that only one dataset gives, constants.
-
-    >>> plain = OutputParser(lines=False, as_json=False, by_kind=False)
-    >>> oddities([1.0, math.nan], np.array([False, True]), plain)
-    ['1 of 2 outputs are nan (0 on dataset A, 1 on dataset B): counted as a value']
-    """
+    r"""Warnings about outputs: nan, a type that only one dataset gives, constants."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
@@ -341,11 +306,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Fair coins, True for dataset B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.
-
-    >>> int(draw_worlds(1000, np.random.default_rng(7)).sum())
-    500
-    """
+    r"""Fair coins, True for dataset B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted."""
     count = integer("runs", runs, at_least=0)
     worlds = np.arange(count) >= rng.binomial(count, 0.5)
     return rng.permutation(worlds)
@@ -354,11 +315,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Outputs of a vectorised mechanism put in run order, each dataset's permuted first.
-
-    >>> interleave([1, 1], [5], np.array([False, True, False]), np.random.default_rng(0)).tolist()
-    [1, 5, 1]
-    """
+    r"""Outputs of a vectorised mechanism put in run order, each dataset's permuted first."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):

@@ -45,14 +45,6 @@ class Watchdog:
 
     ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;
     ``due`` is when the call that is running should end, on the clock of ``time.monotonic``.
-
-    >>> with Watchdog(0.05) as watchdog:
-    ...     watchdog.restart()
-    ...     while True:
-    ...         pass
-    Traceback (most recent call last):
-    ...
-    audit.outputs.guard.TimeUp: no answer within 0.05 s
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -171,14 +163,6 @@ def reading(target: str) -> Iterator[None]:
 
     An output can be an object of any class, and that class decides what a hash, a comparison or a
     repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
-
-    >>> with reading("f.py:f"):
-    ...     exec("hash([])", {"__name__": "f"})
-    Traceback (most recent call last):
-    ...
-    audit.errors.TargetFailed: f.py:f: raised TypeError: unhashable type: 'list' at <string>:1
-
-    Raises :class:`TargetFailed`.
     """
     watchdog = current()
     try:
@@ -223,9 +207,6 @@ def failure(
 ) -> TargetFailed:
     r"""Describe an exception of a call in one line: its type, message and location.
 
-    >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
-    f.py:f: called sys.exit(1) (dataset A)
-
     Raises the error itself where it is the user's Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
@@ -256,9 +237,6 @@ def stdout_to_stderr() -> Iterator[None]:
     ``sys.stdout`` and ``sys.stderr`` may be closed or set to anything inside: afterwards they are
     what they were, and open. The first thread to enter turns the streams of the whole process, the
     last to leave turns them back.
-
-    >>> with stdout_to_stderr():
-    ...     print("from the target")
     """
     with _STREAMS_LOCK:
         if not _inside:

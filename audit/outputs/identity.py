@@ -102,11 +102,7 @@ class Number(NamedTuple):
 
 
 def identity(output: object) -> str | Name:
-    r"""Equal exactly for outputs that no recipient can distinguish.
-
-    >>> identity([1, 1.0, True]), identity(np.float32(0.5)), str(identity(np.array([1, 2])))
-    ('[1, 1.0, True]', 'np.float32(0.5)', 'array([1, 2])')
-    """
+    r"""Equal exactly for outputs that no recipient can distinguish."""
     if type(output) is np.ndarray and output.dtype.kind in "biuf" and output.dtype.itemsize <= 8:
         return _Array.of(output)
     objects: list[Hashable] = []
@@ -170,11 +166,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``.
-
-    >>> display_name("np.bool(True)"), display_name("np.bool(True)", {"True"})
-    ('True', 'np.bool(True)')
-    """
+    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -182,11 +174,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean scalar as Number, else None.
-
-    >>> number_in(2**60 + 1), number_in(Decimal("1.00")), number_in(True), number_in(math.inf)
-    (Number(value=1152921504606846977, form='int'), Number(value=Decimal('1.00'), ...), None, None)
-    """
+    r"""Return a finite non-boolean scalar as Number, else None."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -226,11 +214,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""A line that is a JSON number as that number, otherwise as text.
-
-    >>> written("12"), written("1e999").value, written("[1]")
-    (12, Decimal('1E+999'), '[1]')
-    """
+    r"""A line that is a JSON number as that number, otherwise as text."""
     match = _JSON_NUMBER.fullmatch(line)
     if match is None:
         return line
@@ -391,11 +375,7 @@ class Table:
 
 
 def is_table(kind: type) -> bool:
-    r"""Whether objects of a class are DataFrames, Series or an index.
-
-    >>> is_table(list)
-    False
-    """
+    r"""Whether objects of a class are DataFrames, Series or an index."""
     found = _known.get(kind)
     if found is None:
         of = any(base.__module__.partition(".")[0] in _LIBRARIES for base in kind.__mro__)
@@ -404,11 +384,7 @@ def is_table(kind: type) -> bool:
 
 
 def table_of(output: Any) -> Table | None:
-    r"""The output as a table, or None.
-
-    >>> table_of([1, 2]) is None
-    True
-    """
+    r"""The output as a table, or None."""
     if not is_table(type(output)):
         return None
     index = getattr(output, "index", None)

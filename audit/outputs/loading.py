@@ -22,14 +22,7 @@ from dpcore.errors import InvalidParameter
 
 
 def load(spelling: str) -> Any:
-    r"""Import the object that ``module:name`` or ``file.py:name`` names.
-
-    >>> load("math:pi")
-    3.14159...
-
-    Raises :class:`InvalidParameter` for a spelling, file, module or name that is none, and
-    :class:`TargetFailed` when the import does.
-    """
+    r"""Import the object that ``module:name`` or ``file.py:name`` names."""
     path, _, attribute = spelling.rpartition(":")
     if not attribute or not path:
         raise InvalidParameter("target", spelling, "must be written module:callable")

@@ -40,11 +40,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        r"""The number as written, if its form includes the text.
-
-        >>> Place(2.0, "float").words, Place(2, "int8").words, Place(2, "2e0").words
-        ('2', 'np.int8(2)', '2e0')
-        """
+        r"""The number as written, if its form includes the text."""
         value, form = self.value, self.form
         if isinstance(value, float) and value == 0.0:
             form = form.removeprefix("-")
@@ -207,12 +203,7 @@ _NOWHERE: Final = Number(0, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    r"""Outputs in run order: ``numbers[i]`` when ``codes[i] < 0``, else label ``names[codes[i]]``.
-
-    >>> reading = read([1, 2.5, None, math.inf])
-    >>> reading.codes.tolist(), reading.names
-    ([-1, -1, 0, 1], ('None', 'inf'))
-    """
+    r"""Outputs in order: ``numbers[i]`` when ``codes[i] < 0``, else label ``names[codes[i]]``."""
 
     numbers: NumberLine
     codes: Integers
@@ -231,9 +222,6 @@ def read(outputs: object) -> Reading:
     Each output is read by itself, never by its neighbours, and exactly: nothing is rounded, and
     outputs of different types are different. Raises :class:`InvalidParameter` for what has no first
     axis.
-
-    >>> tuple(map(str, read(np.array([[1, 2], [1, 2], [3, 4]])).names))
-    ('array([1, 2])', 'array([3, 4])')
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
@@ -312,11 +300,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""The worlds in run order, True for dataset B; refused unless one truth value a run.
-
-    >>> read_worlds([False, True], 2).tolist()
-    [False, True]
-    """
+    r"""The worlds in run order, True for dataset B; refused unless one truth value a run."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")

@@ -69,11 +69,7 @@ class Row:
 
 
 def row_of(output: object) -> Row:
-    r"""Parse one output.
-
-    >>> row_of(["3 men", None]).structure, dict(row_of({"a": "3 men"}).cells)
-    ('list(text, NoneType)', {'.a.text': '# men', '.a.text[0]': 3})
-    """
+    r"""Parse one output."""
     cells: list[tuple[str, Cell]] = []
     return Row(_walk(output, "", cells), cells)
 
@@ -275,29 +271,17 @@ def _paths(path: str, shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
-    r"""The paths of the numbers of an array.
-
-    >>> paths_of(()), paths_of((2,))
-    (('',), ('[0]', '[1]'))
-    """
+    r"""The paths of the numbers of an array."""
     return _paths("", shape) if shape else ("",)
 
 
 def display_path(path: str) -> str:
-    r"""A path in display form.
-
-    >>> display_path(""), display_path(".rows[3].mean")
-    ('output', 'output.rows[3].mean')
-    """
+    r"""A path in display form."""
     return f"output{path}"
 
 
 def path_spelling(path: str) -> str:
-    r"""The name of a path as the feature ``column`` takes it.
-
-    >>> path_spelling("mean"), path_spelling("[0]['a%2Bb']")
-    ('output.mean', "output[0]['a+b']")
-    """
+    r"""The name of a path as the feature ``column`` takes it."""
     return display_path(path_of(path))
 
 
@@ -308,13 +292,7 @@ def path_of(text: str) -> str:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""What tells some structures from others, where that is a key or the order of keys.
-
-    >>> structure_words(["dict('a': int, 'b': int)"], ["dict('a': int)"])
-    "output has key 'b'"
-    >>> structure_words(["dict('b': int, 'a': int)"], ["dict('a': int, 'b': int)"])
-    "the order of keys in output is 'b', 'a'"
-    """
+    r"""What tells some structures from others, where that is a key or the order of keys."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -501,11 +479,7 @@ class Schema:
 
 
 def added_up(outputs: Outputs) -> list[str]:
-    r"""A warning where the first outputs have more columns than are read one by one.
-
-    >>> added_up([[0.5] * 3000])
-    ['outputs have 3,000 columns: those beyond the first 2,048 are added up in 512 sums']
-    """
+    r"""A warning where the first outputs have more columns than are read one by one."""
     widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
     if widest <= MOST:
         return []

@@ -44,10 +44,7 @@ class Unstorable(Exception):
 
 
 def pack(outputs: Outputs) -> bytes:
-    r"""Serialise outputs as bytes.
-
-    Raises :class:`Unstorable`.
-    """
+    r"""Serialise outputs as bytes."""
     if type(outputs) is np.ndarray and _is_plain(outputs):
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, outputs, version=(1, 0), allow_pickle=False)
@@ -72,10 +69,7 @@ def unpack(data: bytes) -> Outputs:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    r"""Encode a value with its types as JSON.
-
-    Raises :class:`Unstorable`, also for what is nested too deep.
-    """
+    r"""Encode a value with its types as JSON."""
     if depth > _DEEPEST:
         raise Unstorable(f"{type(value).__name__}, nested deeper than {_DEEPEST}")
     written = _WRITTEN.get(type(value))

@@ -101,13 +101,7 @@ class Finding(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport(Result):
-    r"""All findings of a replay; see the module.
-
-    >>> found = Finding(kind="no-noise", severity="error", statement="None.", refutes=True)
-    >>> report = ReplayReport(target="f.py:f", pair=(0, 1), findings=(found,))
-    >>> report.verdict, report.exit_code
-    ('refuted', 1)
-    """
+    r"""All findings of a replay; see the module."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -198,11 +192,7 @@ def require_norm(norm: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value for JSON: arrays to lists, unsupported values to text.
-
-    >>> plain({"x": float("nan"), "y": (1, 2)})
-    {'x': 'nan', 'y': [1, 2]}
-    """
+    r"""Convert a value for JSON: arrays to lists, unsupported values to text."""
     if hasattr(value, "tolist"):  # arrays and scalars of numpy
         value = value.tolist()
     match value:

@@ -52,11 +52,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""The numbers of an output; None if it has none.
-
-    >>> numbers_in([1, {"total": 2.5}, "about 3.0 people"])
-    Numbers(values=(1, 2.5, 3.0), else_=("'total'", 'about {} people'), rounding=Fraction(1, 10))
-    """
+    r"""The numbers of an output; None if it has none."""
     values: list[Number] = []
     rest: list[Hashable] = []
     rounding = Fraction(0)
@@ -82,9 +78,6 @@ def difference(
     r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
     may add to the norm: 2^-20 of the largest number for each, as in single precision. None where
     a number is not finite.
-
-    >>> difference([1, 2], [4, 6], "l2")
-    ((Fraction(3, 1), Fraction(4, 1)), Fraction(25, 1), Fraction(0, 1))
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None
@@ -112,11 +105,7 @@ def root(square: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def named_parts(output: object, most: int) -> dict[str, Any]:
-    r"""The named parts of an output; empty if there are too many.
-
-    >>> named_parts({"total": 3, "by day": [1, 2]}, 9)
-    {"'total'": 3, "part 0 of 'by day'": 1, "part 1 of 'by day'": 2}
-    """
+    r"""The named parts of an output; empty if there are too many."""
     found: dict[str, Any] = {}
     for name, leaf in _leaves(output, "", _DEEPEST):
         if isinstance(leaf, _Label):
@@ -133,23 +122,14 @@ def named_parts(output: object, most: int) -> dict[str, Any]:
 
 
 def facets(output: object) -> Facets:
-    r"""What a reader sees of an output beside its values, by the names of :data:`FACETS`.
-
-    >>> found = facets({"total": float("nan"), "rows": ["3 men"]})
-    >>> found["keys"], found["text"], found["missing"]
-    ((('the output', ("'total'", "'rows'")),), (("part 0 of 'rows'", '{} men'),), ("'total'",))
-    """
+    r"""What a reader sees of an output beside its values, by the names of :data:`FACETS`."""
     kept: dict[str, list[Hashable]] = {name: [] for name in FACETS}
     _facets_of(output, "", kept, _DEEPEST)
     return {name: tuple(found) for name, found in kept.items()}
 
 
 def format_facet(facet: Hashable) -> str:
-    r"""A facet as text.
-
-    >>> format_facet((("the output", "list of 2"),))
-    'list of 2'
-    """
+    r"""A facet as text."""
     parts = facet if isinstance(facet, tuple) else (facet,)
     told = []
     for part in parts[:_MOST_SHOWN]:

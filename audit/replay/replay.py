@@ -82,15 +82,6 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes, none of them
     begun after ``deadline`` seconds. ``timeout`` seconds limit one call. ``allow_constant`` accepts
     that nothing is drawn. What code states by :func:`audit.declare` is checked, too.
-
-    >>> from audit.targets.spelling import read_target
-    >>> replay(read_target("clipped-to-two"), (0, 2), sensitivity=1).verdict
-    'refuted'
-    >>> replay(read_target("clipped-to-one"), (0, 2), sensitivity=1).verdict
-    'nothing_found'
-
-    Raises :class:`InvalidParameter` for what is out of range, and
-    :class:`audit.errors.TargetFailed` where the target gives no output on ordinary tapes.
     """
     subject = target_of(target)
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)

@@ -210,11 +210,7 @@ def current() -> Session | None:
 
 
 def playing() -> Tape | None:
-    r"""The tape that this thread must read.
-
-    >>> playing() is None
-    True
-    """
+    r"""The tape that this thread must read."""
     session = _session
     if session is None or session.thread != threading.get_ident():
         return None
@@ -259,15 +255,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Replace every random source, and references held by ``function``, within the block.
-
-    >>> with hooked_rngs() as session:
-    ...     taped = [session.play(Tape(7), lambda: random.getrandbits(32)) for _ in range(2)]
-    >>> taped[0] == taped[1], random.getrandbits.__self__.__class__.__name__
-    (True, 'Random')
-
-    Raises :class:`RuntimeError` while they are open already.
-    """
+    r"""Replace every random source, and references held by ``function``, within the block."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError("one replay at a time: the sources of a process are exchanged in it")
     try:

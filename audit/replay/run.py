@@ -144,12 +144,7 @@ class Runner:
 
 
 def function_of(target: Target) -> Callable[..., Any] | None:
-    r"""The Python function to replay, or None if another process or language draws.
-
-    >>> from audit.targets.spelling import read_target
-    >>> function_of(read_target("count")).__name__
-    'count'
-    """
+    r"""The Python function to replay, or None if another process or language draws."""
     match target:
         case Scalar() | Vectorised():
             return target.function

@@ -386,9 +386,6 @@ def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
     r"""Points of the largest trade-off function that all (epsilon, delta) of a claim promise.
 
     f(alpha) = max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
-
-    >>> claimed_tradeoff([Claim(epsilon=0)])[:2]
-    [(0.0, 1.0), (0.01, 0.99)]
     """
     if not points:
         return []

@@ -132,12 +132,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale.
-
-    >>> cell = Bin(label="0", count_a=3, count_b=1, low=0.0, high=0.0)
-    >>> print(histogram_figure(Histogram(bins=(cell,), runs_a=3, runs_b=1))[:19])
-    <svg class="figure"
-    """
+    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         runs, scale, limits = (
@@ -177,11 +172,7 @@ def histogram_figure(found: Histogram) -> Markup:
 
 
 def cell_name(cell: Bin) -> str:
-    r"""The label of a bin: numbers with thousands separators, names unchanged.
-
-    >>> cell_name(Bin(label="8000 to 9999", low=8000.0, high=10000.0, count_a=1, count_b=0))
-    '8,000 to 9,999'
-    """
+    r"""The label of a bin: numbers with thousands separators, names unchanged."""
     if _is_label(cell):
         return _ODD.get(cell.label, cell.label)
     return " ".join(map(_grouped, cell.label.split(" ")))

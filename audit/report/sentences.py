@@ -32,21 +32,12 @@ _NAMED: Final = 3
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""The confidence of all bounds together, rounded down.
-
-    >>> confidence("0.05")
-    '95%'
-    """
+    r"""The confidence of all bounds together, rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
 def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> str | None:
-    r"""Why a bound does not exceed the epsilon that was refuted; None if it does.
-
-    >>> from audit.claims.claim import Claim
-    >>> below_claim(0.6293, Claim(epsilon=1), "0.05")
-    'not above the refuted epsilon = 1: it is the first epsilon, from 0 up, that a test ...'
-    """
+    r"""Why a bound does not exceed the epsilon that was refuted; None if it does."""
     epsilon = refuted.exact[0]
     if epsilon_lower > epsilon:
         return None
@@ -58,11 +49,7 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
 
 
 def refutals(alpha: RationalLike) -> str:
-    r"""The maximal number of audits of a true claim that refute it.
-
-    >>> refutals("0.05")
-    'at most 5 of 100 such audits would say REFUTED (independent runs)'
-    """
+    r"""The maximal number of audits of a true claim that refute it."""
     cases = format_share(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
 
@@ -75,11 +62,7 @@ def meaning(
     runs: int,
     error: TargetFailed | None,
 ) -> str:
-    r"""The meaning of a verdict for the claim, and its limits.
-
-    >>> meaning(None, "epsilon=1", "0.05", runs=5, error=None)
-    'There is no verdict on epsilon=1.'
-    """
+    r"""The meaning of a verdict for the claim, and its limits."""
     match verdict:
         case "refuted" if runs:
             return f"The claim {claim} does not hold. If it did, {refutals(alpha)}."
@@ -107,11 +90,7 @@ def meaning(
 def blind_spot(
     resolution: float, coverage: Sequence[Coverage], *, verdict: VerdictWord | None = None
 ) -> str:
-    r"""What these runs could have missed; its probability rounded up.
-
-    >>> blind_spot(0.0015, ())
-    'a revealing output in fewer than 1.6 of 1,000 runs could have gone unnoticed'
-    """
+    r"""What these runs could have missed; its probability rounded up."""
     if verdict == "nothing_measured":
         first = next(iter(unmeasured_pairs(coverage)), None)
         several = any(each.pair for each in coverage)
@@ -128,13 +107,7 @@ def blind_spot(
 
 
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
-    r"""The number of tests that refute, and the first three; ``pairs``: whether to name the pair.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.evidence.verdict import Outcome
-    >>> tested([Outcome(claim=Claim(epsilon=1), epsilon_lower=2, refuted=True)], pairs=True)
-    '1 of 1 refuted: epsilon=1 on pair 1'
-    """
+    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair."""
     refuted = [outcome for outcome in outcomes if outcome.refuted]
     found = f"{len(refuted)} of {len(outcomes)} refuted"
     named = [
@@ -148,13 +121,7 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""The result of the tests of values beside a floating-point leak; None without such tests.
-
-    >>> from audit.claims.claim import Claim
-    >>> from audit.evidence.verdict import Outcome
-    >>> values_alone([Outcome(claim=Claim(epsilon=1), epsilon_lower=0.25, refuted=False)])
-    'alone not refuted; epsilon at least 0.25'
-    """
+    r"""What the tests of values say beside a floating-point leak; None where there are none."""
     found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
     return f"alone not refuted; epsilon at least {down(max(found))}" if found else None
 
@@ -176,33 +143,20 @@ def compared(baseline: BaselineFinding) -> str:
 
 
 def scored(score: dict[str, Any]) -> str:
-    r"""The components of a learned score.
-
-    >>> most = [{"column": "coordinate:3", "share": 0.62}]
-    >>> scored({"learned_from": 6000, "accuracy": 0.712, "most": most})
-    'learned from 6,000 earlier runs, right on 71.2% of new ones; mostly coordinate:3 (62%)'
-    """
+    r"""The components of a learned score."""
     right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new ones"
     most = ", ".join(f"{each['column']} ({each['share']:.0%})" for each in score["most"])
     return f"learned from {score['learned_from']:,} earlier runs{right}; mostly {most}"
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:
-    r"""How to reproduce the audit.
-
-    >>> repeated(7, repeatable=False)
-    '--seed 7 (repeats the draws of the audit; the target makes its own)'
-    """
+    r"""How to reproduce the audit."""
     only = "" if repeatable else " (repeats the draws of the audit; the target makes its own)"
     return f"--seed {seed}{only}"
 
 
 def leak(feature: str | None) -> str | None:
-    r"""The meaning of a witness in the time or floating-point format; None for other features.
-
-    >>> print(leak("time+round:-2"), leak("identity"))
-    the time of a call on this machine, not the output. ... --feature identity None
-    """
+    r"""What a witness means that is not about the size of the output; else None."""
     match cause_of(feature):
         case "time":
             return (

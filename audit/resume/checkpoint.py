@@ -1,8 +1,8 @@
 r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.records`. The first one is JSON and
-says everything that determines the audit; the others are the finished blocks in order. A block is
-flushed to the disk before the audit goes on: at any moment at most the last record is torn. It is
+Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.state_file`. The first one is JSON
+and says everything that determines the audit; the others are the finished blocks in order. A block
+is flushed to the disk before the audit goes on: at most the last record is ever torn. It is
 dropped, and drawn again as the same block.
 
 Only outputs are stored: the datasets of runs and all other random choices follow from the seed.
@@ -31,8 +31,16 @@ from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.command.input_file import require_plain
-from dpcore.command.records import MOST, Damaged, is_torn, next_record, read_records, started
-from dpcore.command.state_file import StateFile, open_state
+from dpcore.command.state_file import (
+    MOST,
+    Damaged,
+    StateFile,
+    is_torn,
+    next_record,
+    open_state,
+    read_records,
+    started,
+)
 from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
@@ -56,20 +64,12 @@ _WORDS: Final = {
 
 
 def refused(path: str | Path, reason: str) -> InvalidParameter:
-    r"""The error for a refused file; it names the option.
-
-    >>> print(refused("a.state", "is not a regular file"))
-    --resume = a.state: is not a regular file
-    """
+    r"""The error for a refused file; it names the option."""
     return InvalidParameter("--resume", str(path), reason)
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums that no audit wrote.
-
-    >>> print(hostile(Path("a.state"), "no seed"))
-    --resume = a.state: is damaged or hostile: it holds no seed
-    """
+    r"""The error for a file with valid checksums that no audit wrote."""
     return refused(path, f"is damaged or hostile: it holds {_plain(what)}")
 
 
@@ -79,11 +79,7 @@ def _plain(text: str) -> str:
 
 
 def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
-    r"""The header of this audit; equal audits have equal headers.
-
-    Raises :class:`InvalidParameter` for a dataset that cannot be stored, and a feature whose file
-    cannot be read.
-    """
+    r"""The header of this audit; equal audits have equal headers."""
     found = versions()
     try:
         pairs = encode(list(plan.pairs))
@@ -194,11 +190,7 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block; returns when it is on disk.
-
-        Raises :class:`InvalidParameter` where the outputs cannot be stored: with the first block.
-        Of a later one, ``closed`` says why nothing is stored from there on.
-        """
+        r"""Store the next finished block; returns when it is on disk."""
         if self.closed is not None:
             return
         try:
@@ -235,9 +227,6 @@ def resume(
     r"""Open the state of this audit, or create its file.
 
     ``search`` is what a search for the pair found, as JSON, where there was one.
-
-    Raises :class:`InvalidParameter` for another audit's file or another kind of file, and for one
-    that is damaged before its end, in use, not regular, or cannot be written.
     """
     place = Path(path)
     expected = header(place, target, plan, search)
@@ -270,8 +259,6 @@ def stored_seed(path: str | Path) -> int | None:
     r"""The seed of the audit that a state file holds, None where it holds none (yet).
 
     Who goes on without naming a seed means this one.
-
-    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     held = _stored(Path(path))
     if held is None:
@@ -286,8 +273,6 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
     r"""What the search of a stored audit found, None where it had none, or nothing is stored (yet).
 
     It is the JSON of an :class:`audit.search.search.SearchResult`. Who goes on tests its pair.
-
-    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     from audit.search.search import SearchResult
 

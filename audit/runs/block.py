@@ -87,9 +87,6 @@ class Plan(AuditSpec):
         r"""The blocks, each pair's first one for training; they depend on nothing drawn.
 
         The pairs take turns and have equally many runs, up to one.
-
-        >>> [block.runs for block in Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=250).blocks()]
-        [32, 32, 32, 32, 32, 40, 50]
         """
         share, rest = divmod(self.runs, len(self.pairs))
         rounds = zip_longest(*(self._sizes(share + (i < rest)) for i in range(len(self.pairs))))
@@ -129,11 +126,7 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
-    r"""The randomness of one purpose at one place; different ones are independent.
-
-    >>> stream(7, Stream.WORLDS, 3).spawn_key
-    (0, 3)
-    """
+    r"""The randomness of one purpose at one place; different ones are independent."""
     return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
 
 
@@ -256,10 +249,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
-    r"""Whether the target gives equal outputs twice, on the same randomness.
-
-    Raises :class:`TargetFailed` and KeyboardInterrupt.
-    """
+    r"""Whether the target gives equal outputs twice, on the same randomness."""
     answers = []
     for _ in range(2):
         drawing = draw_block(target, task, watchdog)

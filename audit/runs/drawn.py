@@ -207,12 +207,7 @@ class RunCollector:
     studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Keep the runs of a block, all or its first ones, and look at them.
-
-        Raises :class:`TargetFailed` where every output of a pair's first block is None, or a
-        feature or code of the outputs' own fails, with the runs kept; InvalidParameter for a
-        feature that is no fixed map.
-        """
+        r"""Keep the runs of a block, all or its first ones, and look at them."""
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return

@@ -55,10 +55,7 @@ class Drawer(Protocol):
         r"""Whether two drawings of the same task are the same."""
 
     def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        r"""The drawings; closing the iterator ends those that are under way.
-
-        Raises :class:`TargetFailed` where a worker was lost.
-        """
+        r"""The drawings; closing the iterator ends those that are under way."""
 
 
 def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
@@ -104,10 +101,7 @@ def drawer(
     timeout: float | None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawer]:
-    r"""The drawer for this number of jobs (-1: one per core).
-
-    Raises :class:`InvalidParameter` for a target that cannot be sent to another process.
-    """
+    r"""The drawer for this number of jobs (-1: one per core)."""
     # Wherever the target runs, what reads its outputs does so here.
     with Watchdog(timeout) as watchdog:
         if width_of(jobs) == 1:
@@ -209,9 +203,6 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
     ``scheduler`` is its address, e.g. ``tcp://host:8786``. All its workers draw, whatever the
     number of jobs. They need the same dpcore and numpy, and a target's file at the same path. They
     run threads: only ``exec:`` targets have a time limit for each call there.
-
-    Raises :class:`InvalidParameter` for a scheduler that is not reached, and where ``distributed``
-    is not installed.
     """
     try:
         from distributed import Client

@@ -56,13 +56,7 @@ def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
 
 
 def result_of(name: str, kind: object, value: Any) -> Any:
-    r"""The return value of the work that :func:`run_work` did, or its error.
-
-    >>> result_of("six", *run_work("six", lambda: 2 * 3))
-    6
-
-    Raises :class:`InvalidParameter` and :class:`TargetFailed` as the work did.
-    """
+    r"""The return value of the work that :func:`run_work` did, or its error."""
     match kind, value:
         case "done", _:
             return value

@@ -199,11 +199,7 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""Limit the time of imports made inside: a minute, or ``timeout`` seconds if that is longer.
-
-    >>> with importing(0.3):
-    ...     import json
-    """
+    r"""Limit the time of imports inside: a minute, or ``timeout`` seconds if that is longer."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield
@@ -222,12 +218,6 @@ def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> 
     r"""Run ``work()`` in a process of its own and return its result, which must be plain data.
 
     It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
-
-    >>> run_isolated("six", lambda: 2 * 3, timeout=None)
-    6
-
-    Raises :class:`InvalidParameter` and :class:`TargetFailed` as it does, and TargetFailed where
-    its process ends.
     """
 
     def serve(pipe: Pipe) -> None:

@@ -109,13 +109,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that a search may use; the rest is for the test.
-
-    Raises :class:`InvalidParameter` where they are too few to learn anything from.
-
-    >>> training_runs(200_000)
-    50000
-    """
+    r"""The number of an audit's runs that a search may use; the rest is for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter("runs", runs, f"must be >= {_LEAST:,} for a search and a test")
     return runs // SHARE
@@ -130,9 +124,6 @@ def search(
     The same arguments and a target that keeps to the randomness it is given find the same pair,
     whatever ``plan.jobs`` is. Outputs are read as in the test, through ``plan.features`` or the
     default ones. ``progress`` is told the runs drawn so far.
-
-    Raises :class:`TargetFailed` with the dataset on which the target failed, and
-    :class:`InvalidParameter` for a dataset that it does not take.
     """
     budget = training_runs(plan.runs)
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(STREAM, 0)))

@@ -90,11 +90,7 @@ class Space(ABC):
 
 
 def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
-    r"""Each pair once: a mirror image of one that came before is left out.
-
-    >>> list(unique_pairs([(0, 1), (1, 0), (0, 2)]))
-    [(0, 1), (0, 2)]
-    """
+    r"""Each pair once: a mirror image of one that came before is left out."""
     seen = set()
     for pair in pairs:
         if key(pair) not in seen:
@@ -103,11 +99,7 @@ def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
 
 
 def key(pair: DatasetPair) -> str:
-    r"""A text that is the same for a pair and its mirror image, and for no other pair.
-
-    >>> key(([0], [1])) == key(([1], [0])) == "[0] [1]"
-    True
-    """
+    r"""A text that is the same for a pair and its mirror image, and for no other pair."""
     return " ".join(sorted(json.dumps(dataset) for dataset in pair))
 
 
@@ -219,11 +211,7 @@ class _Grid(Space):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integers(_Grid):
-    r"""Integers with 1 <= \|a - b\| <= ``apart``.
-
-    >>> list(Integers(spelling="", low=0, high=2, apart=1).patterns())
-    [(0, 1), (1, 2)]
-    """
+    r"""Integers with 1 <= \|a - b\| <= ``apart``."""
 
     apart: int
 
@@ -559,15 +547,7 @@ class Streams(Space):
 
 
 def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
-    r"""The space that ``text`` spells; see the module.
-
-    Raises :class:`InvalidParameter` for an unknown space, and for a key that is missing, unknown,
-    given twice or out of range.
-
-    >>> space = read_space("vector:dimension=3,low=0,high=1")
-    >>> next(space.patterns()), space.neighbours([0, 0, 0], [1, 1, 0])
-    (([0, 0, 0], [1, 1, 1]), True)
-    """
+    r"""The space that ``text`` spells; see the module."""
     from audit.search.spaces import Datasets, Histograms, Integers, Streams, Vectors
 
     name, rest = split_name(text)

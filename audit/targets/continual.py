@@ -38,14 +38,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``words`` describe; see the module.
-
-    >>> target = read_continual("continual:...", "tree,horizon=3,epsilon=1")
-    >>> target.subject.pair, target.function([0, 1, 1], 5, np.random.default_rng(1)).shape
-    (([0, 0, 0], [1, 0, 0]), (5, 3))
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``words`` describe; see the module."""
     mechanism, _, rest = (part.strip() for part in words.partition(","))
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     given = read_keys("target", spelling, rest, keys, owner="a continual sum", needed=needed)
@@ -92,11 +85,7 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise.
-
-    >>> doubled([5, 1, 7, 2, 9])
-    8
-    """
+    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 
@@ -104,9 +93,6 @@ def weighed(sums: Any) -> int:
     r"""All sums added up, each over the number of blocks in it: shows noise that is drawn anew.
 
     In sixtieths rounded down: whole numbers.
-
-    >>> weighed([5, 1, 7])  # 60 (5 + 1 + 7/2)
-    570
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

@@ -73,14 +73,7 @@ class LocalReports(Catalogued):
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``local:words`` describes; see the module.
-
-    >>> target = read_local("local:...", "randomised-response,values=3,epsilon=1")
-    >>> target.subject.pair, target.mechanism.own
-    ((0, 1), Fraction(1237107639, 2147483648))
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``local:words`` describes; see the module."""
     name, given = _read(spelling, words, tuple(_FAMILIES), ("epsilon", "values", "encoding"))
     if "encoding" in given and name != UnaryEncoding.name:
         raise InvalidParameter("target", spelling, "encoding is of unary-encoding")
@@ -107,13 +100,7 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``select:words`` describes; see the module.
-
-    >>> read_select("select:...", "noisy-max,epsilon=1").subject.pair
-    ([0, 1, 1, 1, 1], [1, 0, 0, 0, 0])
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``select:words`` describes; see the module."""
     known = ("epsilon", "sensitivity", "noise", "count")
     name, given = _read(spelling, words, _CHOICES, known)
     if "noise" in given and name != "noisy-max":

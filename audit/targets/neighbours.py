@@ -70,11 +70,6 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
 
     Numbers that move by at most 1 each give no warning: they may be answers to counting queries, or
     a histogram.
-
-    >>> print(*doubts(([1, 2, 3], [7, 8, 9]), "replace"))
-    the datasets differ in 3 of 3 items: they are neighbours if the items are answers to queries...
-    >>> doubts(([0, 0, 0], [1, 1, 1]), "replace"), doubts((0, 5), "replace")
-    ([], [])
     """
     where, a, b = _inside(*pair)
     if a is None or b is None:  # nobody's data
@@ -235,19 +230,7 @@ def pairs_of(
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
-    r"""Parse the pairs of a file in order, at least one.
-
-    Raises :class:`InvalidParameter` with the place in the file: for a file that cannot be read or
-    is neither TOML nor JSON by its name, for another shape, and for a value that no JSON report
-    could hold (nan, inf, a date).
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "pairs.toml"
-    ...     _ = file.write_text("[[pair]]\na = 0\nb = [1]\n", encoding="utf-8")
-    ...     read_pairs_file(file)
-    ((0, [1]),)
-    """
+    r"""Parse the pairs of a file in order, at least one."""
     file = Path(path)
     kind = file.suffix.lower()
     if kind not in {".toml", ".json"}:

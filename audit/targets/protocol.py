@@ -69,12 +69,7 @@ class Rounds(Catalogued):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRuns(Rounds):
-    r"""Rounds whose output is a sum with noise of a law that is known.
-
-    >>> target = read_protocol("protocol:pure,users=4,epsilon=1", "pure,users=4,epsilon=1")
-    >>> target.subject.pair, target.noise, target.places((0, 1))
-    ((0, 1), DiscreteLaplace(scale=2), (0, 2))
-    """
+    r"""Rounds whose output is a sum with noise of a law that is known."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -116,10 +111,7 @@ class ProtocolRuns(Rounds):
 
 
 def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Rounds:
-    r"""The target that ``words`` describe; see the module.
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``words`` describe; see the module."""
     instance, _, rest = words.partition(",")
     keys = (*_NUMBERS, *_COUNTS, *_WORDS)
     needed = ("users", "epsilon")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
-from accounting.queries.release import epsilon_at, plan
+from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
 from audit.catalogue import Subject
 from audit.catalogue.entry import seeded as seeded_stream
@@ -88,14 +88,7 @@ class NoisyReleases(Releases):
 
 
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
-    r"""The target that ``words`` describe; see the module.
-
-    >>> target = read_release("release:...", "sum,low=0,high=3,rows_per_user=2,epsilon=1")
-    >>> target.subject.pair, target.places(target.subject.pair)
-    (([['eve', 0]], [['eve', 0], ['ada', 3], ['ada', 3]]), (0, 6))
-
-    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
-    """
+    r"""The target that ``words`` describe; see the module."""
     name, _, rest = (part.strip() for part in words.partition(","))
     if name not in _KINDS:
         raise InvalidParameter("target", spelling, f"must name one of {', '.join(_KINDS)}")

@@ -82,11 +82,7 @@ class Provided(Protocol):
 
 
 def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued | None:
-    r"""The target with its own pair, claim and features; None where nobody provides the name.
-
-    >>> provided("nobody:at home", "nobody", "at home", seeded=True) is None
-    True
-    """
+    r"""The target with its own pair, claim and features; None where nobody provides the name."""
     for entry in entry_points(group=GROUP, name=name):
         return provided_as(spelling, entry.load()(spelling, rest, seeded), seeded=seeded)
     return None
@@ -191,14 +187,7 @@ def _loaded(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> target_of(DiscreteLaplace(scale=1)).spelling, target_of(len).spelling
-    ('discrete-laplace:scale=1', 'len')
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling."""
     match given:
         case Target():
             return given
@@ -212,10 +201,7 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
 
 
 def as_target(spelling: str, found: Any) -> Target:
-    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng).
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng)."""
     if not callable(found):
         raise InvalidParameter(
             "target", spelling, f"is of type {type(found).__name__}, not a callable"

@@ -104,10 +104,7 @@ class Target(ABC):
 
     @abstractmethod
     def draw(self, block: Block) -> Iterator[Outputs]:
-        r"""The outputs of a block in run order, in pieces; what was yielded is kept on a failure.
-
-        Raises :class:`audit.errors.TargetFailed`.
-        """
+        r"""The outputs of a block in run order, in pieces; on a failure the yielded ones count."""
 
 
 @runtime_checkable

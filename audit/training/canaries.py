@@ -389,11 +389,6 @@ def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, 
 
     The first is half as many again as the least number that refutes if all are right, at least a
     sixteenth of the canaries; the others are a quarter of the canaries and all of them.
-
-    >>> planned_guesses(10_000, lambda guesses: guesses >= 6)
-    (624, 2500, 10000)
-    >>> planned_guesses(100, lambda guesses: False)
-    (32, 100)
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)

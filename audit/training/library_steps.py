@@ -96,10 +96,7 @@ class OpacusStep:
 
 
 class JaxPrivacyStep:
-    r"""JAX Privacy's sampler, clipping and noise with the stated parameters.
-
-    Raises :class:`InvalidParameter` without jax-privacy, by the name of the extra.
-    """
+    r"""JAX Privacy's sampler, clipping and noise with the stated parameters."""
 
     def __init__(self, stated: Stated) -> None:
         try:

@@ -57,33 +57,20 @@ class Case:
 
 
 def outcome_of(exit_code: int) -> Outcome:
-    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors.
-
-    >>> [outcome_of(code) for code in (0, 1, 4)]
-    ['passed', 'failed', 'error']
-    """
+    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors."""
     outcomes: dict[int, Outcome] = {0: "passed", 1: "failed"}
     return outcomes.get(exit_code, "error")
 
 
 def format_of(name: str, *, as_json: bool) -> str:
-    r"""The format that a command prints: ``--json`` is ``--format json``.
-
-    >>> format_of("text", as_json=True), format_of("sarif", as_json=False)
-    ('json', 'sarif')
-    """
+    r"""The format that a command prints: ``--json`` is ``--format json``."""
     if as_json and name not in {"text", "json"}:
         raise InvalidParameter("--format", name, "is not JSON: leave --json or --format out")
     return "json" if as_json else name
 
 
 def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
-    r"""What a command prints for ``--format name``: ``text``, the JSON ``document`` or the cases.
-
-    >>> case = Case(target="f.py:f", name="epsilon=1", rule="audit", outcome="failed", message="no")
-    >>> print(formatted("junit", text="", document="", cases=[case]).splitlines()[1][:60])
-    <testsuites tests="1" failures="1" errors="0"><testsuite nam
-    """
+    r"""The output for ``--format name``: ``text``, the JSON ``document`` or the cases."""
     match name:
         case "junit":
             return _junit(list(cases))
@@ -176,29 +163,17 @@ def _place(target: str) -> dict[str, str]:
 
 
 def json_number(value: float) -> float | str:
-    r"""A number, or "inf": JSON has no infinity, and no reader takes a word for a large number.
-
-    >>> json_number(0.5), json_number(float("inf")), json_number(-0.0)
-    (0.5, 'inf', 0.0)
-    """
+    r"""A number, or "inf": JSON has no infinity, and no reader takes a word for a large number."""
     return value + 0.0 if math.isfinite(value) else "inf"
 
 
 def json_ends(value: Enclosure) -> list[float | str]:
-    r"""[lower, upper] as floats, rounded outwards.
-
-    >>> json_ends(Enclosure(0.25, float("inf")))
-    [0.25, 'inf']
-    """
+    r"""[lower, upper] as floats, rounded outwards."""
     return [json_number(value.lower_float), json_number(value.upper_float)]
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""The document, with a newline at its end; what JSON lacks as text.
-
-    >>> json_text({"runs": 5})
-    '{\n  "runs": 5\n}\n'
-    """
+    r"""The document, with a newline at its end; what JSON lacks as text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
@@ -247,9 +222,6 @@ def members(*names: str) -> Callable[[Any], dict[str, Any]]:
     r"""A ``write`` that gives these attributes by name.
 
     With the name "*" they are keys of the document itself.
-
-    >>> members("numerator", "denominator")(Fraction(1, 3))
-    {'numerator': 1, 'denominator': 3}
     """
     return lambda value: {name: plain(getattr(value, name)) for name in names}
 
@@ -279,11 +251,7 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""A value as JSON has it: fractions as exact text, intervals as [lower, upper], no infinity.
-
-    >>> plain((Fraction(1, 3), float("inf"), Enclosure(0.25, 1)))
-    ['1/3', 'inf', [0.25, 1.0]]
-    """
+    r"""A value as JSON: fractions as exact text, intervals as [lower, upper], no infinity."""
     match value:
         case float():
             return json_number(value)
@@ -500,13 +468,7 @@ class Statement:
     style: str = "bold"
 
     def lines(self, width: int | None = None) -> list[str]:
-        r"""The lines, none longer than ``width`` where words allow; by default the terminal's.
-
-        >>> Statement(
-        ...     verdict="PROVEN", about="it holds", rows=(("runs", "5"), ("seed", "7"))
-        ... ).lines()
-        ['PROVEN  it holds', '  runs  5', '  seed  7']
-        """
+        r"""The lines, none longer than ``width`` where words allow; by default the terminal's."""
         width = terminal_width() if width is None else width
         head = f"{self.verdict}  {self.about}" if self.verdict else ""
         return [
@@ -516,11 +478,7 @@ class Statement:
 
 
 def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> list[str]:
-    r"""Rows of (name, value), the values below each other and wrapped to ``width``.
-
-    >>> aligned([("runs", "5"), ("seed", "7")], 80, indent=0)
-    ['runs  5', 'seed  7']
-    """
+    r"""Rows of (name, value), the values below each other and wrapped to ``width``."""
     listed = list(rows)
     margin = max((len(name) for name, _ in listed), default=0) + indent + 2
     return [
@@ -537,38 +495,18 @@ def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> 
 
 
 def terminal_width() -> int:
-    r"""The width of the terminal, limited to a readable range.
-
-    >>> 40 <= terminal_width() <= 100
-    True
-    """
+    r"""The width of the terminal, limited to a readable range."""
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
 def format_enclosure(value: Enclosure, digits: int = 9) -> str:
-    r"""A proven interval, its ends rounded outwards.
-
-    >>> (
-    ...     format_enclosure(Enclosure.exactly(Fraction(1, 10))),
-    ...     format_enclosure(Enclosure(2, float("inf"))),
-    ... )
-    ('exactly 0.1', 'between 2 and infinity')
-    """
+    r"""A proven interval, its ends rounded outwards."""
     low, high = down(value.lower, digits), up(value.upper, digits)
     return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
 def format_share(probability: Fraction | float, digits: int = 2) -> str:
-    r"""A probability as cases of a round number of them, rounded up.
-
-    >>> (
-    ...     format_share(Fraction(1, 20)),
-    ...     format_share(0.0015),
-    ...     format_share(Fraction(1, 3)),
-    ...     format_share(Fraction(1, 10**30)),
-    ... )
-    ('5 of 100', '1.6 of 1,000', '34 of 100', '1 of 10^30')
-    """
+    r"""A probability as cases of a round number of them, rounded up."""
     exact, group = Fraction(probability), _LEAST_GROUP
     while 0 < exact * group < 1:
         group *= 10

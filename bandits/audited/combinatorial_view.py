@@ -31,11 +31,7 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinatorialView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers.
-
-    After each round the released sum of each base arm, in steps of 1/grid for the factorisation;
-    ``ABSENT`` where there was none yet.
-    """
+    r"""The short run of ``policy``. A view is a row of integers."""
 
     policy: Cucb
 
@@ -77,11 +73,7 @@ def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
 
 
 def first(view: Any) -> int:
-    r"""The sum of arm 0 minus that of arm 1 after the first round; missing sums count as 0.
-
-    >>> first([3, 4, 5, 5, 9, 8, 7, 1]), second([3, 4, 5, 5, 9, 8, 7, 1])
-    (-1, 0)
-    """
+    r"""The sum of arm 0 minus that of arm 1 after the first round; missing sums count as 0."""
     return _lead(view, 1)
 
 

@@ -44,11 +44,7 @@ r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers.
-
-    Of each action in each phase the released sum in steps, ``ABSENT`` where there was none; at the
-    end the actions that are left, bit a for action a.
-    """
+    r"""The short run of ``policy``. A view is a row of integers."""
 
     policy: PhasedElimination
 
@@ -105,10 +101,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The short run of ``policy``, whose model is :data:`MODEL`.
-
-    Raises :class:`InvalidParameter` for another model.
-    """
+    r"""The short run of ``policy``, whose model is :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be that of the view")
     if policy.privatizer.trust == "local":
@@ -118,11 +111,7 @@ def linear_view_of(policy: PhasedElimination) -> LinearView:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of action 0 minus that of action 1 in the first phase, in steps.
-
-    >>> lead([3, 4, 9, 7, 3]), second([3, 4, 9, 7, 3])
-    (-1, 2)
-    """
+    r"""The sum of action 0 minus that of action 1 in the first phase, in steps."""
     return int(view[0]) - int(view[1])
 
 

@@ -97,10 +97,7 @@ class ServerView(ABC):
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The derived guarantee of the releases that contain the observed user.
-
-        Raises :class:`InvalidParameter` where nothing is protected.
-        """
+        r"""The derived guarantee of the releases that contain the observed user."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
@@ -203,12 +200,6 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
     draws). In the local model it has one user, whose message then is the sum. In every batch arm 1
     has as many ones as leave it just far enough below arm 0 to be dropped, were there no noise.
     With two ``visits`` both arms have ones only, so that there is a second batch.
-
-    >>> from bandits.privatizers.sums import SumPrivatizer
-    >>> pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
-    >>> view = view_of(BatchedElimination(privatizer=pure))
-    >>> view.sizes, view.ones
-    ((16, 32), ((16, 6), (32, 19)))
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -369,18 +360,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1.
-
-    Users come in the order of their rewards. ``messages`` collects what the first user of each
-    release sent, where messages are residues that someone sums.
-
-    >>> from bandits.privatizers.sums import SumPrivatizer
-    >>> pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
-    >>> devices = Devices(of=pure)
-    >>> total = devices.release(8 * pure.precision(16), 16)
-    >>> (total * pure.precision(16)).denominator, len(devices.messages)
-    (1, 1)
-    """
+    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)
@@ -413,10 +393,7 @@ class Devices(Privatizer):
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""As ``Privatizer.release``, of the same law, for a sum of rewards 0 and 1 only.
-
-        Raises :class:`InvalidParameter` for another sum, and where nothing is protected.
-        """
+        r"""As ``Privatizer.release``, of the same law, for a sum of rewards 0 and 1 only."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:

@@ -78,43 +78,23 @@ class AuditTarget:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of arm 0 minus that of arm 1 in the first batch, in steps.
-
-    >>> lead([9, 4, 20, 7, 2, 3, 3]), lead([-3, 9, 4, 20, 7, 2, 3, 3])
-    (5, 5)
-    """
+    r"""The sum of arm 0 minus that of arm 1 in the first batch, in steps."""
     first = _first(view)
     return int(view[first]) - int(view[first + 1])
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward.
-
-    ``ABSENT`` where there was no second batch.
-
-    >>> across([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 - 20/3) = -13/3
-    -4
-    """
+    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in units of half a reward.
-
-    ``ABSENT`` where there was no second batch.
-
-    >>> both([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 + 20/3) = 67/3
-    22
-    """
+    r"""The sum of arm 0 over the first two batches, in units of half a reward."""
     return _in_halves(view, 1)
 
 
 def second(view: Any) -> int:
-    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` if there is none.
-
-    >>> second([9, 4, 20, 7, 2, 3, 3])
-    20
-    """
+    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` if there is none."""
     return int(view[_first(view) + ARMS])
 
 
@@ -152,13 +132,6 @@ def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT0
 
     ``delta`` (0, or 1/100 where no noise is pure) is that of the claim, and for bits what they are
     chosen for. ``seeded`` false lets the noise come from the operating system, as in earnest.
-
-    >>> viewed = target("bandit:dist-dp-se,epsilon=1", "dist-dp-se,epsilon=1", True)
-    >>> viewed.pair, viewed.epsilon, viewed.run(1, 2, np.random.default_rng(1)).shape
-    ((0, 1), Fraction(1, 1), (2, 7))
-
-    Raises :class:`InvalidParameter` for an unknown or unprotected algorithm, and arguments that
-    are unknown, missing, given twice or out of range.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)

@@ -55,12 +55,7 @@ _MOST_MOVES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCertificate:
-    r"""The certificate as data; :meth:`to_json` adds schema and digest.
-
-    ``claims`` hold an upper bound of epsilon for each delta, the worst over ``parts``, which list
-    every release that one user may take part in. ``released`` lists the mechanisms that ran, each
-    with its number of runs.
-    """
+    r"""The certificate as data; :meth:`to_json` adds schema and digest."""
 
     algorithm: str
     arms: int
@@ -81,10 +76,7 @@ class RunCertificate:
 
 
 def certificate_of(
-    run: Run,
-    *,
-    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
-    most_steps: int = _STEPS,
+    run: Run, *, deltas: Iterable[RationalLike] | RationalLike = ("1e-6",), most_steps: int = _STEPS
 ) -> RunCertificate:
     r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
@@ -188,9 +180,6 @@ def _check_form(certificate: RunCertificate) -> None:
         complaints = ((error.where, error.reason),)
     for where, reason in complaints:
         raise NotDerived(f"a certificate of {certificate.algorithm}", f"{where}: {reason}")
-
-
-# -- the parts --------------------------------------------------------------------------------
 
 
 def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:

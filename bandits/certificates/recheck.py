@@ -148,10 +148,7 @@ class CertificateForm:
 
 
 def read(document: object) -> CertificateForm:
-    r"""Parse and check every field of a certificate.
-
-    Raises :class:`Malformed`, naming the first field that is not as the schema says.
-    """
+    r"""Parse and check every field of a certificate."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -181,15 +178,8 @@ def read(document: object) -> CertificateForm:
     )
 
 
-# -- assumptions ------------------------------------------------------------------------------
-
-
 def knows(algorithm: str) -> bool:
-    r"""Whether the server's and users' views in a run of the algorithm are known.
-
-    >>> knows("dist-dp-se"), knows("Dist-dp-se")
-    (True, False)
-    """
+    r"""Whether the server's and users' views in a run of the algorithm are known."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 
@@ -251,9 +241,6 @@ def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str
     yield from (("assumptions", reason) for reason in found)
     if text_of("digest", top["digest"]) != digest_of(top):
         yield "digest", "is not that of the text: something was changed"
-
-
-# -- parts ------------------------------------------------------------------------------------
 
 
 def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPart:
@@ -385,9 +372,6 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         seen.add(law)
     if times > horizon:
         raise Malformed("released", "must be one release a round at most: more than the horizon")
-
-
-# -- values -----------------------------------------------------------------------------------
 
 
 def _claims(where: str, value: object) -> dict[str, Fraction]:

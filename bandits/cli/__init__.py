@@ -37,9 +37,7 @@ def _alone(context: typer.Context) -> None:
 
 
 @commands.command("list")
-def list_command(
-    as_json: AsJson = False,
-) -> None:
+def list_command(as_json: AsJson = False) -> None:
     r"""List the presets (simulated worlds and data sets) and the algorithms.
 
     Example: dpcore bandit list

@@ -64,10 +64,7 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop of ``policy``, whose oracle takes the largest sum of values over unions.
-
-    Raises :class:`InvalidParameter` for other super arms.
-    """
+    r"""The loop of ``policy``, whose oracle takes the largest sum of values over unions."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(
@@ -195,10 +192,7 @@ def play_rounds(  # noqa: C901, PLR0912  # a call in the inner loop costs more t
     noise: Integers,
     played: Bools,
 ) -> None:
-    r"""Play all rounds of ``played``, of shape (runs, rounds, arms).
-
-    ``state`` is the upper confidence bounds, and how many numbers were sent.
-    """
+    r"""Play all rounds of ``played``, of shape (runs, rounds, arms)."""
     runs, rounds, arms = played.shape
     (bounds, sent), groups = state, len(loop.starts) - 1
     kind, least, tie, clip, picked = loop.kind, loop.least, loop.tie, loop.clip, loop.picked

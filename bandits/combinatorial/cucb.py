@@ -49,14 +49,7 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cucb:
-    r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``.
-
-    With ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the
-    paper's, times ``c`` for local noise. Made by :func:`cucb`.
-
-    Raises :class:`InvalidParameter` for a privatizer that sends another number of outcomes than
-    the policy, a clip not > 0 and a c below 2: a smaller one locks out good arms.
-    """
+    r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``."""
 
     name: CucbName
     problem: Problem
@@ -86,13 +79,7 @@ class Cucb:
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def promise(self) -> RunGuarantee | None:
-        r"""The guarantee of a run to each user, who is in one round; None without privacy.
-
-        >>> from bandits.combinatorial.decisions import Unions
-        >>> top = Problem(decisions=Unions.subsets(20, 8))
-        >>> cucb("cucb-ldp2", top, horizon=1000, epsilon="1/2").promise().pure()
-        Bound(at most 0.5, 'worst')
-        """
+        r"""The guarantee of a run to each user, who is in one round; None without privacy."""
         found = self.privatizer.guarantee()
         if found is None:
             return None
@@ -110,19 +97,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
     radius: RadiusName = "exact",
     c: RationalLike = 4,
 ) -> Cucb:
-    r"""The algorithm of that name, with noise for ``epsilon``.
-
-    ``release`` is of cucb-dp and cucb-dp2; ``delta`` of the factorisation only.
-
-    >>> from bandits.combinatorial.decisions import Unions
-    >>> top = Problem(decisions=Unions.subsets(20, 8))
-    >>> cucb("cucb-ldp1", top, horizon=1000, epsilon=2).privatizer.noise
-    DiscreteLaplace(scale=4)
-    >>> cucb("cucb-dp", top, horizon=1000, epsilon=2, release="doubling").privatizer.noise
-    DiscreteLaplace(scale=4)
-
-    Raises :class:`InvalidParameter` for another name, and as its parts do.
-    """
+    r"""The algorithm of that name, with noise for ``epsilon``."""
     if name not in FAMILY:
         raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
     if not isinstance(problem, Problem):
@@ -136,11 +111,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
         delta=rational("delta", delta),
     )
     return Cucb(
-        name=name,
-        problem=problem,
-        privatizer=privatizer,
-        radius=radius,
-        c=rational("c", c),
+        name=name, problem=problem, privatizer=privatizer, radius=radius, c=rational("c", c)
     )
 
 
@@ -155,12 +126,7 @@ _SUMS: Final = {"tree": 3}
 def bonus_table(
     privatizer: StreamPrivatizer, arms: int, radius: RadiusName, c: RationalLike
 ) -> Floats:
-    r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T; infinite at 0.
-
-    >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=100)
-    >>> print(round(bonus_table(plain, 4, "exact", 4)[25], 4))  # sqrt(ln(100)/25)
-    0.4292
-    """
+    r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T; infinite at 0."""
     horizon = privatizer.horizon
     n, log = np.arange(1, horizon + 1, dtype=np.int64), math.log(horizon)
     found = np.full(horizon + 1, np.inf)
@@ -220,11 +186,6 @@ def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
 
     The least (d ln M(s) + rare)/s over a grid of s, M the moment generating function: each s gives
     such a q, so the grid decides only how good it is.
-
-    >>> laplace_quantile(np.array([1]), 1.0, 10.0).round(1)
-    array([12.8])
-
-    Raises :class:`InvalidParameter` for a scale not > 0.
     """
     if not scale > 0:
         raise InvalidParameter("scale", scale, "must be > 0")

@@ -54,28 +54,12 @@ class Decisions(ABC):
 
     @abstractmethod
     def listed(self) -> Bools:
-        r"""Every super arm, one per row.
-
-        Raises :class:`InvalidParameter` where there are more than 2^16, or none can be listed.
-        """
+        r"""Every super arm, one per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    r"""Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms.
-
-    With groups of one base arm each it is every set of K of them (:meth:`subsets`), with one group
-    chosen the K-path bandit of Kveton et al.
-
-    >>> Unions.subsets(3, 2).best(np.array([[0.1, 0.3, 0.2]]))
-    array([[False,  True,  True]])
-    >>> paths = Unions(((0, 1), (2, 3)), 1)
-    >>> paths.contains(np.array([[True, True, False, False], [True, False, True, False]]))
-    array([ True, False])
-
-    Raises :class:`InvalidParameter` for groups that do not hold each of 0, ..., m - 1 once, more
-    than 62 base arms, and a number to choose that is not from 1 to the number of groups.
-    """
+    """Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms"""
 
     groups: tuple[tuple[int, ...], ...]
     chosen: int
@@ -91,10 +75,7 @@ class Unions(Decisions):
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""Every subset of ``size`` of this many base arms.
-
-        Raises :class:`InvalidParameter` for arms outside of [1, 62] and a size outside of [1, m].
-        """
+        r"""Every subset of ``size`` of this many base arms."""
         m = _check_arms(arms)
         k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
@@ -139,14 +120,7 @@ class Unions(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Decisions):
-    r"""Super arms given explicitly, each a tuple of base arms.
-
-    >>> Listed(3, ((0, 1), (2,))).best(np.array([[0.5, 0.4, 0.8]]))
-    array([[ True,  True, False]])
-
-    Raises :class:`InvalidParameter` for no super arm, an empty one, one that is given twice or
-    names a base arm twice or one that is not there, and for more than 62 base arms.
-    """
+    r"""Super arms given explicitly, each a tuple of base arms."""
 
     count: int
     sets: tuple[tuple[int, ...], ...]
@@ -210,17 +184,7 @@ class _Graph(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Paths(_Graph):
-    r"""Super arms are the paths from node 0 to the last one; base arms are ``edges`` (u, v), u < v.
-
-    The longest path is found, by values: an arm's reward is 1 less its cost, so that more is better
-    (:class:`bandits.combinatorial.problem.Linear` with ``offset=-1`` gives minus the cost).
-
-    >>> Paths(((0, 1), (0, 2), (1, 3), (2, 3))).best(np.array([[0.1, 0.3, 0.9, 0.2]]))
-    array([[ True, False,  True, False]])
-
-    Raises :class:`InvalidParameter` for edges that do not rise, an edge that is there twice or is
-    on no such path, and more than 62.
-    """
+    r"""Super arms are the paths from node 0 to the last; base arms are ``edges`` (u, v), u < v."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -284,14 +248,7 @@ class Paths(_Graph):
 
 @dataclass(frozen=True, slots=True)
 class SpanningTrees(_Graph):
-    r"""Super arms are the spanning trees of a graph; base arms are its ``edges`` (u, v), u < v.
-
-    >>> SpanningTrees(((0, 1), (0, 2), (1, 2))).best(np.array([[0.1, 0.3, 0.2]]))
-    array([[False,  True,  True]])
-
-    Raises :class:`InvalidParameter` for edges that do not rise or are there twice, a graph that is
-    not connected, and more than 62 edges.
-    """
+    r"""Super arms are the spanning trees of a graph; base arms are its ``edges`` (u, v), u < v."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -332,9 +289,6 @@ class SpanningTrees(_Graph):
         every = _rows(self.arms, combinations(range(self.arms), self.nodes - 1))
         found: Bools = every[self.contains(every)]
         return found
-
-
-# -- shared -----------------------------------------------------------------------------------
 
 
 def _check_arms(arms: int) -> int:

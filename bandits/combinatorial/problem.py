@@ -45,11 +45,7 @@ class Reward(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    r"""scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost where mu = 1 - cost.
-
-    >>> Linear().of(np.array([0.5, 0.25]), np.array([[True, True], [False, True]]))
-    array([0.75, 0.25])
-    """
+    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost where mu = 1 - cost"""
 
     independent: ClassVar[bool] = False
 
@@ -66,11 +62,7 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    r"""The probability that some base arm of S is 1: the mean of the maximum of independent bits.
-
-    >>> AtLeastOne().of(np.array([0.5, 0.5]), np.array([[True, True]]))
-    array([0.75])
-    """
+    """The probability that some base arm of S is 1: the mean of the maximum of independent bits."""
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
@@ -82,11 +74,6 @@ class Coverage(Reward):
     r"""The expected number of targets covered: base arm i covers target ``targets[i]`` by chance.
 
     A target counts once. Chen et al. (2013), probabilistic maximum coverage.
-
-    >>> Coverage((0, 0, 1)).of(np.array([0.5, 0.5, 0.5]), np.array([[True, True, True]]))
-    array([1.25])
-
-    Raises :class:`InvalidParameter` for targets that are no numbers 0, 1, ....
     """
 
     targets: tuple[int, ...]
@@ -111,15 +98,6 @@ class Influence(Reward):
     Seeds are sources, nodes that no edge enters: a super arm is every edge that can be reached from
     its seeds (:meth:`super_arms`), so it names them. Independent cascade; exact, over all 2^m sets
     of edges: a small graph.
-
-    >>> spread = Influence(((0, 2), (1, 2), (2, 3)))
-    >>> spread.super_arms(1)
-    Listed(count=3, sets=((0, 2), (1, 2)))
-    >>> spread.of(np.array([0.5, 0.9, 0.5]), np.array([[True, False, True]]))
-    array([1.75])
-
-    Raises :class:`InvalidParameter` for more than 12 edges, an edge that is there twice and a graph
-    without sources.
     """
 
     edges: tuple[tuple[int, int], ...]
@@ -211,15 +189,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards.
-
-    Of :meth:`Unions.subsets` the top K, of a graph the shortest path or the spanning tree of most
-    weight. Exact as well for :class:`bandits.combinatorial.problem.AtLeastOne` over all sets of K
-    base arms.
-
-    >>> LargestSum(Unions.subsets(3, 2)).choose(np.array([[0.1, 0.3, 0.2]]), np.zeros(1))
-    array([[False,  True,  True]])
-    """
+    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -240,10 +210,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""The best super arm by exhaustive search, for any reward and few super arms.
-
-    Raises :class:`InvalidParameter` for more than 2^16 super arms.
-    """
+    r"""The best super arm by exhaustive search, for any reward and few super arms."""
 
     decisions: Decisions
     reward: Reward
@@ -311,11 +278,7 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    r"""As ``of`` with probability ``chance``, else the super arm of the smallest sum: a beta < 1.
-
-    >>> Failing(of=LargestSum(Unions.subsets(3, 1)), chance="3/4").beta
-    0.75
-    """
+    """As ``of`` with probability ``chance``, else the super arm of the smallest sum: a beta < 1."""
 
     of: Oracle
     chance: Exact = Exact(within="(0, 1)")
@@ -347,16 +310,7 @@ class Failing(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    r"""Super arms, the reward of each, and the oracle that chooses one.
-
-    >>> from bandits.combinatorial.decisions import Unions
-    >>> top = Problem(decisions=Unions.subsets(4, 2))
-    >>> top.arms, top.most, top.best(np.array([0.1, 0.9, 0.5, 0.2]))
-    (4, 2, 1.4)
-
-    Raises :class:`InvalidParameter` for an oracle of other super arms, or whose (alpha, beta) are
-    not of this reward, and parts of another kind.
-    """
+    r"""Super arms, the reward of each, and the oracle that chooses one."""
 
     decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
     reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
@@ -394,10 +348,7 @@ class Problem:
         return self.oracle
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""The oracle's super arm for each row of values.
-
-        Raises :class:`InvalidParameter` for what is no super arm: it would be played otherwise.
-        """
+        r"""The oracle's super arm for each row of values."""
         chosen = self._oracle.choose(values, luck)
         if type(self._oracle) is LargestSum:  # what ``decisions`` find best is one of them
             return chosen

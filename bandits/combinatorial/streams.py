@@ -63,13 +63,6 @@ class StreamPrivatizer:
     that of the ``release``: a ``tree`` of floor(log2 T) + 1 levels has scale
     sent (floor(log2 T) + 1)/epsilon, ``doubling`` blocks sent/epsilon; ``factorisation`` has
     discrete Gaussian noise for (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
-
-    >>> local = StreamPrivatizer(trust="local", epsilon=2, sent=8, horizon=1000)
-    >>> local.noise, local.guarantee().pure()
-    (DiscreteLaplace(scale=4), Bound([2, 2], 'exact'))
-    >>> tree = StreamPrivatizer(trust="central", epsilon=2, sent=8, horizon=1000)
-    >>> tree.noise, tree.guarantee().pure()
-    (DiscreteLaplace(scale=40), Bound([2, 2], 'exact'))
     """
 
     trust: StreamTrust = word(StreamTrust)
@@ -152,10 +145,7 @@ class StreamPrivatizer:
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""New noise for this many numbers.
-
-        Raises :class:`NotDerived` where nothing is protected.
-        """
+        r"""New noise for this many numbers."""
         noise = self.noise
         if noise is None:
             raise NotDerived("noise", "a non-private stream has no noise")
@@ -184,11 +174,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The numbers of all sums, by cell: what a compiled loop reads and writes.
-
-    ``noise`` has a row for each cell, as the kind of the sums says; ``items``, ``column`` and
-    ``inverse`` are of the factorisation.
-    """
+    r"""The numbers of all sums, by cell: what a compiled loop reads and writes."""
 
     taken: Integers
     exact: Integers
@@ -201,12 +187,7 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Released sums without noise, and what all kinds share.
-
-    What is released at once, of all that came, is ``taken`` and ``exact`` under other names.
-    ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
-    the start, from ``rngs``, one for each run.
-    """
+    r"""Released sums without noise, and what all kinds share."""
 
     each = False
 
@@ -228,10 +209,7 @@ class Totals:
         return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
 
     def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released.
-
-        ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
-        """
+        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released."""
         self.taken[cells] += 1
         self.exact[cells] += outcomes
         return self._release(cells, outcomes, drawn)
@@ -359,18 +337,7 @@ _KINDS = {
 
 
 def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
-    r"""Empty tables for as many runs as there are ``rngs``.
-
-    >>> from dpcore import SeededRng
-    >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=10)
-    >>> sums = totals_of(plain, 3, [SeededRng(1)])
-    >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
-    array([0, 2])
-    >>> sums.value, sums.count
-    (array([[1, 0, 0]]), array([[1, 0, 1]]))
-
-    Raises :class:`InvalidParameter` for no run.
-    """
+    r"""Empty tables for as many runs as there are ``rngs``."""
     if not rngs:
         raise InvalidParameter("rngs", len(rngs), "must have one per run, and at least one")
     return _KINDS[privatizer.kind](privatizer, arms, rngs)

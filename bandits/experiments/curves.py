@@ -49,10 +49,7 @@ r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
-
-    With one instance the error is 0.
-    """
+    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances."""
 
     preset: str
     algorithm: str
@@ -63,10 +60,7 @@ class PlotLine:
 
 
 def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
-    r"""Write every cell at every checkpoint; the file is written atomically.
-
-    Raises :class:`InvalidParameter` where it cannot be written.
-    """
+    r"""Write every cell at every checkpoint; the file is written atomically."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -180,27 +174,15 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         yield line, dict(zip(header, row, strict=True))
 
 
-# -- the picture ------------------------------------------------------------------------------
-
-
 def title_of(preset: str, epsilon: str) -> str:
-    r"""What a panel of the picture is headed, and the picture is known by.
-
-    >>> title_of("cz/easy", "0.5")
-    'cz/easy, epsilon = 0.5'
-    """
+    r"""What a panel of the picture is headed, and the picture is known by."""
     return f"{preset}, epsilon = {epsilon}"
 
 
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
-    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
-
-    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
-
-    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
-    """
+    """Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out"""
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
@@ -220,11 +202,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
-
-    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
-    dpcore bandit run does not write.
-    """
+    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it."""
     from bandits.plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -268,11 +246,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
-
-    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
-    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
-    """
+    r"""An algorithm's name in a picture, the parameter with it even where it is the default."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:

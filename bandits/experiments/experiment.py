@@ -322,15 +322,8 @@ class Experiment(RunParameters):
         return found
 
 
-# -- arguments --------------------------------------------------------------------------------
-
-
 def float_up(exact: Fraction) -> float:
-    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
-
-    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
-    (0.3, 0.33333333333333337)
-    """
+    r"""The least float whose shortest decimals, which are what is printed, are no smaller."""
     nearest = float(exact)
     return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
 
@@ -409,11 +402,7 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
-
-    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
-    ((10, 100, 1000, 10000, 100000), (1, 20))
-    """
+    """At most ``points`` rounds up to the horizon by equal ratios over four powers of ten"""
     rounds = integer("horizon", horizon, at_least=1)
     count = integer("points", points, at_least=1)
     steps = max(count - 1, 1)

@@ -1,7 +1,7 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
 A state file (schema ``dpcore-bandit-state/2``) lets an experiment that was ended, even by
-``kill -9``, go on. It has records of :mod:`dpcore.command.records`, each of them JSON: the first
+``kill -9``, go on. It has records of :mod:`dpcore.command.state_file`, each of them JSON: the first
 says everything that determines the experiment, each of the others is a finished cell, in order. A
 cell is on the disk before the next is stored: at any moment at most the last record is torn. It is
 dropped, and its cell drawn again, to the same bytes. The first record also names the recipe of a
@@ -32,12 +32,19 @@ from bandits.rounds import Coins, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
-from dpcore.command.records import Damaged, is_torn, next_record, read_records, started
-from dpcore.command.state_file import StateFile, open_state
+from dpcore.command.state_file import (
+    Damaged,
+    StateFile,
+    is_torn,
+    next_record,
+    open_state,
+    read_records,
+    started,
+)
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
-from dpcore.numbers.threads import one_thread
+from dpcore.numbers.arrays import one_thread
 from dpcore.sampling.rng import SeededRng
 from dpcore.spelling import write_noise, write_sensitivity
 
@@ -181,9 +188,6 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
     return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")
 
 
-# -- the state file ---------------------------------------------------------------------------
-
-
 @dataclass(slots=True, kw_only=True)
 class State:
     r"""An open state file: its cells, and the position of the next one."""
@@ -194,10 +198,7 @@ class State:
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
-        r"""Store the next finished cell; returns when it is on disk.
-
-        Raises :class:`InvalidParameter` where it cannot be written.
-        """
+        r"""Store the next finished cell; returns when it is on disk."""
         record, self.digest = next_record(self.digest, _json(cell.to_json()))
         self.file.append(record)
         self.cells.append(cell)
@@ -205,11 +206,7 @@ class State:
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""Open the state of this experiment, or create its file.
-
-    Raises :class:`InvalidParameter` for another experiment's file or another kind of file, and for
-    one that is damaged before its end, in use, not regular, or cannot be written.
-    """
+    r"""Open the state of this experiment, or create its file."""
     place = Path(path)
     with open_state("resume", place, owner="experiment") as file:
         try:

@@ -51,19 +51,12 @@ _Record: TypeAlias = set[tuple[str, str, str]]
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
-    r"""The file name of a certificate, for an algorithm and an epsilon as written.
-
-    >>> certificate_name("dist-rdp-se:s=20", "1/2")
-    'certificate-dist-rdp-se_s=20-1_2.json'
-    """
+    r"""The file name of a certificate, for an algorithm and an epsilon as written."""
     # A number of many digits would be too long a name: its digest tells it from others.
     name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
     if len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return f"certificate-{name}.json"
-
-
-# -- before a run -----------------------------------------------------------------------------
 
 
 def check_results(folder: Path, experiment: Experiment) -> None:
@@ -79,11 +72,7 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
-    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option.
-
-    Raises :class:`InvalidParameter`, naming the option, for a file that stands, or would stand,
-    where results are written, and for one file under two options.
-    """
+    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option."""
     named = [(option, path) for option, path in inputs.items() if path is not None]
     for number, (option, path) in enumerate(named):
         if folder is not None and any(_same(path, place) for place in _results(folder, path)):
@@ -112,10 +101,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def refuse_foreign(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse a folder in which a file of this experiment would replace an unrelated one.
-
-    Raises :class:`InvalidParameter`, naming the option and the file.
-    """
+    r"""Refuse a folder in which a file of this experiment would replace an unrelated one."""
     record = _record_of(folder)
     for place in (folder / ROWS, folder / TABLE):
         if os.path.lexists(place) and _read(place) is None:
@@ -128,9 +114,6 @@ def refuse_foreign(folder: Path, experiment: Experiment) -> None:
         place = folder / certificate_name(*kind)
         if os.path.lexists(place) and place not in certified:
             raise InvalidParameter("--output", str(place), _FOREIGN)
-
-
-# -- after a run ------------------------------------------------------------------------------
 
 
 def write_results(
@@ -177,11 +160,7 @@ def _write_picture(
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
-
-    All instances have the same guarantee, because their arms and horizon are equal. A non-private
-    algorithm has no certificate; the reason replaces a certificate that cannot be written.
-    """
+    r"""File names and certificates: for each algorithm and epsilon the run of instance 0."""
     from bandits.certificates.certificate import certify_run
 
     for cell in cells:
@@ -213,16 +192,11 @@ def _mechanism(noise: str, sensitivity: str) -> Mechanism:
     return Mechanism(noise=read_noise(noise), sensitivity=moved)
 
 
-# -- the files of an earlier run --------------------------------------------------------------
-
-
 def remove_earlier(folder: Path) -> None:
     r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
 
     rows.json goes first: from then on the folder is not whole. The table goes last: as long as
     anything is left, it says what else there is.
-
-    Raises :class:`InvalidParameter` where that cannot be done.
     """
     record = _record_of(folder)
     certified = _certified(folder, record)
@@ -231,9 +205,6 @@ def remove_earlier(folder: Path) -> None:
             place.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
-
-
-# -- whose a file is --------------------------------------------------------------------------
 
 
 def _record_of(folder: Path) -> _Record:

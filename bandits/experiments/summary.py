@@ -83,14 +83,7 @@ class Row:
 def promises_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
 ) -> Promises:
-    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs.
-
-    Every policy of the experiment is created for this, so a call before a run reports policies that
-    cannot be created. ``progress`` is called with the number of finished guarantees.
-
-    Raises :class:`InvalidParameter` for an epsilon that an algorithm cannot be made for, or whose
-    promise cannot be bounded: it names the algorithm.
-    """
+    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs."""
     found: Promises = {}
     for algorithm, epsilon in experiment.kinds():
         try:
@@ -130,11 +123,7 @@ def _reason(error: DpcoreError) -> str:
     return f"{reason}; take a smaller epsilon, horizon or s"
 
 
-def rows_of(
-    experiment: Experiment,
-    cells: Iterable[Cell],
-    promises: Promises,
-) -> tuple[Row, ...]:
+def rows_of(experiment: Experiment, cells: Iterable[Cell], promises: Promises) -> tuple[Row, ...]:
     r"""The rows, in the order of the cells."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
@@ -167,11 +156,7 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    r"""The mean and its standard error, s/sqrt(n); None for a single value.
-
-    >>> mean_and_error((1.0, 3.0)), mean_and_error((2.0,))
-    ((2.0, 1.0), (2.0, None))
-    """
+    r"""The mean and its standard error, s/sqrt(n); None for a single value."""
     count = len(values)
     mean = math.fsum(values) / count
     if count == 1:
@@ -181,13 +166,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    r"""R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b).
-
-    The mean below is > 0; the error is None for one pair.
-
-    >>> paired_ratio((1.0, 2.0, 3.0), (2.0, 4.0, 6.0))
-    (0.5, 0.0)
-    """
+    """R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b)"""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -201,9 +180,6 @@ def guarantee_json(
 
     ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
     number of the sentence is smaller than what it stands for.
-
-    >>> guarantee_json(None, "1e-6")["text"]
-    'none: rewards are released as they are'
     """
     exact = rational("delta", delta)
     if promised is None:
@@ -234,24 +210,14 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The end of a sentence: the users of a guarantee, new or returning.
-
-    >>> for_each_user(None), for_each_user(16)
-    (' for each user, who is new at every pull', ' for each user, over at most 16 visits')
-    """
+    r"""The end of a sentence: the users of a guarantee, new or returning."""
     if max_visits is None:
         return " for each user, who is new at every pull"
     return f" for each user, over at most {max_visits} visits"
 
 
 def written_up(value: Fraction) -> str:
-    r"""``value`` exactly, as a short decimal or fraction, otherwise rounded up.
-
-    >>> [written_up(Fraction(text)) for text in ("0.5", "1/3", "1.23456499e-6", "1e-400")]
-    ['0.5', '1/3', '1.23456499e-6', '1e-400']
-    >>> written_up(Fraction(10**20 + 1, 3 * 10**20))
-    '0.333333333334'
-    """
+    r"""``value`` exactly, as a short decimal or fraction, otherwise rounded up."""
     short = up(value, _SHORT)
     if Fraction(short) == value:
         return short
@@ -315,11 +281,7 @@ def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def write_json(found: dict[str, Any]) -> str:
-    r"""The document as text; what is infinite or undefined is None in it, by construction.
-
-    >>> write_json({"schema": SCHEMA}).splitlines()[1]
-    '  "schema": "dpcore-bandit/1"'
-    """
+    r"""The document as text; what is infinite or undefined is None in it, by construction."""
     return json.dumps(found, indent=2, allow_nan=False) + "\n"
 
 
@@ -332,10 +294,7 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""Regret of A over regret of B; None if B has none, or less than 10^-30.
-
-    ``error`` is None for one instance.
-    """
+    r"""Regret of A over regret of B; None if B has none, or less than 10^-30."""
 
     algorithm: str
     epsilon: float
@@ -382,16 +341,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
 
 
 def require_whole(argument: str, folder: Path) -> None:
-    r"""Refuse a folder without rows.json, which a run writes last.
-
-    >>> from tempfile import mkdtemp
-    >>> require_whole("path", Path(mkdtemp()))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: path = ...: is not whole: it has no rows.json, ...
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
+    r"""Refuse a folder without rows.json, which a run writes last."""
     if not os.path.lexists(folder / ROWS):
         reason = f"is not whole: it has no {ROWS}, which dpcore bandit run --output writes last"
         raise InvalidParameter(argument, str(folder), reason)

@@ -40,9 +40,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _separate(e)
 
 
-# -- erratum 8 --------------------------------------------------------------------------------
-
-
 @_cz(
     "footnote 6 (Gamma-Poisson, in floats)",
     f"{_SIZES}, integers of 64 bits",
@@ -68,17 +65,11 @@ def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
     return e, PrivacyCurve(noise=_of_shares(n, g / e), sensitivity=g).epsilon(0)
 
 
-# -- erratum 9(a) -----------------------------------------------------------------------------
-
-
 def swapped_scale(scale: Fraction) -> Enclosure:
     r"""The scale of a Gamma-Poisson sampler that is given (1-beta)/beta for beta/(1-beta).
 
     Poisson with a Gamma mean of shape r and scale x is Polya(r, x/(1+x)); the right x makes that
     beta = e^(-1/s), the other one 1 - beta. So the scale is -1/ln(1-beta).
-
-    >>> swapped_scale(Fraction(32)).upper_float
-    0.287...
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 
@@ -125,20 +116,8 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
     return e, _swapped(n, g / e, loss)
 
 
-# -- erratum 9(b) -----------------------------------------------------------------------------
-
-
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""delta(epsilon) of q + (Z, ..., Z) with one draw Z, when q moves by ``moves``.
-
-    Differences of coordinates carry no noise: where ``moves`` changes one, the two worlds share no
-    output. Where all coordinates move alike, one of them says what all say.
-
-    >>> shared_draw_delta((1, 0), DiscreteLaplace(scale=2), Fraction(1, 2))
-    Enclosure([1, 1])
-    >>> shared_draw_delta((1, 1), DiscreteLaplace(scale=2), Fraction(1, 2))
-    Enclosure([0, 0])
-    """
+    r"""delta(epsilon) of q + (Z, ..., Z) with one draw Z, when q moves by ``moves``."""
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:

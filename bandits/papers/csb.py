@@ -53,16 +53,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _central(2, Fraction(1))
 
 
-# -- privacy ----------------------------------------------------------------------------------
-
-
 def csb_tree_levels(horizon: int) -> int:
     r"""How many released sums one datum of T enters: nodes [(j-1) 2^i + 1, j 2^i] within T.
 
     The first datum enters the most: one node of every size 2^i <= T, floor(log2 T) + 1 of them.
-
-    >>> csb_tree_levels(1), csb_tree_levels(4), csb_tree_levels(10**5)
-    (1, 3, 17)
     """
     return horizon.bit_length()
 
@@ -105,15 +99,8 @@ def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
     return e, along(scale, loss), {"levels": levels, "scale": shown(scale)}
 
 
-# -- bonuses ----------------------------------------------------------------------------------
-
-
 def least_threshold(noise: Noise, failure: Fraction) -> int:
-    r"""The least t with P(X > t) <= ``failure``, decided by enclosures.
-
-    >>> least_threshold(DiscreteLaplace(scale=10), Fraction(1, 1000))
-    62
-    """
+    r"""The least t with P(X > t) <= ``failure``, decided by enclosures."""
     start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
     return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
 

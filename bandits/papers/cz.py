@@ -92,17 +92,9 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=moved)
 
 
-# -- pure noise -------------------------------------------------------------------------------
-
-
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
     r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
-
-    ``noise`` is that of one message.
-
-    >>> cz_local(16, Fraction(1), Fraction(1, 1000), constant=2).threshold
-    125
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
@@ -119,9 +111,6 @@ def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameter
 def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
     del theorem, n
     return e, _curve(chosen.noise, chosen.precision).epsilon(0)
-
-
-# -- Theorem 3 --------------------------------------------------------------------------------
 
 
 @_cz(
@@ -173,19 +162,12 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
         return Enclosure.of((here / there).log())
 
 
-# -- Theorem 2 and Lemma 3 --------------------------------------------------------------------
-
-
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
     r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
     3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
 
     The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
     x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
-
-    >>> three, two = Fraction(3, 10), Fraction(2)
-    >>> [str(cz_renyi_bound(32, three, two, form=form)) for form in ("printed", "corrected")]
-    ['603/400', '333/200']
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
@@ -226,9 +208,6 @@ def _skellam(variance: Fraction, shift: int, order: int) -> Found:
     return skellam_renyi_bound(order, variance, shift), exact
 
 
-# -- Theorem 4 and Lemma 4 --------------------------------------------------------------------
-
-
 @_cz(
     "Theorem 4",
     "n = {n}, epsilon = {e}, s = {s}, T = {T}, alpha = {order}",
@@ -258,9 +237,6 @@ def _concentrated(n: int, e: Fraction, s: int, order: int) -> Found:
 def _gaussian_sum(n: int, v: Fraction, shift: int) -> Found:
     stated = along(gaussian_sum_epsilon(n, v, shift), lambda end: end * end / 2)
     return stated, _curve(DiscreteGaussianSum(count=n, sigma_squared=v), shift).zcdp()
-
-
-# -- Appendix I: users who return -------------------------------------------------------------
 
 
 def _classic(rho: Fraction, delta: Fraction) -> Enclosure:

@@ -69,17 +69,11 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield _exact_scalar(n, g, e, d)
 
 
-# -- the Gaussian mechanism -------------------------------------------------------------------
-
-
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""LZJ Theorems 4.2, 4.4, C.1 and C.3: sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon.
 
     Proven for epsilon <= 1 only (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the
     exact one, and what this one truly gives.
-
-    >>> lzj_classical_gaussian(10, "0.25")
-    Enclosure([0.17941225779941014, 0.17941225779941015])
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
@@ -117,9 +111,6 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Found:
 def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     ratio = real_gaussian_ratio(e, d)
     return d, real_gaussian_delta(Fraction(ratio.upper), e), {"ratio": shown(ratio)}
-
-
-# -- the vector sum of Algorithm 2 ------------------------------------------------------------
 
 
 @_vectors(
@@ -190,18 +181,9 @@ def _twice(value: Enclosure) -> Enclosure:
     return Enclosure(2 * value.lower, 2 * value.upper)
 
 
-# -- the scalar sum of Algorithm 4 ------------------------------------------------------------
-
-
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
     r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
     b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
-
-    It does not match the lemma it cites (:func:`lzj_scalar_lemma`); neither is needed, for the
-    exact number of bits is known (``shuffle.fewest_bits``).
-
-    >>> lzj_scalar(100, 20, Fraction(1), Fraction(1, 10**6)).bits
-    41785
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))
@@ -210,9 +192,6 @@ def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
 def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
     r"""LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality: ln(1/delta) in b, ln(2/delta) in
     p, for (epsilon (2/g + 1), delta) with epsilon < 15; so p can exceed 1/2.
-
-    >>> lzj_scalar_lemma(100, 20, Fraction(1), Fraction(1, 10**6)).bits
-    9948
     """
     top, bottom = log_of(2 / d), log_of(1 / d)
     bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))

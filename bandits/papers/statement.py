@@ -30,12 +30,6 @@ LOOSE: Final = 2
 def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
     r"""The verdict on truth <= claimed from enclosures; ``proof`` is the value of the paper's
     argument.
-
-    >>> half, one = Enclosure.exactly(Fraction(1, 2)), Enclosure.exactly(1)
-    >>> answer(one, one), answer(half, one), answer(one, half), answer(half, half, proof=one)
-    ('holds', 'fails', 'loose', 'unproven')
-    >>> answer(half, Bound(upper=one.upper, method="basic", theorem="epsilons add"))
-    'unproven'
     """
     if exact.lower is not None and exact.lower > claimed.upper:
         return "fails"
@@ -54,19 +48,6 @@ class Judgement:
     ``statement`` is the paper's number of it; a statement that begins with "ours" is what this
     package says instead. ``erratum`` is the entry of docs/errata.md that the row belongs to.
     ``quantity`` is what is bounded; ``note`` says in a line what the numbers mean.
-
-    >>> row = Judgement(
-    ...     paper="CSB",
-    ...     statement="Lemma 1",
-    ...     erratum="7",
-    ...     parameters="T = 4",
-    ...     quantity="epsilon",
-    ...     claimed=Enclosure.exactly(1),
-    ...     exact=Enclosure.exactly(Fraction(3, 2)),
-    ...     note="3 levels of scale 2",
-    ... )
-    >>> row.verdict, row.explanation
-    ('fails', 'epsilon is 1.5, claimed 1: 3 levels of scale 2')
     """
 
     paper: str
@@ -136,17 +117,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""Decorator: the call returns a lazily computed row.
-
-    The words are formats of the function's arguments and of what it finds.
-
-    >>> @Claim("CSB", "Lemma 1", "T = {T}", "epsilon", "{levels} levels", erratum="7")
-    ... def lemma(T: int) -> Found:
-    ...     return 1, Fraction(T.bit_length(), 2), {"levels": T.bit_length()}
-    >>> row = lemma(4)()
-    >>> row.parameters, row.explanation
-    ('T = 4', 'epsilon is 1.5, claimed 1: 3 levels')
-    """
+    r"""Decorator: the call returns a lazily computed row."""
 
     paper: str
     statement: str
@@ -187,21 +158,13 @@ def enclosed(value: Value) -> Enclosure:
 
 
 def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
-    r"""What a monotone function gives between two ends.
-
-    >>> along(Enclosure(Fraction(1), Fraction(2)), lambda x: -x)
-    Enclosure([-2, -1])
-    """
+    r"""What a monotone function gives between two ends."""
     found = [enclosed(compute(Fraction(end))) for end in (ends.lower, ends.upper)]
     return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
 def shown(value: Enclosure | Bound) -> str:
-    r"""Six digits of each end, rounded outwards; a single number if both are equal.
-
-    >>> shown(Enclosure(Fraction(1, 4), Fraction(1, 3))), shown(Enclosure.infinite())
-    ('[0.25, 0.333334]', 'infinity')
-    """
+    r"""Six digits of each end, rounded outwards; a single number if both are equal."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"

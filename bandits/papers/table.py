@@ -29,13 +29,7 @@ def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
 def replay(
     *, quick: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Judgement, ...]:
-    r"""Compute every row. ``progress(done, of)`` is called before the first and after each.
-
-    >>> from bandits.papers.csb import rows as some
-    >>> verdict = next(row() for row in some(quick=True))
-    >>> verdict.statement, verdict.verdict
-    ('Theorem 1 (Algorithm 1)', 'holds')
-    """
+    r"""Compute every row. ``progress(done, of)`` is called before the first and after each."""
     todo = rows(quick=quick)
     found: list[Judgement] = []
     if progress is not None:

@@ -48,11 +48,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
-    r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64.
-
-    >>> bits_box(tkms_bits(1, "0.5", "1e-6")).trials
-    5572
-    """
+    r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64."""
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))

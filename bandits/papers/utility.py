@@ -73,15 +73,8 @@ def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
         yield _skellam_moment(Fraction(variance))
 
 
-# -- tails ------------------------------------------------------------------------------------
-
-
 def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
-    r"""P(\|X\| > t) for a t that is known to lie in ``limit``: both ends cover both ends of t.
-
-    >>> beyond(DiscreteLaplace(scale=8), Enclosure.exactly(39)).upper_float
-    0.0071...
-    """
+    r"""P(\|X\| > t) for a t that is known to lie in ``limit``: both ends cover both ends of t."""
     low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 
@@ -179,9 +172,6 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Found:
     return chance, beyond(noise, narrow(limit, WIDTH_BITS))
 
 
-# -- Lemmas 1 and 2 ---------------------------------------------------------------------------
-
-
 @_cz(
     "Lemma 1, its assumption for discrete Laplace noise",
     "sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
@@ -216,9 +206,6 @@ def _intervals() -> Found:
 )
 def _pulls(last: int) -> Found:
     return 4, Fraction(sum(1 << b for b in range(1, last + 2)), 1 << last)
-
-
-# -- regret -----------------------------------------------------------------------------------
 
 
 @Claim(
@@ -268,11 +255,7 @@ def _interval(phase: int, pulled: int, squared: Fraction) -> arb:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""KL of what randomised response shows of a coin of 1/2 - ``gap`` and of a fair one.
-
-    >>> information(Fraction(1, 2), Fraction(1, 10)).upper_float
-    0.0012...
-    """
+    r"""KL of what randomised response shows of a coin of 1/2 - ``gap`` and of a fair one."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()

@@ -56,10 +56,7 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms in increasing order, of ``arms``, and the index of the next release.
-
-    ``sums`` holds what the first ``part`` releases of ``batch`` gave for each active arm.
-    """
+    r"""The active arms in increasing order, of ``arms``, and the index of the next release."""
 
     arms: int
     active: tuple[int, ...]
@@ -87,10 +84,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
-        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ...
-
-        More active arms never have more pulls each.
-        """
+        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ..."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
@@ -186,11 +180,7 @@ class BatchedElimination(SuccessiveElimination):
 
 
 def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
-    r"""Pull every active arm ``each`` times, or commit to the last one.
-
-    >>> next_batch(3, (0, 2), 8), next_batch(3, (2,), 8)
-    (Pulls(counts=(8, 0, 8)), Commit(arm=2))
-    """
+    r"""Pull every active arm ``each`` times, or commit to the last one."""
     if len(active) == 1:
         return Commit(active[0])
     return Pulls(tuple(each if arm in active else 0 for arm in range(arms)))
@@ -203,11 +193,6 @@ def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) 
     and in the end beyond any horizon. The first batch pulls all ``arms``. Of a later one with
     ``active`` arms the cheapest way there is to lose all the others in the first batch: the arms
     that are active never grow in number, so no batch on the way had fewer.
-
-    >>> completed_sizes(10, 99, lambda batch, active: 2**batch)  # 20 + 2 (4 + 8) = 44, + 32 = 76
-    (2, 4, 8, 16)
-    >>> completed_sizes(10, 12, lambda batch, active: 2**batch)  # 20 rounds
-    ()
     """
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if arms == 1 or arms * length(1, arms) > horizon:
@@ -230,14 +215,7 @@ def _sizes(policy: SuccessiveElimination, arms: int, horizon: int) -> tuple[int,
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
-    r"""The means of the active arms from sums over ``pulls`` users each, those who reported.
-
-    >>> from bandits.batch import ReleasedSum
-    >>> means_of((0, 2), Released((ReleasedSum(Fraction(3)), None, ReleasedSum(Fraction(1)))), 4)
-    {0: Fraction(3, 4), 2: Fraction(1, 4)}
-
-    Raises :class:`InvalidParameter` when an active arm has no sum.
-    """
+    r"""The means of the active arms from sums over ``pulls`` users each, those who reported."""
     means = {}
     for arm in active:
         total = released.sums[arm] if arm < len(released.sums) else None
@@ -248,11 +226,7 @@ def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[in
 
 
 def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
-    r"""The arms whose mean is at most ``gap`` below the largest; all arms if it is infinite.
-
-    >>> surviving({0: Fraction(1, 2), 1: Fraction(1, 4), 4: Fraction(0)}, 0.25)
-    (0, 1)
-    """
+    r"""The arms whose mean is at most ``gap`` below the largest; all arms if it is infinite."""
     if gap == math.inf:
         return tuple(means)
     least = max(means.values()) - Fraction(gap)
@@ -266,11 +240,6 @@ class DpSe(SuccessiveElimination):
     ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default takes the certified quantile
     of the noise in its place. R_e is the paper's with any. ``failure`` is the chance that a sum is
     read wrongly mod m.
-
-    >>> dp_se = DpSe(epsilon="1/2", failure="1e-6")
-    >>> state = dp_se.init(10, 10**6)
-    >>> dp_se.name, dp_se.choose(state).counts[0], dp_se.privatizer.precision(857)
-    ('dp-se', 857, 30)
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -292,11 +261,7 @@ class DpSe(SuccessiveElimination):
 
 
 def epoch_pulls(epoch: int, active: int, epsilon: RationalLike, confidence: RationalLike) -> int:
-    r"""R_e for e = ``epoch``, |S| = ``active`` and p = ``confidence``.
-
-    >>> epoch_pulls(1, 10, "1/2", "1/10")
-    857
-    """
+    r"""R_e for e = ``epoch``, |S| = ``active`` and p = ``confidence``."""
     return _pulls(
         integer("epoch", epoch, at_least=1),
         integer("active", active, at_least=1),

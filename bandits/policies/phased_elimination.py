@@ -247,11 +247,7 @@ def _beyond(z: Floats) -> Floats:
 Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
 r"""How many clients a phase has: 2^(alpha l), the same in each, or one for each round."""
 
-FAMILIES: Final[dict[Clients, str]] = {
-    "growing": "dpe",
-    "fixed": "dpe-fixedu",
-    "one-a-round": "pe",
-}
+FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
 r"""What an algorithm is called by its clients, after the name of its trust model."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
@@ -269,11 +265,6 @@ class AverageSizes:
 
     The promise of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
     number of clients, so one of each number of coordinates stands for all.
-
-    >>> Averages(users=5, coordinates=2) in AverageSizes(users=9, coordinates=3)
-    True
-    >>> len([*AverageSizes(users=9, coordinates=3)])
-    3
     """
 
     users: int
@@ -308,15 +299,6 @@ class PhasedElimination(Policy[PhasedState]):
     over all T rounds as of growing ones. ``population`` is how many people there are, None for no
     end: a client is in one phase, so a horizon whose phases need more is refused by ``init`` and
     ``sizes``. ``width`` says what is dropped.
-
-    >>> model = LinearModel(actions=Actions(np.eye(3)), deviation="0.1")
-    >>> dpe = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="central"))
-    >>> dpe.name, dpe.choose(dpe.init(3, 1000)).asks
-    ('cdp-dpe', (SharedRounds(users=2, actions=(0, 1, 2), times=(1, 1, 1)),))
-
-    Raises :class:`InvalidParameter` for an alpha outside of (0, 1), a population below 1, ``each``
-    below 1 or of clients that are not fixed, bounds of model and privatizer that differ, the
-    paper's width with Laplace noise, and parts of another kind.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -366,13 +348,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""Upper bound of the number of phases within T rounds: each has at least h rounds.
-
-        >>> model = LinearModel(actions=Actions(np.eye(20)), deviation="0.1")
-        >>> dpe = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="none"))
-        >>> dpe.phases(10**6), clients_needed(dpe, 10**6), clients_needed(dpe, 10**7)
-        (19, 88437, 812649)
-        """
+        r"""Upper bound of the number of phases within T rounds: each has at least h rounds."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1

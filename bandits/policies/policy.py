@@ -27,8 +27,6 @@ State = TypeVar("State")
 class Sizes(Protocol):
     r"""Sizes of releases: ``in`` tests whether one is possible; iteration yields a sufficient
     subset.
-
-    A tuple of all of them will do. Where sizes have one promise, one of these is enough.
     """
 
     def __contains__(self, size: object, /) -> bool: ...

@@ -79,11 +79,7 @@ r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A name, its description, and its parameter with the default (None: from the setting).
-
-    ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
-    ``world`` is the kind of world that it is played in.
-    """
+    r"""A name, its description, and its parameter with the default (None: from the setting)."""
 
     name: str
     sentence: str
@@ -111,9 +107,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     ),
     Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
     Entry(
-        name="dp-se",
-        sentence="Sajed and Sheffet's elimination, a trusted analyzer",
-        lengths="own",
+        name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer", lengths="own"
     ),
     Entry(name="se", sentence="batched elimination without privacy: the floor"),
     Entry(
@@ -162,14 +156,7 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy for this setting, cached.
-
-        >>> setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=10)
-        >>> read_algorithm("dist-dp-se").policy(setting).schedule
-        Schedule(first=192, growth=3)
-
-        Raises :class:`InvalidParameter` for what the algorithm cannot be made for.
-        """
+        r"""The policy for this setting, cached."""
         return _policy(self, setting)
 
 
@@ -209,9 +196,6 @@ def read_algorithm(text: str) -> Algorithm:
         reason = f"must be {kind} in [{least}, 2^40]"
         raise InvalidParameter(f"{name}:{entry.parameter}", value, reason)
     return Algorithm(entry=entry, value=None if exact == entry.default else exact)
-
-
-# -- policies ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 8)
@@ -322,11 +306,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether a name is that of a file or module instead of an algorithm.
-
-    >>> is_own("mine.py:Policy"), is_own("my.bandits:Policy"), is_own("dist-rdp-se:s=10")
-    (True, True, False)
-    """
+    r"""Whether a name is that of a file or module instead of an algorithm."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module
@@ -335,14 +315,7 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""The policy called ``name``, or its return value if it is callable.
-
-    It is called with those of ``given`` that it has parameters for; ``epsilon`` among them must be
-    one. Errors name ``argument`` and its value, ``spelling``.
-
-    Raises :class:`InvalidParameter` for a file, module or name that is not there, that fails, or
-    that gives no :class:`bandits.Policy`.
-    """
+    r"""The policy called ``name``, or its return value if it is callable."""
     place, _, attribute = name.rpartition(":")
 
     def refused(reason: str) -> InvalidParameter:
@@ -377,11 +350,7 @@ def own_policy(
 
 
 def source_of(name: str) -> str:
-    r"""The SHA-256 of the source file of ``name``; empty if there is none.
-
-    >>> source_of("lost.py:Policy")
-    ''
-    """
+    r"""The SHA-256 of the source file of ``name``; empty if there is none."""
     place = name.rpartition(":")[0]
     path = Path(place)
     if not place.endswith(".py"):

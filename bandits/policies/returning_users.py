@@ -64,18 +64,7 @@ def steady_for(
     failure: RationalLike,
     deployment: Deployment = EVERYONE,
 ) -> SteadyPrivatizer:
-    r"""The least noise of an algorithm's law that satisfies (epsilon, delta) over ``max_visits``.
-
-    >>> once, often = (
-    ...     steady_for("sdp-ae", epsilon=1, delta="1e-6", max_visits=b, failure="1e-9")
-    ...     for b in (1, 16)
-    ... )
-    >>> once.law, often.law
-    (Binomial(trials=80, probability='1/2'), Binomial(trials=1143, probability='1/2'))
-
-    Raises :class:`InvalidParameter` for another algorithm, epsilon not > 0, a delta outside of
-    (0, 1) and ``max_visits`` below 1; :class:`NotDerived` where no noise within reach keeps it.
-    """
+    """The least noise of an algorithm's law that satisfies (epsilon, delta) over ``max_visits``."""
     if algorithm not in _LAWS:
         reason = f"has noise that visits cannot share; those that can are {', '.join(_LAWS)}"
         raise InvalidParameter("algorithms", algorithm, reason)
@@ -115,13 +104,7 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
 def returning_policy(
     algorithm: str, setting: Setting, *, value: Fraction | None = None
 ) -> Policy[Any]:
-    r"""The policy of that name for returning users: a release has at most half of the users.
-
-    ``value`` is the m of sdp-ae, None for as many users as there are noise bits.
-
-    Raises :class:`InvalidParameter` and :class:`NotDerived` as :func:`steady_for`, and
-    :class:`InvalidParameter` for the s of other algorithms and a setting without ``max_visits``.
-    """
+    r"""The policy of that name for returning users: a release has at most half of the users."""
     visits = visits_of(setting.max_visits)
     private = steady_for(
         algorithm,

@@ -43,12 +43,7 @@ _SURE_GAP: Final = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    r"""l(b) = ``first`` * ``growth``^(b-1) pulls of every active arm in batch b = 1, 2, and so on.
-
-    >>> schedule = Schedule(first=100, growth=3)
-    >>> schedule.pulls(3), schedule.batches(10**6)
-    (900, 8)
-    """
+    """l(b) = ``first`` * ``growth``^(b-1) pulls of every active arm in batch b = 1, 2, and so on"""
 
     first: Whole = Whole()
     growth: Whole = Whole(at_least=2)
@@ -61,10 +56,7 @@ class Schedule:
         return self.first * int(self.growth ** (integer("batch", batch, at_least=1) - 1))
 
     def batches(self, horizon: int) -> int:
-        r"""The most batches that ``horizon`` rounds can complete, and at least 1.
-
-        Two arms are active in every batch: nothing is learned, or released, where one is left.
-        """
+        r"""The most batches that ``horizon`` rounds can complete, and at least 1."""
         left = integer("horizon", horizon, at_least=1)
         for batch in count(1):
             left -= 2 * self.pulls(batch)
@@ -91,16 +83,6 @@ def exact_schedule(
     ``failure`` shared equally among the batches that ``horizon`` has room for), an arm more than
     2 D below the best is dropped. l(1) is the least l of the form 2^i or 3 2^i with 2 D <= 1/2, as
     the first epoch of DP-SE promises too, and at most half of the horizon goes into it.
-
-    Nothing of the rewards enters: one rule for every instance.
-
-    >>> from bandits.privatizers.sums import SumPrivatizer
-    >>> pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-6", scaling=EXACT_SCALING)
-    >>> exact_schedule(pure, arms=10, horizon=10**6, failure="0.1")
-    Schedule(first=128, growth=3)
-
-    Raises :class:`InvalidParameter` for arms < 1, a horizon below the number of arms, and a failure
-    outside of (0, 1/2).
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = confidence_of(failure, argument="failure")

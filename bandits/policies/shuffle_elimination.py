@@ -201,10 +201,6 @@ def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> fl
     By Chernoff's bound on both at once, for any tilt a > 0: N width = (N a^2/8 + K(a) +
     ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
     p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p in the place of p. Rounded up.
-
-    >>> laws = (Binomial(trials=200, probability="1/2"), Binomial(trials=900, probability="1/9"))
-    >>> joint_width(laws, 1000, Fraction(1, 1000))
-    0.077...
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -61,11 +61,7 @@ _ASSUMED: Final[dict[LinearTrust, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averages:
-    r"""The size of a release: ``users`` clients, each with averages of ``coordinates`` actions.
-
-    >>> Averages(users=100, coordinates=20)
-    Averages(users=100, coordinates=20)
-    """
+    r"""The size of a release: ``users`` clients, each with averages of ``coordinates`` actions."""
 
     users: int
     coordinates: int
@@ -79,20 +75,6 @@ class AveragePrivatizer(Releasing[Averages]):
     ``calibration`` is ``pure``), ``local`` every client alone (the same, to its own message),
     ``shuffle`` every client some random bits, which a shuffler mixes with those of its numbers
     (binomial noise); ``none`` nobody.
-
-    >>> central = AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
-    >>> size = Averages(users=100, coordinates=20)
-    >>> central.noise(size), central.guarantee(size)
-    (DiscreteGaussian(sigma_squared=5005), Approx(10, '1/4'))
-    >>> paper = AveragePrivatizer(trust="central", epsilon=10, delta="1/4", calibration="paper")
-    >>> print(round(paper.guarantee(size).delta(10).upper_float, 4))
-    0.7886
-    >>> pure = AveragePrivatizer(trust="central", epsilon=10, calibration="pure")
-    >>> pure.noise(size), pure.guarantee(size)
-    (DiscreteLaplace(scale=128), Pure(10))
-
-    Raises :class:`InvalidParameter` for a trust model or calibration that is none of these, pure
-    calibration of shuffled bits, epsilon not > 0, a delta outside of (0, 1) and a bound not > 0.
     """
 
     trust: LinearTrust = word(LinearTrust)
@@ -177,11 +159,7 @@ class AveragePrivatizer(Releasing[Averages]):
     def release_sums(
         self, encoded: Sequence[int], size: Averages, rng: Rng = SYSTEM
     ) -> tuple[ReleasedSum, ...]:
-        r"""The released sums. In the local model every client's noise is drawn, in parts.
-
-        Raises :class:`InvalidParameter` for a sum that n encodings cannot have, and for more or
-        fewer sums than the size has coordinates.
-        """
+        r"""The released sums. In the local model every client's noise is drawn, in parts."""
         unit, n = self.encoding(size), size.users
         exact = [integer("encoded", total, at_least=0) for total in encoded]
         if len(exact) != size.coordinates or max(exact) > n * unit.precision:

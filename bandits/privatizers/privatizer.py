@@ -71,10 +71,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
-        r"""The size of the release that contains the users of ``ask``.
-
-        Raises :class:`InvalidParameter` for an ask of a kind that it cannot release.
-        """
+        r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
         r"""The users of ``ask`` whose numbers are in the sums: all, unless some drop out."""
@@ -183,18 +180,11 @@ class Users(ABC):
 
     @abstractmethod
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        r"""Select and charge the users of each requested batch.
-
-        It is asked before any reward is drawn. False where too few can take part: then nothing is
-        released any more.
-        """
+        r"""Select and charge the users of each requested batch."""
 
     @abstractmethod
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee of releases of ``privatizer``, with these numbers of users, to every user.
-
-        It is asked before the first batch. None where nothing is protected.
-        """
+        r"""The guarantee of releases of ``privatizer`` with these numbers of users to each user."""
 
 
 class NewUsers(Users):
@@ -377,11 +367,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""The guarantee of a release of a batch of n to each user in it; None without privacy.
-
-        Raises :class:`NotDerived` for :class:`ShuffledPure` without a ``relaxed`` aggregation, and
-        for a :class:`PureShuffle` that is not certified for the epsilon of its shares.
-        """
+        r"""The guarantee of a release of a batch of n to each user in it; None without privacy."""
         protocol = self._of(pulls)
         if protocol is None:
             return None
@@ -450,11 +436,7 @@ class Privatizer(Releasing[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison.
-
-    >>> Unprotected().release(3 << 20, 8), Unprotected().guarantee(8)
-    (Fraction(3, 1), None)
-    """
+    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison."""
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.sums import summed
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import size_neighbourhood
+from dpcore.masked.round import size_neighbourhood
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
@@ -59,13 +59,6 @@ class Deployment:
     collude with the server. What a release promises is derived for the worst set that is left,
     :meth:`counted_on` of n. ``aggregation="masked"`` runs every release of a protocol over secure
     aggregation through :class:`dpcore.masked.aggregation.MaskedAggregation`.
-
-    >>> planned = Deployment(honest="0.9", dropouts="0.05")
-    >>> planned.reporting(1000), planned.counted_on(1000), planned.counted_on(1)
-    (950, 850, 1)
-
-    Raises :class:`InvalidParameter` for an ``honest`` outside of (0, 1], ``dropouts`` outside of
-    [0, 1), nobody left, another aggregation, and half of the users or more lost to a masked one.
     """
 
     honest: Exact = Exact(1, within="(0, 1]", reason="only noise of honest users hides")
@@ -111,9 +104,6 @@ class Deployment:
     def check(self, name: str, users: int, *, secure: bool) -> None:
         r"""Refuse a release of n users that this deployment cannot support, of the privatizer
         ``name``.
-
-        Raises :class:`InvalidParameter` for a masked release that runs over no secure aggregation
-        (``secure`` False), or of fewer than 2 users or more than 2^16 - 1.
         """
         if self.aggregation == "ideal":
             return
@@ -131,10 +121,7 @@ NO_NOISE: Final = "no noise gives epsilon 0"
 
 
 def check_planned(plan: Deployment, parameters: str) -> None:
-    r"""Refuse parameters of a paper that does not cover this deployment.
-
-    Raises :class:`InvalidParameter`.
-    """
+    r"""Refuse parameters of a paper that does not cover this deployment."""
     if parameters == "paper" and plan.factor != 1:
         reason = "must be 'exact': the papers plan for users who all stay and are honest"
         raise InvalidParameter("parameters", parameters, reason)
@@ -147,12 +134,6 @@ def masked_sum(
 
     As many users vanish as ``plan`` allows, at steps in turn; ``encoded`` is the sum over those who
     stay, dealt out among them evenly: the sum of messages depends on nothing else.
-
-    >>> from dpcore import DiscreteLaplace, SeededRng
-    >>> share = DiscreteLaplace(scale="1/100").share(7)
-    >>> sums = AggregatedSum(users=8, precision=4, threshold=9, share=share)
-    >>> masked_sum(sums, 20, Deployment(dropouts="1/8"), SeededRng(1))
-    Fraction(5, 1)
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -241,10 +222,7 @@ def noise_of(protocol: AnyProtocol, present: int) -> Noise:
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    r"""The mechanism that protects a user in the worst case, with noise ``least`` of honest users.
-
-    Raises :class:`NotDerived` where their noise does not hold ``least``.
-    """
+    """The mechanism that protects a user in the worst case, with noise ``least`` of honest users"""
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)
@@ -274,11 +252,7 @@ def _holds(noise: Noise, least: Noise) -> bool:
 def guarantee_of(
     protocol: AnyProtocol, plan: Deployment, least: Noise | None, relaxed: Relaxed | None
 ) -> Guarantee:
-    r"""The guarantee of one release to each user in it.
-
-    Raises :class:`NotDerived` for :class:`ShuffledPure` without a ``relaxed`` aggregation, and for
-    a :class:`PureShuffle` that is not certified for the epsilon of its shares.
-    """
+    r"""The guarantee of one release to each user in it."""
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))
     curve = mechanism_guarantee(mechanism_of(protocol, plan, least))
@@ -296,11 +270,6 @@ def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[
 
     Arrays of shape (some users, runs), which together hold all users: what is in the messages of
     the local model, a part at a time. Their sum over users is the noise of the released sums.
-
-    >>> from dpcore import DiscreteLaplace, SeededRng
-    >>> drawn = noise_by_user(DiscreteLaplace(scale=2), users=70_000, runs=1, rng=SeededRng(1))
-    >>> [part.shape for part in drawn]
-    [(65536, 1), (4464, 1)]
     """
     rows = max(_AT_ONCE // runs, 1)
     for start in range(0, users, rows):

@@ -48,8 +48,7 @@ from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.sums import AggregatedSum, size_protocol
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
 r"""The laws of noise that releases of any number of users can have alike."""
@@ -67,16 +66,6 @@ class SteadyPrivatizer(Privatizer):
     g = ``steps`` is the same for every n, so every release hides one reward equally well.
     ``failure`` is the chance that a sum is read wrongly mod m. With a ``deployment`` those who are
     left at the worst add the law.
-
-    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
-    >>> steady.guarantee(10) == steady.guarantee(1000), steady.guarantee(10).pure()
-    (True, Bound([0.5, 0.5], 'exact'))
-    >>> bits = SteadyPrivatizer(law=Binomial(trials=999, probability="1/2"), steps=1, failure="1/2")
-    >>> bits.noise(100), bits.guarantee(100) == bits.guarantee(7)
-    (Binomial(trials=1000, probability='1/2'), True)
-
-    Raises :class:`InvalidParameter` for another law, steps below 1 or, of bits, other than 1, and a
-    failure outside of (0, 1).
     """
 
     law: SteadyLaw
@@ -130,12 +119,7 @@ class SteadyPrivatizer(Privatizer):
         return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
 
     def noise_of(self, parts: Sequence[int]) -> Noise:
-        r"""The law of the total noise of releases with these numbers of users.
-
-        >>> steady = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-6")
-        >>> steady.noise_of((10, 11))
-        Skellam(variance=800)
-        """
+        r"""The law of the total noise of releases with these numbers of users."""
         noises = [each for part in parts if (each := self.noise(part)) is not None]
         if len(set(noises)) == 1:
             return summed(noises[0], len(noises))
@@ -194,14 +178,7 @@ def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
 def returning_guarantee(
     privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
 ) -> RunGuarantee:
-    r"""What releases of so many users each promise a user who is in ``max_visits`` at most.
-
-    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
-    >>> returning_guarantee(steady, (16, 48), max_visits=4).pure()
-    Bound(at most 0.5, 'worst')
-
-    Raises :class:`InvalidParameter` for a size whose release costs more or less than the curve.
-    """
+    r"""What releases of so many users each promise a user who is in ``max_visits`` at most."""
     assumed: dict[str, None] = {}
     charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
     for size in sizes:
@@ -229,19 +206,6 @@ class Pool(Users):
 
     The same people may give rewards of several arms: a reward is of the arm and fresh at each pull,
     as ``play`` draws it.
-
-    >>> from bandits.policies.elimination import BatchedElimination
-    >>> from bandits.worlds.environment import Bernoulli
-    >>> from bandits.play import play
-    >>> from dpcore import SeededRng
-    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
-    >>> arrivals = np.random.default_rng(1)
-    >>> pool = Pool(users=500, max_visits=4, privatizer=steady, arrivals=arrivals)
-    >>> policy, arms = BatchedElimination(privatizer=steady), Bernoulli(means=(0.55, 0.5))
-    >>> world = np.random.default_rng(1)
-    >>> run = play(policy, arms, horizon=5000, world=world, rng=SeededRng(1), users=pool)
-    >>> run.guarantee.pure(), pool.most_visits, pool.turned_away > 0
-    (Bound(at most 0.5, 'worst'), 4, True)
 
     ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
     of [1, 2^27], max_visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a
@@ -347,15 +311,6 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     Of its epsilon, where it is pure; else of its Renyi divergences at the orders 2 to 32. A filter
     counts shares and rounds each price up, so the budget is larger than the visits by a part in
     2^61/visits at most.
-
-    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
-    >>> from dpcore import DiscreteLaplace
-    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
-    >>> visits_budget(steady.curve, 4)
-    Pure(2, scope=Scope(unit='user', relation='replace'))
-
-    Raises :class:`InvalidParameter` for visits below 1 or beyond 2^29, and for what is no curve or
-    one without finite divergences.
     """
     most = visits_of(max_visits)
     _is_curve(curve)
@@ -398,10 +353,7 @@ class Book(ABC):
 
     @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        r"""The users who can pay for a release; no user is charged.
-
-        A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
-        """
+        r"""The users who can pay for a release; no user is charged."""
 
     @abstractmethod
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
@@ -414,19 +366,7 @@ class Book(ABC):
 
 
 class MemoryBook(Book):
-    r"""The counters of a ledger's filter, in memory, for simulations.
-
-    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
-    >>> from dpcore import DiscreteLaplace
-    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
-    >>> book = MemoryBook(users=3, curve=steady.curve, max_visits=1)
-    >>> book.pay(np.array([0, 2]), "a").tolist(), book.pay(np.array([0, 1]), "b").tolist()
-    ([True, True], [False, True])
-    >>> book.able(np.array([0, 1, 2])).tolist()
-    [False, False, False]
-
-    Raises :class:`InvalidParameter` for users outside of [1, 2^27], and as :func:`visits_budget`.
-    """
+    r"""The counters of a ledger's filter, in memory, for simulations."""
 
     __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
 
@@ -476,22 +416,6 @@ class LedgerBook(Book):
     ``run`` names this run in the ledger, and was used for no other: noise is drawn anew at every
     start, and a batch that was charged before is not charged again. Of all who play one name at
     once, one is admitted to a release. A ledger may hold the visits of several runs.
-
-    >>> import tempfile
-    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
-    >>> from dpcore import DiscreteLaplace
-    >>> curve = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6").curve
-    >>> with (
-    ...     tempfile.TemporaryDirectory() as folder,
-    ...     Ledger.create(f"{folder}/visits.db", budget=visits_budget(curve, 1)) as ledger,
-    ... ):
-    ...     book = LedgerBook(ledger=ledger, curve=curve, run="monday")
-    ...     book.pay(np.array([0, 2]), "a").tolist(), book.able(np.array([0, 1])).tolist()
-    ([True, True], [False, True])
-
-    Raises :class:`InvalidParameter` for what is no ledger, a curve of another relation than its
-    budget's, and a run that is no name of 1 to 100 characters, or was played before;
-    :class:`NotDerived` for a curve that has no price in the ledger's budget.
     """
 
     ledger: Ledger

@@ -38,8 +38,7 @@ from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum, LocalSum
+from dpcore.protocols.sums import AggregatedSum, LocalSum, size_protocol
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]
@@ -173,11 +172,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t of which P(\|X\| > t) <= ``failure`` is certified: X, n discrete Laplace draws.
-
-    >>> laplace_sum_threshold(2, Fraction(32), Fraction(1, 10**6))
-    512
-    """
+    r"""The least t with P(\|X\| > t) <= ``failure`` is certified; X is n discrete Laplace draws"""
 
     def rare(t: int) -> bool:
         if t < 0:
@@ -252,12 +247,6 @@ class PureShufflePrivatizer(_Planned[PureShuffle]):
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is about the
     chance that a release holds a cover (:meth:`missed`), which stands for somebody's reward. The
     guarantee of each size is certified before it is given, and one that is not is refused.
-
-    >>> privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-6")
-    >>> privatizer.bits(128), privatizer.guarantee(128)
-    (93, CertifiedShuffle(1))
-
-    ``deployment`` says how many users may vanish or collude: the others' noise is enough.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -60,13 +60,7 @@ LEAST_FAILURE: Final = Fraction(1, 10**300)
 
 
 def hoeffding_width(pulls: int, failure: RationalLike) -> float:
-    r"""sqrt(ln(2/failure)/(2n)), rounded up: P(|mean - mu| > width) <= ``failure`` without noise.
-
-    >>> round(hoeffding_width(200, "0.05"), 8)
-    0.09603228
-
-    Raises :class:`InvalidParameter` for pulls below 1 and a failure outside of (0, 1).
-    """
+    """sqrt(ln(2/failure)/(2n)), rounded up: P(|mean - mu| > width) <= ``failure`` without noise."""
     return _hoeffding(integer("pulls", pulls, at_least=1), chance_of("failure", failure))
 
 
@@ -84,16 +78,6 @@ def certified_width(
     a law that is not centred is taken less its mean, as an analyzer releases it. ``threshold`` is
     tau where the sum is read mod m, None where nothing wraps around. Infinite where P(|X| > tau)
     alone exceeds ``failure``.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> law = DiscreteLaplace(scale=64)
-    >>> round(certified_width(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
-    0.0622
-    >>> round(union_width(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
-    0.0782
-
-    Raises :class:`InvalidParameter` for pulls or a precision below 1, a threshold below 0, a
-    failure outside of [1e-300, 1), and a noise that is no law with a rational mean.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -102,12 +86,7 @@ def certified_width(
 
 
 def union_width(
-    noise: Noise,
-    *,
-    precision: int,
-    pulls: int,
-    failure: RationalLike,
-    threshold: int | None = None,
+    noise: Noise, *, precision: int, pulls: int, failure: RationalLike, threshold: int | None = None
 ) -> float:
     r"""The simple form: ``failure`` split once between reward and noise, optimised over a list.
 
@@ -143,11 +122,6 @@ def certified_gap(
     and of two noises, so D is near sqrt(2) widths, where two intervals that no longer overlap are 2
     apart. Arguments and errors as :func:`certified_width`; InvalidParameter as well for a law whose
     difference is no law of dpcore.
-
-    >>> from dpcore import DiscreteLaplace
-    >>> law = DiscreteLaplace(scale=64)
-    >>> round(certified_gap(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
-    0.0879
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -162,12 +136,7 @@ def certified_gap(
 
 
 def has_gap(noise: Noise | None) -> bool:
-    r"""Whether the difference of two draws is, up to a constant, a law of dpcore.
-
-    >>> from dpcore import Binomial
-    >>> [has_gap(Binomial(trials=9, probability=p)) for p in ("1/2", "1/3")]
-    [True, False]
-    """
+    r"""Whether the difference of two draws is, up to a constant, a law of dpcore."""
     fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
@@ -194,9 +163,6 @@ def _checked(noise: Noise, threshold: int | None) -> Noise:
 def _hoeffding(pulls: int, failure: Fraction) -> float:
     with precision(_BITS):
         return Enclosure.of((ball(2 / failure).log() / (2 * pulls)).sqrt()).upper_float
-
-
-# -- tails of the noise -----------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 14)
@@ -287,9 +253,6 @@ def _first_sides(
             found.add(last)
         sides.append(_side(noise, sign, steps, threshold, found))
     return tuple(sides)
-
-
-# -- the bound, in floats and in balls --------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 14)

@@ -49,18 +49,12 @@ class Radius(ABC):
     ) -> float:
         r"""beta, rounded up: \|released mean of ``pulls`` - true mean\| <= beta for all arms and
         batches at once, except with probability p = ``failure`` (as far as the rule has a proof).
-
-        ``batch`` counts from 1; ``active`` arms are pulled in it. Raises
-        :class:`InvalidParameter` for counts below 1 and a failure outside of (0, 1/2).
         """
 
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""An arm is dropped when its mean is this far below the best: 2 beta, by intervals.
-
-        Arguments and errors as :meth:`width`.
-        """
+        r"""An arm is dropped when its mean is this far below the best: 2 beta, by intervals."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
@@ -72,9 +66,6 @@ class ExactRadius(Radius):
     w(b) = 1/``batches`` where the most batches of a run are known (``Schedule.batches``), else
     1/(b(b+1)), which adds up to 1 and is at least the 1/(2 b^2) of the papers. Reward, noise and
     wraparound share it as the certified bound does (``radius_exact``).
-
-    Raises :class:`InvalidParameter` for batches below 1 and, in :meth:`width`, for a batch beyond
-    ``batches``: its failure has been spent.
     """
 
     name: ClassVar[str] = "exact"
@@ -86,11 +77,7 @@ class ExactRadius(Radius):
             make_integers(self, "batches")
 
     def weight(self, batch: int) -> Fraction:
-        r"""w(b), the fraction of p assigned to batch b.
-
-        >>> ExactRadius().weight(3), ExactRadius(batches=8).weight(3)
-        (Fraction(1, 12), Fraction(1, 8))
-        """
+        r"""w(b), the fraction of p assigned to batch b."""
         b = integer("batch", batch, at_least=1, at_most=self.batches, limit="batches")
         return Fraction(1, b * (b + 1)) if self.batches is None else Fraction(1, self.batches)
 
@@ -169,11 +156,7 @@ class PaperRadius(Radius):
         return narrow(beta, _BITS).upper_float
 
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
-        r"""(sigma, h) of a batch of ``pulls``, as balls at the ambient precision.
-
-        Raises :class:`InvalidParameter` for a trust model that the paper has no radius for, and
-        for noise that was chosen for a delta: epsilon does not say how much there is.
-        """
+        r"""(sigma, h) of a batch of ``pulls``, as balls at the ambient precision."""
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
@@ -226,11 +209,6 @@ def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -
 
     For a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
     sub-Gaussian noise of parameter ``sigma``, in units of reward.
-
-    >>> round(tkms_width(batches=4, pulls=1000, sigma=12, horizon=10**6), 8)
-    0.41853886
-
-    Raises :class:`InvalidParameter` for counts below 1, a sigma below 0, a horizon below 2.
     """
     t, n = integer("batches", batches, at_least=1), integer("pulls", pulls, at_least=1)
     rounds, deviation = integer("horizon", horizon, at_least=2), rational("sigma", sigma)

@@ -76,11 +76,7 @@ HARD: Final = replace(
 
 
 def binary_instance(seed: int, arms: int = 10) -> Bernoulli:
-    r"""Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``.
-
-    >>> [round(mean, 3) for mean in binary_instance(0).means[:3]]
-    [0.524, 0.608, 0.551]
-    """
+    r"""Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``."""
     return Bernoulli(means=cz_instance("0.5", seed, arms=arms).centers)
 
 
@@ -96,12 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""One arm per column, in the order of the file; values are exact decimals or fractions.
-
-    Raises :class:`InvalidParameter` for a file that is not a regular file, cannot be read or has no
-    rewards, for rows of different lengths, a cell that is not a number in [0, 1], and another
-    number of columns than ``arms``, if it is given.
-    """
+    r"""One arm a column, in the order of the file; values are exact decimals or fractions."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -160,12 +151,7 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""One arm per item, in increasing order of ``item_id``; means are click rates.
-
-    Raises :class:`InvalidParameter` for a file that is not a regular file, cannot be read or has no
-    rows, a missing column, an item that is not an integer >= 0, a click that is neither 0 nor 1,
-    and another number of items than ``arms``, if it is given.
-    """
+    r"""One arm an item, in rising order of ``item_id``; means are click rates."""
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):
@@ -226,14 +212,10 @@ def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
     r"""The clusters of the pairs of one or several files, as arms in increasing order of mean
     reward.
 
-    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
-    reward is relevance/4, which scales relevances to [0, 1]; the paper does not state it. k-means
-    has a fixed seed and runs on one thread, so the same files in the same order give the same arms.
-
-    Raises :class:`InvalidParameter` for a file that is not a regular file or cannot be read; for
-    the first line of another format, without a query, with a feature that is not a finite number or
-    a relevance other than 0, 1, 2, 3, 4; for fewer than ``arms`` different pairs; and if
-    scikit-learn is not installed.
+    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. That
+    a reward is relevance/4 is our choice, which takes the relevances to [0, 1]: the paper does not
+    say. k-means starts from one fixed seed and runs on one thread: the same files in the same order
+    give the same arms again.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)

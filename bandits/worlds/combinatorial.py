@@ -39,18 +39,9 @@ _EDGES: Final = 2
 class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` is the group of each base arm: arms of a group share a uniform number U, X_i = 1 if
-    U < chances[i], which is the strongest dependence of bits with these means. None: all arms are
-    independent.
-
-    >>> problem = Problem(decisions=Unions.subsets(3, 2))
-    >>> world = BitWorld(of=problem, chances=(0.5, 0.5, 0.9), together=(0, 0, 1))
-    >>> world.outcomes(2, np.random.default_rng(1))
-    array([[False, False, False],
-           [ True,  True, False]])
-
-    Raises :class:`InvalidParameter` for chances and groups that are not one for each base arm, a
-    chance outside of [0, 1], and base arms together where the reward needs them independent.
+    ``together`` numbers the base arms by group: those of one group look at the same uniform number
+    U, X_i = 1 where U < chances[i], so that they are as dependent as bits of these means can be.
+    None: all are independent.
     """
 
     of: Problem
@@ -94,12 +85,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Sum of K base arms: K of them have mean 0.7 and the others 0.3, in an order drawn from the
-    seed.
-
-    >>> sorted(top_k(0, 4, 2).means)
-    [0.3, 0.3, 0.7, 0.7]
-    """
+    """Sum of K base arms: means 0.7 of K and 0.3 of the others, their order from the seed"""
     problem = Problem(decisions=Unions.subsets(arms, size))
     return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
 
@@ -114,8 +100,6 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
     r"""Cover six targets: choose size/2 of arms/2 places, each with edges to two targets.
 
     Chances are uniform in [0, 1], targets drawn; the oracle is greedy, alpha = 1 - 1/e.
-
-    Raises :class:`InvalidParameter` for numbers that are not even.
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
@@ -131,13 +115,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The cheapest path through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) per path.
-
-    A road costs 0 or 1; its outcome is 1 - cost, the reward of a path minus its cost. Mean costs
-    are uniform in [0, 1].
-
-    Raises :class:`InvalidParameter` unless the numbers are those of a grid.
-    """
+    """The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path"""
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
         raise InvalidParameter(
@@ -154,12 +132,7 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges.
-
-    Mean weights are uniform in [0, 1].
-
-    Raises :class:`InvalidParameter` unless the numbers are those of a complete graph.
-    """
+    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges."""
     n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
     if n * (n - 1) // 2 != arms:
         raise InvalidParameter("arms", arms, "must be n (n - 1)/2, as 3, 6, 10, 15: edges")
@@ -170,10 +143,7 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Reach as many people as possible from two of four sources, over ten random edges.
-
-    Raises :class:`InvalidParameter` for other numbers of edges than 10 and 8.
-    """
+    r"""Reach most people from two of four sources, over ten edges that are there by chance."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -210,20 +180,14 @@ class LowerBound(NamedTuple):
 
 
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 5: m super arms of one base arm, the best of mean 1/2.
-
-    Raises :class:`InvalidParameter` for super arms of more than one.
-    """
+    r"""Theorem 5: m super arms of one base arm, the best of mean 1/2."""
     if size != 1:
         raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 is of single base arms")
     return hard_paths(seed, arms, 1)
 
 
 def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 6: m/K disjoint paths, one outcome for all base arms of a path.
-
-    Raises :class:`InvalidParameter` where m/K is no integer.
-    """
+    r"""Theorem 6: m/K disjoint paths, one outcome for all base arms of a path."""
     if arms % size:
         raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
     count = arms // size
@@ -238,8 +202,6 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
     r"""Theorem 9: S* of K base arms, and m - 2K + 1 super arms of K - 1 public ones and one more.
 
     Public base arms have one outcome in common. All means but those of S* are 1/2 less the gap.
-
-    Raises :class:`InvalidParameter` for m < 2K.
     """
     if arms < 2 * size:
         raise InvalidParameter(
@@ -259,14 +221,8 @@ def lower_bound(
 ) -> LowerBound | None:
     r"""The asymptotic lower bound on the regret in that preset; None if no theorem gives one.
 
-    Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
-    is 1.
-
-    >>> found = lower_bound("csb/hard-paths", arms=20, super_arm=4, horizon=10**5, epsilon="1/2")
-    >>> found.theorem, round(found.regret, 1)
-    ('Theorem 6', 34.2)
-
-    Raises :class:`InvalidParameter` for epsilon not > 0.
+    Theorem 9 has no constant: of its lower bound only the order m K (1/Delta + 1/epsilon) ln T is
+    given, here with the constant 1.
     """
     exact = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
     m, k, log = arms, super_arm, math.log(horizon)

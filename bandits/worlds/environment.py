@@ -121,14 +121,7 @@ class Environment(ABC):
 class ClippedNormal(Environment):
     r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
 
-    ``means`` are those of the clipped law; the centers differ from them.
-
-    >>> world = ClippedNormal(centers=(0.5, 0.95))
-    >>> [round(mean, 4) for mean in world.means]
-    [0.5, 0.9302]
-
-    Raises :class:`InvalidParameter` for no arm, a center outside of [0, 1], and a deviation outside
-    of [1e-300, 1000]: beyond, floats do not hold the means.
+    ``means`` are those of the clipped law, which the centers are not.
     """
 
     centers: tuple[float, ...]
@@ -196,15 +189,8 @@ class Bernoulli(Environment):
 class Table(Environment):
     r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
 
-    The table has distinct values with their counts; a batch is one multinomial draw. Values are
-    exact rationals, a float by its shortest decimal form.
-
-    >>> table = Table(rewards=([0, 1, 1, "1/2"], [0.25]))
-    >>> table.means, table.values[0]
-    ((0.625, 0.25), (Fraction(0, 1), Fraction(1, 2), Fraction(1, 1)))
-
-    Raises :class:`InvalidParameter` for no arm, an arm without rewards, and a reward outside of
-    [0, 1].
+    Kept as distinct values with their counts; a batch is one multinomial draw. Values are exact
+    rationals, a float by its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]
@@ -243,13 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    r"""Arm a is arm ``order[a]`` of ``world``, so that no algorithm profits from the order of arms.
-
-    >>> Reordered(world=Bernoulli(means=(0.1, 0.5, 0.9)), order=(2, 0, 1)).means
-    (0.9, 0.1, 0.5)
-
-    Raises :class:`InvalidParameter` for an order that does not name every arm once.
-    """
+    """Arm a is arm ``order[a]`` of ``world``: the place of an arm should help no algorithm"""
 
     world: Environment
     order: tuple[int, ...]

@@ -37,15 +37,8 @@ _FINEST: Final = 24
 class LinearWorld(Environment):
     r"""User u gives <theta_u, x> plus noise for x; theta_u = theta* + xi_u with xi_u normal or 0.
 
-    For a model ``of`` with bounded rewards, these are -B or B with the right mean; otherwise xi and
-    the noise of a round are normal with standard deviations sigma and 1.
-
-    >>> model = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")
-    >>> LinearWorld(of=model, theta=(0.6, -0.8)).means
-    (0.6, -0.8)
-
-    Raises :class:`InvalidParameter` for a theta* that is not d numbers of norm at most 1, and
-    bounded rewards of users who differ.
+    Of a model ``of`` with bounded rewards they are -B or B, which has the right mean; otherwise xi
+    and the noise of every round are normal, of deviations sigma and 1.
     """
 
     lowest: ClassVar[int] = -1
@@ -130,13 +123,7 @@ class LinearWorld(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorld(LinearWorld):
-    r"""A ``shape`` of infinitely many actions, played by a cover; regret is relative to the whole
-    shape.
-
-    >>> world = covered_instance("ball", 1, 64)
-    >>> min(world.gaps) <= 1 / 2  # the radius of the cover
-    True
-    """
+    """A whole ``shape`` of actions, played by a cover of it: regret is against all of the shape."""
 
     shape: Shape
 
@@ -149,37 +136,21 @@ class CoveredWorld(LinearWorld):
 
 
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    r"""Instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere of R^d.
-
-    >>> sphere_instance(0, 50).model.actions
-    Actions(50 of dimension 20)
-    """
+    """Instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere of R^d."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation="0.1")
     return LinearWorld(of=model, theta=theta)
 
 
 def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    r"""The same actions and theta*, with rewards -1 and 1, and equal users.
-
-    >>> signs_instance(0, 50).model.bound
-    Fraction(1, 1)
-    """
+    r"""The same actions and theta*, with rewards -1 and 1, and users who are all alike."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation=0, bound=1, bounded=True)
     return LinearWorld(of=model, theta=theta)
 
 
 def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
-    r"""The unit ball of R^3, or the largest box in it, theta* uniform on the sphere.
-
-    ``actions`` is the size of a cover.
-
-    >>> covered_instance("ball", 0, 311).model.actions
-    Actions(311 of dimension 3)
-
-    Raises :class:`InvalidParameter` where no cover of radius 1/j has that size.
-    """
+    r"""The unit ball of R^3, or the largest box in it, theta* uniform on the sphere."""
     _, theta = _sphere(seed, 0, _COVERED)
     model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")
     return CoveredWorld(of=model, theta=theta, shape=shape)

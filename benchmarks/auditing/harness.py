@@ -17,12 +17,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from audit.catalogue import Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.outputs.form import Outputs, draw_worlds, interleave
+from dpcore.numbers.clopper_pearson import lower_end, upper_end
 
 __all__ = [
     "ALPHA",
@@ -111,7 +111,7 @@ def at_most(hits: int, repeats: int) -> float:
     >>> round(at_most(0, 59), 4), at_most(3, 3)
     (0.0495, 1.0)
     """
-    return 1.0 if hits == repeats else float(betaincinv(hits + 1, repeats - hits, 0.95))
+    return float(upper_end(hits, repeats, 0.05))
 
 
 def at_least(hits: int, repeats: int) -> float:
@@ -120,7 +120,7 @@ def at_least(hits: int, repeats: int) -> float:
     >>> at_least(0, 3), round(at_least(59, 59), 4)
     (0.0, 0.9505)
     """
-    return 0.0 if hits == 0 else float(betaincinv(hits, repeats - hits + 1, 0.05))
+    return float(lower_end(hits, repeats, 0.05))
 
 
 def share(hits: int, repeats: int) -> dict[str, Any]:

@@ -22,15 +22,10 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.evidence.baseline_bounds import (
-    BASELINES,
-    Scores,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    gaussian_epsilon,
-)
+from audit.evidence.baseline_bounds import BASELINES, Scores, gaussian_epsilon
 from benchmarks.auditing import peer_programs
 from benchmarks.auditing.harness import ALPHA
+from dpcore.numbers.clopper_pearson import lower_end, upper_end
 
 __all__ = [
     "CELLS",
@@ -196,8 +191,8 @@ def gdp_by_magnitude(outputs: NDArray[Any], worlds: Worlds, delta: float) -> flo
     missed, spared = hull[hull[:, 1] * above.others >= hull[:, 0] * above.runs].T
     level = ALPHA / (2 * len(missed))
     rates = (
-        clopper_pearson_upper(missed, above.others, level),
-        clopper_pearson_upper(above.runs - spared, above.runs, level),
+        upper_end(missed, above.others, level),
+        upper_end(above.runs - spared, above.runs, level),
     )
     kept = np.maximum(*rates) < 1 - delta
     mu = np.abs(-ndtri(rates[0][kept]) - ndtri(rates[1][kept]))
@@ -281,6 +276,6 @@ def int_of_rates(hits: tuple[int, int], runs: int, *, rebuilt: bool) -> float:
     which loses a count where the quotient is rounded down: 1 of 49 becomes 0.
     """
     counted = [np.array([int(k / runs * runs) if rebuilt else k]) for k in hits]
-    lower = clopper_pearson_lower(counted[1], runs, ALPHA / 2)[0]
-    upper = clopper_pearson_upper(counted[0], runs, ALPHA / 2)[0]
+    lower = lower_end(counted[1], runs, ALPHA / 2)[0]
+    upper = upper_end(counted[0], runs, ALPHA / 2)[0]
     return math.log(lower / upper) if lower > 0 else 0.0

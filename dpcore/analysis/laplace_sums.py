@@ -43,17 +43,7 @@ _MOST_EXPONENT: Final = 600.0
 
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""P(X >= t) for t = ``least`` > 0, of relative width at most 2^-bits.
-
-    >>> round(sum_tail(draws=100, scale=10, least=400, bits=20).upper_float, 8)
-    0.00248428
-    >>> from dpcore import PolyaDifference
-    >>> round(PolyaDifference(shape=100, scale=10).sf(399), 8)
-    0.00248428
-
-    Raises :class:`InvalidParameter` for fewer than 16 draws, a scale outside of [2^-32, 2^128] and
-    a t below 1.
-    """
+    r"""P(X >= t) for t = ``least`` > 0, of relative width at most 2^-bits."""
     count = positive_rational("draws", draws, "no draws are no noise")
     if count < FEWEST_DRAWS:
         raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
@@ -68,14 +58,6 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
     r"""P(X >= t) of the sum of two draws, t = ``least`` >= 0, in closed form.
 
     ((1-beta)/(1+beta))^2 beta^t ((t + coth(1/s))/(1-beta) + beta/(1-beta)^2).
-
-    >>> from dpcore import PolyaDifference
-    >>> pair_tail(scale=10, least=40, bits=60).overlaps(
-    ...     PolyaDifference(shape=2, scale=10).enclose_sf(39, 60)
-    ... )
-    True
-
-    Raises :class:`InvalidParameter` for a scale <= 0 and a t below 0.
     """
     rate = 1 / positive_rational("scale", scale, "scale 0 adds no noise")
     t = integer("least", least, at_least=0)
@@ -92,10 +74,7 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    r"""P(X >= t) by the fastest method for this number of draws; None if PolyaDifference is faster.
-
-    Arguments and errors as :func:`sum_tail`.
-    """
+    """P(X >= t) by the fastest method for so many draws; None if PolyaDifference is faster"""
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
     if draws >= FEWEST_DRAWS:

@@ -52,11 +52,7 @@ class FloatRun(NamedTuple):
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    r"""``value(k)`` for every entry, relative error below 2^-51; each distinct k is computed once.
-
-    >>> pointwise(np.array([3, 0, 3]), lambda k: arb(k) / 4).tolist()
-    [0.75, 0.0, 0.75]
-    """
+    """``value(k)`` for every entry, relative error below 2^-51; each distinct k is computed once"""
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0: the logarithm of a mass next to 1 may round to -0.
@@ -85,9 +81,6 @@ def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) ->
     r"""Approximate p-quantile of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
 
     The first correction of Cornish and Fisher (1938). Nothing is proven, and nothing needs to be.
-
-    >>> normal_guess(np.array([0.5, 0.975]), Fraction(400)).tolist()
-    [0, 39]
     """
     from scipy.special import ndtri  # here, not above: importing dpcore stays fast
 

@@ -26,11 +26,7 @@ _HALVINGS: Final = 64
 
 
 def partition(variance: Fraction) -> arb:
-    r"""Z = sum over all integers k of e^(-k^2/2v) = theta_3(0 | i/(2 pi v)).
-
-    >>> partition(Fraction(1)).str(10, radius=False)
-    '2.506628288'
-    """
+    r"""Z = sum over all integers k of e^(-k^2/2v) = theta_3(0 | i/(2 pi v))."""
     return acb.modular_theta(acb(0), _tau(variance))[2].real
 
 
@@ -40,9 +36,6 @@ def moment(variance: Fraction, z: acb) -> acb:
     By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
     z = 0, close to 1 for large v. Sound for every z, fast for |Im z| <= pi, where no term is above
     e^(-2 pi^2 v (j^2 - |j|)).
-
-    >>> moment(Fraction(100), acb(1)).real.str(10, radius=False)
-    '1.000000000'
     """
     v = ball(variance)
     if variance < _DIRECT_VARIANCE:
@@ -72,11 +65,7 @@ def moment(variance: Fraction, z: acb) -> acb:
 
 
 def log_moment(variance: Fraction, order: arb) -> arb:
-    r"""log E[e^(cX)] for real c = ``order``.
-
-    >>> log_moment(Fraction(4), arb(1)).str(10, radius=False)
-    '2.000000000'
-    """
+    r"""log E[e^(cX)] for real c = ``order``."""
     # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
     # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
     v = ball(variance)
@@ -86,13 +75,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v).
-
-    The second derivative of M at 0, by Poisson summation; for small v the defining sum.
-
-    >>> second_moment(Fraction(100)).str(10, radius=False)
-    '100.0000000'
-    """
+    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v)."""
     v = ball(variance)
     # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
     # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3 on: twice the next term bounds the rest.
@@ -115,14 +98,7 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail.
-
-    For small v the sum itself with a geometric bound on the rest (its term ratio falls), for large
-    v the contour sum.
-
-    >>> upper_tail(Fraction(1), 1).str(10, radius=False)
-    '0.3005288609'
-    """
+    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail."""
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return contour.upper_tail(ThetaSum(variance=variance), least)
@@ -130,11 +106,7 @@ def upper_tail(variance: Fraction, least: int) -> arb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThetaSum:
-    r"""The sum of ``count`` independent discrete Gaussians of parameter v, as a sum of coins.
-
-    >>> contour.mass(ThetaSum(variance=Fraction(4), count=16), 3).str(10, radius=False)
-    '0.04648188673'
-    """
+    r"""The sum of ``count`` independent discrete Gaussians of parameter v, as a sum of coins."""
 
     variance: Fraction
     count: int = 1

@@ -18,13 +18,6 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
 
     A device may never end and a pipe never answer: neither is read. With ``stdin`` the path - is
     standard input.
-
-    >>> read_text("--pairs", "/dev/zero", most=1 << 20)
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --pairs = /dev/zero: is not a regular file
-
-    Raises :class:`InvalidParameter`, naming the argument, for anything else.
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")
@@ -45,15 +38,7 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Refuse a path that is not a regular file, because reading a pipe could block forever.
-
-    >>> require_plain("--data", "/dev/zero")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a regular file
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
+    r"""Refuse a path that is not a regular file, because reading a pipe could block forever."""
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
@@ -62,11 +47,7 @@ def require_plain(argument: str, path: str | Path) -> None:
 def csv_rows(
     argument: str, path: str | Path, *, whole: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows.
-
-    Raises :class:`InvalidParameter`, naming the argument, for what is no plain file or cannot be
-    read, for what is no CSV in UTF-8, and with ``whole`` for a last line that has no end.
-    """
+    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows."""
     require_plain(argument, path)
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -81,11 +62,7 @@ def csv_rows(
 def rows_of(
     argument: str, path: str | Path, lines: Iterable[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""The rows of lines that were already read; errors name ``path``.
-
-    >>> [*rows_of("--data", "means.csv", ["arm,mean", "", "1, 0.5"])]
-    [(1, ['arm', 'mean']), (3, ['1', '0.5'])]
-    """
+    r"""The rows of lines that were already read; errors name ``path``."""
     rows = csv.reader(lines, skipinitialspace=True, strict=True)
     try:
         for row in rows:

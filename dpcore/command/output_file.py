@@ -17,16 +17,7 @@ from dpcore.errors import InvalidParameter
 
 
 def check_writable(option: str, path: Path | None) -> None:
-    r"""Refuse, before any computation, a path that cannot be written.
-
-    >>> from tempfile import gettempdir
-    >>> check_writable("--output", Path(gettempdir()))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --output = ...: is a directory
-
-    Raises :class:`InvalidParameter`, naming the option.
-    """
+    r"""Refuse, before any computation, a path that cannot be written."""
     if path is None:
         return
     if path.is_dir():
@@ -41,15 +32,7 @@ def check_writable(option: str, path: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    r"""Refuse, before any computation, a folder that cannot be written; create a missing one.
-
-    >>> check_folder("--output", Path(__file__))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --output = ...: is not a folder
-
-    Raises :class:`InvalidParameter`, naming the option.
-    """
+    r"""Refuse, before any computation, a folder that cannot be written; create a missing one."""
     if path is None:
         return
     if path.exists() and not path.is_dir():
@@ -66,8 +49,6 @@ def check_folder(option: str, path: Path | None) -> None:
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
     r"""As :func:`check_folder`; a newly created folder is removed if the block fails and it is
     empty.
-
-    Raises :class:`InvalidParameter`, naming the option.
     """
     fresh = path is not None and not path.exists()
     check_folder(option, path)
@@ -82,10 +63,7 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def whole_picture(option: str, path: Path) -> Iterator[Path]:
-    r"""A temporary path beside ``path``, of the same suffix, renamed to it if the block succeeds.
-
-    Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
-    """
+    """A temporary path beside ``path``, of the same suffix, renamed to it if the block succeeds."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     _sweep(path.parent, f".{path.stem}.", path.suffix)
     try:
@@ -103,8 +81,6 @@ def write_whole(option: str, path: Path, text: str) -> None:
 
     What a link leads to is replaced and not the link; a device or a pipe is written to and never
     replaced.
-
-    Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
     """
     try:
         _write(path.resolve(), text)

@@ -38,11 +38,7 @@ class ShadowedPackage(DpcoreError):
 
 @cache
 def package_names() -> frozenset[str]:
-    r"""dpcore, and the packages installed with it.
-
-    >>> "dpcore" in package_names()
-    True
-    """
+    r"""dpcore, and the packages installed with it."""
     try:
         points = distribution(_OWN).entry_points
     except PackageNotFoundError:
@@ -68,10 +64,7 @@ def prefer_own_packages() -> None:
 
 
 def require_own_packages() -> None:
-    r"""Refuse to run if another module would be imported instead, here or in a child process.
-
-    Raises :class:`ShadowedPackage`, which names the file and says what to do.
-    """
+    r"""Refuse to run if another module would be imported instead, here or in a child process."""
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:
@@ -107,10 +100,7 @@ def _require_whole(name: str) -> None:
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""The module in ``folder`` with the name of one of these packages; None if there is none.
-
-    With the ``source`` of a program, only what that imports counts.
-    """
+    r"""The module in ``folder`` with the name of one of these packages; None if there is none."""
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
         for name in sorted(wanted):

@@ -52,10 +52,7 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 
 
 def require_matplotlib(argument: str, value: str) -> None:
-    r"""Raise early if matplotlib cannot be imported.
-
-    Raises :class:`InvalidParameter`, naming the argument and the extra.
-    """
+    r"""Raise early if matplotlib cannot be imported."""
     try:
         import_module("matplotlib")  # found is not enough: it may be half installed
     except ImportError:
@@ -91,12 +88,7 @@ def picture(
     style: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Iterator[Figure]:
-    r"""A new figure of ``size`` inches; written atomically when the block ends.
-
-    ``style`` are settings of matplotlib within the block, ``options`` those of the figure.
-
-    Raises :class:`InvalidParameter`, naming the argument, for what the system refuses.
-    """
+    r"""A new figure of ``size`` inches; written atomically when the block ends."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -118,12 +110,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Axes for a curve such as delta over epsilon, with lines joining proven points.
-
-    The title and the legend stand outside of the axes, folded to the width of the picture.
-
-    Raises :class:`InvalidParameter` as :func:`picture`.
-    """
+    r"""Axes for a curve such as delta over epsilon, with lines joining proven points."""
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes
@@ -144,10 +131,7 @@ def curve_picture(
 def outside_legend(
     figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
 ) -> None:
-    r"""A legend beside the axes, with at most three columns, as many as fit.
-
-    The layout of the figure must be "constrained".
-    """
+    r"""A legend beside the axes, with at most three columns, as many as fit."""
     for columns in (3, 2, 1):
         legend = figure.legend(loc=place, ncols=columns, **options)
         for text in legend.get_texts():
@@ -183,10 +167,6 @@ def number_log_axes(figure: Figure) -> None:
 
 
 def tick_number(value: float) -> str:
-    r"""Format a tick label of a logarithmic axis.
-
-    >>> [tick_number(value) for value in (1.0, 0.01, 1e-6, 2e-12, 1e5)]
-    ['1', '0.01', '1e-6', '2e-12', '1e5']
-    """
+    r"""Format a tick label of a logarithmic axis."""
     plain = _PLAIN[0] <= value < _PLAIN[1]
     return f"{value:g}" if plain else re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.0e}")

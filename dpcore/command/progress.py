@@ -14,13 +14,7 @@ _OFTEN: Final = 0.2
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""A callback that takes the number of finished items of ``total``; silent without a viewer.
-
-    With ``total`` None, which means unknown, only the number of finished items is shown.
-
-    >>> with progress_bar("runs", 1000) as progress:
-    ...     progress(1000)
-    """
+    r"""A callback that takes the number of finished items of ``total``; silent without a viewer."""
     if not sys.stderr.isatty():
         yield _unseen
         return
@@ -42,22 +36,14 @@ def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None
 
 
 def in_notebook() -> bool:
-    r"""Whether this process runs in a notebook.
-
-    >>> in_notebook()
-    False
-    """
+    r"""Whether this process runs in a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""As :func:`progress_bar`, for a notebook cell; silent elsewhere.
-
-    >>> with notebook_bar("runs", 1000) as progress:
-    ...     progress(1000)
-    """
+    r"""As :func:`progress_bar`, for a notebook cell; silent elsewhere."""
     if not in_notebook():
         yield _unseen
         return

@@ -15,20 +15,12 @@ from typing import Any, Final, TextIO
 
 
 def printable(text: str) -> str:
-    r"""``text`` on one line, with unprintable and bidirectional control characters escaped.
-
-    >>> print(printable("ann\x1b[31m\nbob\u202e"))
-    ann\x1b[31m\nbob\u202e
-    """
+    r"""``text`` on one line, with unprintable and bidirectional control characters escaped."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def page(lines: Iterable[str]) -> str:
-    r"""The text that :func:`say` writes for ``lines``.
-
-    >>> page(["a", "b\x07"])
-    'a\nb\\x07\n'
-    """
+    r"""The text that :func:`say` writes for ``lines``."""
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -60,11 +52,7 @@ _GAP: Final = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    r"""Format rows with aligned columns; the columns in ``right`` are right-aligned.
-
-    >>> aligned([("a", "10"), ("bcd", "2")], right=(1,))
-    ['a    10', 'bcd   2']
-    """
+    r"""Format rows with aligned columns; the columns in ``right`` are right-aligned."""
     ends = set(right)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -77,20 +65,12 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""Format a name and a value, which begins in column ``margin``.
-
-    >>> fact("rounds", "1000", margin=9)
-    'rounds   1000'
-    """
+    r"""Format a name and a value, which begins in column ``margin``."""
     return f"{name.ljust(margin)}{value}"
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
-    r"""An HTML table with a title, for ``_repr_html_`` of a result.
-
-    >>> html_table("Bound", [("upper", "<1")])
-    '<table><caption>Bound</caption><tr><th>upper</th><td>&lt;1</td></tr></table>'
-    """
+    r"""An HTML table with a title, for ``_repr_html_`` of a result."""
     lines = [
         f"<tr><th>{escape(str(name))}</th>"
         + "".join(f"<td>{escape(str(value))}</td>" for value in values)

@@ -30,10 +30,6 @@ def time_limit(seconds: int) -> Iterator[None]:
 
     Counted is the processor's time, so that a busy machine changes no answer. There is no limit
     where the system has no such clock (Windows), and in threads other than the main one.
-
-    >>> with time_limit(60):
-    ...     1 + 1
-    2
     """
     clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
     if clock is None or sign is None or threading.current_thread() is not threading.main_thread():
@@ -56,11 +52,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with an option ``--within``: 60 seconds by default.
-
-    For commands that compute one answer; those that work off a list of known length take
-    :func:`with_optional_time_limit`.
-    """
+    r"""The command with an option ``--within``: 60 seconds by default."""
     return _bounded(command, Annotated[str, _OPTION], _SECONDS)
 
 

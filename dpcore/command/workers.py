@@ -39,11 +39,7 @@ class WorkerLost(DpcoreError):
 
 
 def checked_jobs(jobs: int) -> int:
-    r"""``jobs`` if it is a valid number of processes: -1 (one per core), or in [1, 1024].
-
-    >>> checked_jobs(-1)
-    -1
-    """
+    r"""``jobs`` if it is a valid number of processes: -1 (one per core), or in [1, 1024]."""
     count = integer("jobs", jobs)
     if count != -1 and not 1 <= count <= _MOST_JOBS:
         reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
@@ -52,11 +48,7 @@ def checked_jobs(jobs: int) -> int:
 
 
 def width_of(jobs: int) -> int:
-    r"""The number of processes for ``jobs`` where the calls run; -1: as many as there are.
-
-    >>> width_of(1)
-    1
-    """
+    r"""The number of processes for ``jobs`` where the calls run; -1: as many as there are."""
     if jobs == 1:
         return 1
     from joblib import effective_n_jobs
@@ -71,9 +63,6 @@ def in_processes(
 
     One job runs them in this process, -1 stands for one a core. Only a few calls for each process
     are taken before their results are read.
-
-    >>> [*in_processes(max, [(1, 2), (4, 3)], 1)]
-    [2, 4]
 
     A :class:`DpcoreError` of the function is raised here; anything else is :class:`WorkerLost`,
     from the error it was. Closing the generator gives up what is not done.
@@ -214,15 +203,9 @@ def _interrupts_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-# -- in a worker ------------------------------------------------------------------------------
-
-
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""Ends this process when its parent died, or a call ran past the time ``due()``.
-
-    ``due`` answers on the clock of ``time.monotonic``, None while there is no limit.
-    """
+    r"""Ends this process when its parent died, or a call ran past the time ``due()``."""
 
     parent: int
     due: Callable[[], float | None] | None = None

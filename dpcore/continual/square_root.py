@@ -96,11 +96,7 @@ class SquareRootSum(ContinualSum):
 
 @lru_cache(maxsize=8)
 def column(horizon: int, grid: int) -> tuple[int, ...]:
-    r"""The integers c_0 = grid, c_1, ... of C.
-
-    >>> column(5, 16)
-    (16, 8, 6, 5, 4)
-    """
+    r"""The integers c_0 = grid, c_1, ... of C."""
     found, ratio = [], grid << _GUARD
     for k in range(horizon):
         found.append(max(ratio >> _GUARD, 1))
@@ -113,9 +109,6 @@ def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) ->
 
     h = g A C^-1 as a power series, h_0 = 1. The h_k are enclosed to 2^-``bits``, finer where the
     ends disagree: they are multiples of 1/g^k, so in the end nothing is left open.
-
-    >>> rounded([5], 4, 16), rounded([5, 0], 4, 16)  # h_1 = 1/2
-    (5, 3)
     """
     while True:
         low = reach = 0

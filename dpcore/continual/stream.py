@@ -4,7 +4,9 @@ A :class:`ContinualSum` is a frozen configuration: the horizon, the noise, the r
 Whatever it releases is a function of integers with fresh noise each: the noised numbers. One item
 moves them by at most ``moves``, in the steps of the items, and by just that if it is the first
 item: so one release of ``mechanism`` costs exactly what the whole stream costs, also when items
-are chosen after earlier releases. Proofs: docs/proofs/continual.md.
+are chosen after earlier releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and
+Rothblum, "Differential Privacy under Continual Observation" (2010); Chan, Shi and Song, "Private
+and Continual Release of Statistics" (2011). Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NoReturn, final
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias, final
 
 from dpcore.errors import DpcoreError, InvalidParameter, Unrepresentable
 from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
@@ -144,10 +146,7 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""Lower and upper bounds of the variance of ``noise``.
-
-    Raises :class:`Unrepresentable` where it is not bounded.
-    """
+    r"""Lower and upper bounds of the variance of ``noise``."""
     found = noise.variance
     ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
     if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):
@@ -242,3 +241,102 @@ class RunningSum:
     def __reduce__(self) -> NoReturn:
         reason = "a copy would draw other noise for the same items"
         raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")
+
+
+Nodes: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BlockSum(ContinualSum):
+    # Every total is a sum of noisy blocks: its error is that of so many draws.
+
+    @abstractmethod
+    def _draws(self, covered: int) -> int:
+        r"""The number of blocks in the total of ``taken`` items."""
+
+    def mean_squared_error(self, taken: int) -> Enclosure:
+        r"""The noise variance times the number of blocks in the total."""
+        draws = self._draws(self.covered(self.checked_count(taken)))
+        low, high = variance(self.noise)
+        scale = draws * Fraction(self.unit) ** 2
+        return Enclosure(scale * low, scale * high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSum(_BlockSum):
+    r"""Release the sum after each of ``horizon`` items, from noisy nodes of a binary tree.
+
+    The sum of the first t items is that of the blocks in the binary form of t, 7 = 4 + 2 + 1, and
+    each block gets its noise once. An item is in at most one block of each of the floor(log2 T) + 1
+    levels, the first item in all of them: ``moves`` is a 1 for each level. The error after t items
+    is that of as many draws as t has binary ones.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
+    >>> len(tree.moves), tree.sensitivity.amount[:2]
+    (10, (1, 1))
+    """
+
+    name: ClassVar[str] = "tree"
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        return (1,) * self.horizon.bit_length()
+
+    def _draws(self, covered: int) -> int:
+        return covered.bit_count()
+
+    def _begin(self) -> Nodes:
+        return ()
+
+    def _next(self, state: Nodes, taken: int, item: int, rng: Rng) -> tuple[Nodes, Fraction]:
+        # The blocks of taken - 1, largest first, as (exact, noisy): as many of the smallest as
+        # taken ends in zeros are merged with the item.
+        merged = (taken & -taken).bit_length() - 1
+        kept, last = state[: len(state) - merged], state[len(state) - merged :]
+        exact = item + sum(each for each, _ in last)
+        after = (*kept, (exact, exact + self.noise.sample(rng=rng)))
+        return after, Fraction(sum(noisy for _, noisy in after))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoublingSum(_BlockSum):
+    r"""Release the sum when the number of items is a power of two, from disjoint noisy blocks.
+
+    The blocks are item 1, item 2, items 3-4, 5-8 and so on: each item is in one, so ``moves`` is
+    (1,), whatever the horizon. Between two powers of two the last sum stands, and its ``items``
+    says of how many items it is. The error at 2^k items is that of k + 1 draws.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))
+    >>> stream = doubling.start(rng=SeededRng(1))
+    >>> [stream.add(1).items for _ in range(9)]
+    [1, 2, 2, 4, 4, 4, 4, 8, 8]
+    """
+
+    name: ClassVar[str] = "doubling"
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        return (1,)
+
+    def covered(self, taken: int) -> int:
+        r"""The largest power of two that is at most ``taken``."""
+        count = self.checked_count(taken)
+        return 1 << (count.bit_length() - 1) if count else 0
+
+    def _draws(self, covered: int) -> int:
+        return covered.bit_length()
+
+    def _begin(self) -> tuple[int, int]:
+        return 0, 0
+
+    def _next(
+        self, state: tuple[int, int], taken: int, item: int, rng: Rng
+    ) -> tuple[tuple[int, int], Fraction | None]:
+        # The open block's exact sum, and the noisy sum of the closed ones.
+        block, released = state[0] + item, state[1]
+        if taken & (taken - 1):
+            return (block, released), None
+        released += block + self.noise.sample(rng=rng)
+        return (0, released), Fraction(released)

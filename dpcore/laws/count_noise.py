@@ -170,10 +170,6 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
     r"""``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
 
     What is left after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
-
-    >>> from itertools import repeat
-    >>> falling_sum(arb(1), repeat((1, 2))).str(10, radius=False)
-    '2.000000000'
     """
     total, term, cut = first, first, first * arb(2) ** (-ctx.prec)
     for above, below in ratios:

@@ -21,9 +21,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
 from dpcore.numbers.parameter import Exact, integer
 from dpcore.sampling.coins import geometric_exp
-from dpcore.sampling.inversion import (
-    Batch,
-)
+from dpcore.sampling.inversion import Batch
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 

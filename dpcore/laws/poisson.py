@@ -123,11 +123,7 @@ class Poisson(CountNoise):
 
 
 def log_ratio(a: Fraction, b: Fraction) -> Fraction:
-    r"""log(a/b) for positive rationals of any size, to about float accuracy.
-
-    >>> float(log_ratio(Fraction(2**90 + 1), Fraction(2**90))) == 2.0**-90
-    True
-    """
+    r"""log(a/b) for positive rationals of any size, to about float accuracy."""
     away = a / b - 1
     if 2 * abs(away) < 1:
         return Fraction(math.log1p(away))

@@ -24,9 +24,19 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.inversion import FIXED_BITS, Batch, Difference, InversionTable, fixed_point
+from dpcore.sampling.inversion import (
+    EXTRA,
+    FIXED_BITS,
+    Batch,
+    Difference,
+    FloatTable,
+    InversionTable,
+    fixed_point,
+    float_table,
+    symmetric_table,
+    table_reach,
+)
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 64

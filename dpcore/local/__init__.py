@@ -1,7 +1,7 @@
 r"""Local reports: each user randomises an own value; frequencies are estimated from all reports.
 
-``report`` says what the mechanisms share, ``families`` defines them, ``frequencies`` holds
-estimates with their intervals, ``draws`` the exact coins and uniform integers of the samplers.
+``report`` says what the mechanisms share, ``families`` defines and samples them, ``frequencies``
+holds estimates with their intervals.
 """
 
 from dpcore.local.families import (

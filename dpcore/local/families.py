@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -25,13 +26,65 @@ from itertools import combinations, product
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
+from flint import arb
 
-from dpcore.local.draws import below, flip, rounded_down, rounded_up
 from dpcore.local.report import LocalReport, Outcome, Reports
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import Choice
 from dpcore.sampling.rng import Rng
+
+Flags = npt.NDArray[np.bool_]
+
+GRID: Final = 1 << 32
+r"""Probabilities are multiples of 1/GRID."""
+
+
+def rounded_down(probability: Callable[[], arb]) -> Fraction:
+    r"""The largest multiple of 1/GRID that is proven to be at most ``probability``."""
+    return Fraction(math.floor(narrow(probability, 96).lower * GRID), GRID)
+
+
+def rounded_up(probability: Callable[[], arb]) -> Fraction:
+    r"""The least multiple of 1/GRID that is proven to be at least ``probability``."""
+    return Fraction(math.ceil(narrow(probability, 96).upper * GRID), GRID)
+
+
+def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
+    r"""``count`` independent coins with heads at ``probability``, a multiple of 1/GRID below 1.
+
+    A byte decides unless it equals the first byte of the probability; 24 more bits decide then.
+    """
+    threshold = int(probability * GRID)
+    first, rest = threshold >> 24, threshold & 0xFFFFFF
+    words = rng.words(-(-count // 8))
+    drawn = words.astype("<u8", copy=False).view(np.uint8)[:count]
+    heads: Flags = drawn < first
+    if rest:
+        ties = np.flatnonzero(drawn == first)
+        heads[ties] = (rng.words(len(ties)) >> np.uint64(40)) < rest
+    return heads
+
+
+def below(bound: int, count: int, rng: Rng) -> Integers:
+    r"""``count`` independent integers, uniform on [0, bound), for a bound of at most 2^32.
+
+    The high half of a product of 32 random bits with the bound, where the low half is not among
+    the 2^32 mod bound values that would make some integers likelier (Lemire 2019).
+    """
+    words = rng.words(-(-count // 2)).astype("<u8", copy=False)
+    products = words.view("<u4")[:count].astype(np.uint64) * np.uint64(bound)
+    refused = GRID % bound
+    if refused:
+        low = products.astype(np.uint32)
+        again = np.flatnonzero(low < refused)
+        while len(again):
+            fresh = (rng.words(len(again)) >> np.uint64(32)) * np.uint64(bound)
+            products[again] = fresh
+            again = again[fresh.astype(np.uint32) < refused]
+    return (products >> np.uint64(32)).astype(np.int64)
+
 
 _ROOM: Final = 1 << 28
 
@@ -395,9 +448,6 @@ def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
     r"""The sum over s of table[s, <s, v>], for every v of so many digits; <,> is mod ``base``.
 
     One digit of s is exchanged for one of v at a time, all in integers.
-
-    >>> inner_product_counts(np.array([[5, 0], [1, 2]]), 2, 1).tolist()
-    [6, 7]
     """
     for digit in range(digits):
         held = table.reshape(base ** (digits - 1 - digit), base, base**digit, base)

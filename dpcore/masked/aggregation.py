@@ -21,9 +21,8 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.device import AggregationServer, Device
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.round import Neighbourhood, Round, check_identity
+from dpcore.masked.round import Neighbourhood, Round, check_identity, neighbourhood_risk
 from dpcore.masked.server import Total
-from dpcore.masked.sizing import neighbourhood_risk
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -54,7 +53,7 @@ class MaskedAggregation:
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
     probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
-    graph; rarely, t or fewer dropouts leave no sum. :func:`dpcore.masked.sizing.size_neighbourhood`
+    graph; rarely, t or fewer dropouts leave no sum. :func:`dpcore.masked.round.size_neighbourhood`
     finds the least k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
@@ -101,7 +100,7 @@ class MaskedAggregation:
         the sum.
 
         0 or 1 without a neighbourhood; with one, the probability over the graph
-        (:class:`dpcore.masked.sizing.NeighbourhoodRisk`) if up to ``dropouts`` users drop out.
+        (:class:`dpcore.masked.round.NeighbourhoodRisk`) if up to ``dropouts`` users drop out.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
         >>> parts.exposure(1), parts.exposure(2)

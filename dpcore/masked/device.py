@@ -103,24 +103,6 @@ class Device(_SingleUse):
 
     It starts at a seat, from :func:`dpcore.masked.user.sit`. A second device at one seat draws
     other keys, and refuses a list that does not hold them.
-
-    >>> from dpcore.masked.keys import KeyPair
-    >>> from dpcore.masked.round import Round
-    >>> from dpcore.masked.user import sit
-    >>> terms = Round(identifier=bytes(32), users=3, dropouts=1, coordinates=1, modulus=10)
-    >>> device = Device(sit(terms, "ann", KeyPair.draw(), KeyPair.draw().public))
-    >>> len(device.advertise_keys())
-    135
-    >>> device
-    <Device of 'ann': share_keys is due>
-    >>> device.advertise_keys()
-    Traceback (most recent call last):
-    ...
-    dpcore.masked.messages.AggregationRefused: the step advertise_keys of 'ann': was taken already
-
-    Raises :class:`AggregationRefused` for a step taken twice or out of order, and whatever the
-    function of the step refuses, with its state as it was: the step may be tried again. After any
-    other error the device answers nothing more. Copying and pickling raise ``TypeError``.
     """
 
     __slots__ = ()
@@ -165,30 +147,6 @@ class AggregationServer(_SingleUse):
 
     It starts from :func:`dpcore.masked.server.open_round`, and tells everyone one story: two
     requests about one user, of two states that were both kept, would uncover an input.
-
-    >>> from dpcore.masked.keys import KeyPair
-    >>> from dpcore.masked.round import Round
-    >>> from dpcore.masked.server import open_round
-    >>> from dpcore.masked.user import sit
-    >>> terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=1, modulus=10)
-    >>> own, inputs = KeyPair.draw(), {"ann": [4], "bob": [9]}
-    >>> enrolled = {name: KeyPair.draw() for name in inputs}
-    >>> devices = {name: Device(sit(terms, name, enrolled[name], own.public)) for name in inputs}
-    >>> desk = AggregationServer(
-    ...     open_round(terms, own, [(name, enrolled[name].public) for name in inputs])
-    ... )
-    >>> for name, device in devices.items():
-    ...     desk.receive(device.advertise_keys())
-    >>> for name, data in desk.close_keys().items():
-    ...     desk.receive(devices[name].share_keys(data))
-    >>> for name, data in desk.close_shares().items():
-    ...     desk.receive(devices[name].mask_input(data, inputs[name]))
-    >>> for name, data in desk.close_inputs().items():
-    ...     desk.receive(devices[name].unmask(data))
-    >>> desk.finish().sum.tolist()
-    [3]
-
-    Errors as those of :class:`Device`.
     """
 
     __slots__ = ()

@@ -47,12 +47,7 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    r"""An X25519 key pair as bytes; the private key is not shown in the representation.
-
-    >>> pair = KeyPair.draw()
-    >>> public_of(pair.private) == pair.public
-    True
-    """
+    r"""An X25519 key pair as bytes; the private key is not shown in the representation."""
 
     private: bytes = field(repr=False)
     public: bytes
@@ -86,11 +81,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets of one party with several others, by name, for key derivation only.
-
-    Raises :class:`InvalidParameter` for a public key of low order, whose secret everyone knows, and
-    for what is not the one encoding of a key: one key under two names would pass for two.
-    """
+    r"""The X25519 secrets of one party with several others, by name, for key derivation only."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -106,11 +97,7 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def is_usable(public: bytes) -> bool:
-    r"""Whether a public key has large order: X25519 clears the rest with any private key.
-
-    >>> is_usable(bytes(32)), is_usable(KeyPair.draw().public)
-    (False, True)
-    """
+    r"""Whether a public key has large order: X25519 clears the rest with any private key."""
     try:
         agreements(bytes(KEY_BYTES), {"": public})
     except InvalidParameter:
@@ -129,9 +116,6 @@ def _names(*identities: str) -> bytes:
     return b"".join(bytes([0, len(name)]) + name for name in encoded)
 
 
-# -- masks ----------------------------------------------------------------------------------------
-
-
 def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
     r"""The key of the mask between two users, the same from both sides."""
     return _derive(secret, terms, b"pair mask", *sorted((one, other)))
@@ -145,9 +129,6 @@ def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
 def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
     r"""A commitment by which the server checks a recombined seed."""
     return _derive(seed, terms, b"seed commitment", identity)
-
-
-# -- shares on their way --------------------------------------------------------------------------
 
 
 def seal_shares(
@@ -186,24 +167,12 @@ def _share_cipher(
     return ChaCha20Poly1305(key), terms.context + _names(sender, receiver)
 
 
-# -- the way between a user and the server --------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     r"""One end of the authenticated channel between a user and the server, in one round.
 
     Keeps bytes whole and tells who sent them; hides nothing. Both ends derive the two keys from
     the enrolled X25519 keys.
-
-    >>> from dpcore.masked.messages import SealedShares
-    >>> terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=1, modulus=2)
-    >>> ann, server = KeyPair.draw(), KeyPair.draw()
-    >>> here = Channel.between(terms, "ann", "", ann, server.public)
-    >>> there = Channel.between(terms, "", "ann", server, ann.public)
-    >>> body = SealedShares(commitment=bytes(32), sealed={})
-    >>> there.receive(here.send(body), SealedShares) == body
-    True
     """
 
     terms: Round
@@ -232,10 +201,7 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""The body, if the bytes are from the other end, in this round, of the expected type.
-
-        Raises :class:`AggregationRefused`, naming what is wrong, before any of the body is read.
-        """
+        r"""The body, if the bytes are from the other end, in this round, of the expected type."""
         header = read_header(data)
         if len(data) > most_bytes(expected, self.terms):
             reason = f"is longer than any {expected.__name__} of this round"

@@ -22,13 +22,7 @@ _KEY_BYTES: Final = 32
 
 
 def mask(key: bytes, *, count: int, modulus: int) -> Integers:
-    r"""``count`` residues mod ``modulus`` as int64: independent and uniform if the stream is.
-
-    Raises :class:`InvalidParameter` unless the key has 32 bytes and 2 <= modulus <= 2^62.
-
-    >>> mask(bytes(32), count=3, modulus=1000).tolist()
-    [916, 757, 139]
-    """
+    r"""``count`` residues mod ``modulus`` as int64: independent and uniform if the stream is."""
     modulus = integer("modulus", modulus, at_least=2, at_most=LARGEST_MODULUS)
     count = integer("count", count, at_least=0)
     if len(key) != _KEY_BYTES:
@@ -45,22 +39,14 @@ def mask(key: bytes, *, count: int, modulus: int) -> Integers:
 
 
 def add(left: Integers, right: Integers, modulus: int) -> Integers:
-    r"""left + right mod m, for vectors of residues; m <= 2^62 keeps the sum below 2^63.
-
-    >>> add(np.array([1, 6]), np.array([2, 6]), 7).tolist()
-    [3, 5]
-    """
+    r"""left + right mod m, for vectors of residues; m <= 2^62 keeps the sum below 2^63."""
     total = left + right
     total -= (total >= modulus) * modulus
     return total
 
 
 def subtract(left: Integers, right: Integers, modulus: int) -> Integers:
-    r"""left - right mod m, for vectors of residues.
-
-    >>> subtract(np.array([1, 6]), np.array([2, 6]), 7).tolist()
-    [6, 0]
-    """
+    r"""left - right mod m, for vectors of residues."""
     total = left - right
     total += (total < 0) * modulus
     return total

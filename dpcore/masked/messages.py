@@ -36,11 +36,6 @@ class AggregationRefused(DpcoreError, ValueError):
 
     ``sender`` is who the bytes claim to be from; "" is the server, and None stands where the bytes
     broke off before a name. What was known before the refusal still holds: no state has changed.
-
-    >>> raise AggregationRefused("MaskedInput", "ann", "a second one in this round")
-    Traceback (most recent call last):
-    ...
-    dpcore.masked.messages.AggregationRefused: MaskedInput of 'ann': a second one in this round
     """
 
     def __init__(self, message: str, sender: str | None, reason: str) -> None:
@@ -136,9 +131,6 @@ class Header:
     receiver: str
 
 
-# -- writing --------------------------------------------------------------------------------------
-
-
 def encode(body: Body, terms: Round, *, sender: str, receiver: str) -> bytes:
     r"""Header and body as bytes, without the tag."""
     head = bytes([_VERSION, 1 + TYPES.index(type(body))]) + terms.identifier
@@ -177,9 +169,6 @@ def _public(keys: PublicKeys) -> bytes:
 def _listed(entries: Mapping[str, T], write: Callable[[T], bytes]) -> bytes:
     written = (_identity(identity) + write(entries[identity]) for identity in sorted(entries))
     return len(entries).to_bytes(2, "big") + b"".join(written)
-
-
-# -- reading --------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -259,9 +248,6 @@ class _Reader:
 def is_canonical(key: object) -> bool:
     r"""Whether this is the canonical encoding of an X25519 key: 32 bytes of a number below 2^255 -
     19.
-
-    >>> is_canonical(bytes(32)), is_canonical(bytes(31) + b"\x80"), is_canonical(None)
-    (True, False, False)
     """
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         return False
@@ -294,12 +280,7 @@ def _open(data: bytes) -> tuple[Header, _Reader]:
 
 
 def most_bytes(kind: type[object], terms: Round) -> int:
-    r"""The largest length of a message of this type, including its tag; longer ones are refused.
-
-    >>> terms = Round(identifier=bytes(32), users=3, dropouts=1, coordinates=1000, modulus=256)
-    >>> most_bytes(KeyAdvertisement, terms), most_bytes(MaskedInput, terms)
-    (642, 1578)
-    """
+    r"""The largest length of a message of this type, including its tag; longer ones are refused."""
     if kind is KeyAdvertisement:
         body = 2 * KEY_BYTES
     elif kind is MaskedInput:
@@ -310,12 +291,7 @@ def most_bytes(kind: type[object], terms: Round) -> int:
 
 
 def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
-    r"""Header and body from the bytes of :func:`encode`; anything else raises an error.
-
-    Raises :class:`AggregationRefused`: truncated, extended, unknown version or type, another
-    round, identities out of order, keys, shares or values that are not canonical. Says nothing
-    about who wrote the bytes: :func:`dpcore.masked.keys.Channel.receive` does.
-    """
+    r"""Header and body from the bytes of :func:`encode`; anything else raises an error."""
     header, reader = _open(data)
     if header.identifier != terms.identifier:
         reader.refuse("belongs to another round")

@@ -111,18 +111,12 @@ AnyStep: TypeAlias = Advertising | Sharing | Masking | Unmasking
 
 
 def open_round(
-    terms: Round,
-    enrolled: KeyPair,
-    roster: Sequence[tuple[str, bytes]],
-    rng: Rng = SYSTEM,
+    terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, bytes]], rng: Rng = SYSTEM
 ) -> Advertising:
     r"""The initial state. ``roster`` holds the identity and enrolled public key of each user.
 
     Who is near whom is drawn here, from ``rng``: after it is settled who colludes, and before
     anyone is told.
-
-    Raises :class:`InvalidParameter` when an identity or a key is there twice, or their number is
-    not that of ``terms``.
     """
     names = [check_identity(name) for name, _ in roster]
     if len(set(names)) < len(names):
@@ -139,11 +133,7 @@ def open_round(
 
 
 def receive(state: S, data: bytes) -> S:
-    r"""The state with the message of one user added.
-
-    Raises :class:`AggregationRefused` for bytes that are not exactly the message that this user
-    may send in this step, once.
-    """
+    r"""The state with the message of one user added."""
     header = read_header(data)
     name = header.sender
     if name not in state.channels:
@@ -246,11 +236,7 @@ def _asked(
 
 
 def finish(state: Unmasking) -> Total:
-    r"""End step 4: the sum of the inputs that arrived.
-
-    Raises :class:`AggregationRefused` when fewer than n - t replied, or too few neighbours of
-    somebody, or a secret that the shares give is not the one its owner published: no sum then.
-    """
+    r"""End step 4: the sum of the inputs that arrived."""
     _check_enough(state, UnmaskReply, state.commitments)
     terms = state.terms
     survivors = sorted(state.inputs)

@@ -26,23 +26,9 @@ ELEMENT_BYTES: Final = 33
 
 
 def share(
-    secret: int,
-    *,
-    threshold: int,
-    points: Sequence[int],
-    rng: Rng = SYSTEM,
-    prime: int = PRIME,
+    secret: int, *, threshold: int, points: Sequence[int], rng: Rng = SYSTEM, prime: int = PRIME
 ) -> dict[int, int]:
-    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``.
-
-    The other ``threshold - 1`` coefficients are uniform and independent. The points are distinct
-    in [1, prime), and at least ``threshold`` many; the secret is in [0, prime); otherwise
-    :class:`InvalidParameter`. With a seeded ``rng`` the shares are not private.
-
-    >>> shares = share(42, threshold=2, points=[1, 2, 3])
-    >>> interpolate(weights([1, 3]), [shares[1], shares[3]])
-    42
-    """
+    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``."""
     secret = integer("secret", secret, at_least=0)
     threshold = integer("threshold", threshold, at_least=1)
     if secret >= prime:
@@ -61,9 +47,6 @@ def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
     r"""The Lagrange coefficients at 0: w_i = prod_(j != i) x_j / (x_j - x_i) mod ``prime``.
 
     f(0) = sum_i w_i f(x_i) for every polynomial f of degree below the number of points.
-
-    >>> weights([1, 2, 3], prime=7)
-    [3, 4, 1]
     """
     _distinct(points, prime)
     product = math.prod(points)
@@ -77,33 +60,20 @@ def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: in
 
     Too few shares, or shares of different secrets, give a number that means nothing: who needs
     to know compares it with something that was published.
-
-    >>> interpolate(weights([1, 2]), [7, 9])
-    5
     """
     terms = zip(coefficients, values, strict=True)
     return sum(weight * value for weight, value in terms) % prime
 
 
 def write_element(value: int) -> bytes:
-    r"""An element of the default field as 33 bytes, most significant first.
-
-    >>> write_element(1).hex()[-4:]
-    '0001'
-    """
+    r"""An element of the default field as 33 bytes, most significant first."""
     if not 0 <= value < PRIME:
         raise InvalidParameter("value", "(not shown)", "must be in [0, PRIME)")
     return value.to_bytes(ELEMENT_BYTES, "big")
 
 
 def read_element(encoded: bytes) -> int:
-    r"""Decode an element from 33 bytes; the encoding is unique.
-
-    Raises :class:`InvalidParameter` for another length and for numbers >= PRIME.
-
-    >>> read_element(write_element(PRIME - 1)) == PRIME - 1
-    True
-    """
+    r"""Decode an element from 33 bytes; the encoding is unique."""
     value = int.from_bytes(encoded, "big")
     if len(encoded) != ELEMENT_BYTES or value >= PRIME:
         raise InvalidParameter("encoded", "(not shown)", "must be 33 bytes of a number < PRIME")

@@ -107,11 +107,7 @@ def advertise_keys(seat: Participant, rng: Rng = SYSTEM) -> tuple[Advertised, by
 
 
 def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[Shared, bytes]:
-    r"""Step 2: share the mask key and a fresh seed among the neighbours who advertised.
-
-    Raises :class:`AggregationRefused` for a list that is too short, too long, repeats a key, or
-    holds another key of this user than the one it sent.
-    """
+    r"""Step 2: share the mask key and a fresh seed among the neighbours who advertised."""
     channel, terms = state.channel, state.channel.terms
     keys = channel.receive(received, KeyList).keys
     _check_keys(keys, state)
@@ -181,11 +177,7 @@ def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
 
 
 def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
-    r"""Step 4: send seed shares of users whose input arrived, mask key shares of those dropped.
-
-    Raises :class:`AggregationRefused` for a request that names anyone twice, a stranger or not
-    everyone, counts this user as dropped, or has fewer survivors than the threshold.
-    """
+    r"""Step 4: send seed shares of users whose input arrived, mask key shares of those dropped."""
     request = state.channel.receive(received, UnmaskRequest)
     survivors, dropped = set(request.survivors), set(request.dropped)
     if survivors & dropped:

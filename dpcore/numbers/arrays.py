@@ -1,8 +1,9 @@
-r"""Parse arrays of integers, and return results in the same shape."""
+r"""Parse arrays of integers, return results in the same shape, and bound numpy's threads."""
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,7 @@ IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 
 
 def integers(k: IntegersLike) -> Integers:
-    r"""``k`` as a flat int64 array.
-
-    >>> integers([[1, 2]]).tolist()
-    [1, 2]
-
-    Raises :class:`InvalidParameter` for anything but integers that fit in int64.
-    """
+    r"""``k`` as a flat int64 array."""
     try:
         array = np.asarray(k)
     except ValueError:
@@ -42,23 +37,13 @@ def integers(k: IntegersLike) -> Integers:
 
 
 def shaped(k: IntegersLike, values: Floats) -> float | Floats:
-    r"""The flat ``values`` in the shape of ``k``; a float if ``k`` is a single integer.
-
-    >>> shaped(3, np.array([0.5]))
-    0.5
-    """
+    r"""The flat ``values`` in the shape of ``k``; a float if ``k`` is a single integer."""
     shape = np.shape(k)
     return values.reshape(shape) if shape else float(values[0])
 
 
 def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    r"""``size`` as a shape tuple.
-
-    >>> shape_of(3), shape_of((2, 3))
-    ((3,), (2, 3))
-
-    Raises :class:`InvalidParameter` for sizes that are no integers >= 0 or fit in no memory.
-    """
+    r"""``size`` as a shape tuple."""
     parts = size if isinstance(size, tuple) else (size,)
     shape = tuple(integer("size", part, at_least=0) for part in parts)
     if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:
@@ -67,3 +52,15 @@ def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 Integers = npt.NDArray[np.int64]
+
+
+def one_thread() -> AbstractContextManager[object]:
+    r"""A context in which BLAS runs in the calling thread.
+
+    Several threads wait for each other longer than small matrices take, and a busy machine makes
+    them wait longer still.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
+
+    found: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return found

@@ -48,11 +48,7 @@ def _tables() -> tuple[Floats, Floats]:
 
 
 def exp_neg(x: Floats) -> Floats:
-    r"""e^(-x) for x >= 0, relative error at most 2^-48 up to x = 700; 0 beyond 745.
-
-    >>> float(exp_neg(np.array([1.0]))[0])
-    0.36787944117144233
-    """
+    r"""e^(-x) for x >= 0, relative error at most 2^-48 up to x = 700; 0 beyond 745."""
     whole, part = _tables()
     clipped = np.minimum(x, _LARGEST + 0.5)
     cell = np.floor(clipped * _STEPS)
@@ -67,11 +63,7 @@ def exp_neg(x: Floats) -> Floats:
 
 
 def log1p(x: Floats) -> Floats:
-    r"""log(1 + x) for x > -1, relative error at most 2^-48.
-
-    >>> float(log1p(np.array([1e-20]))[0])
-    1e-20
-    """
+    r"""log(1 + x) for x > -1, relative error at most 2^-48."""
     near = (x >= -0.25) & (x <= 0.5)
     mantissa, exponent = np.frexp(np.where(near, 1.0, 1.0 + x))
     low = mantissa < _ROOT_HALF
@@ -87,11 +79,7 @@ def log1p(x: Floats) -> Floats:
 
 
 def two_sum(a: Floats, b: Floats) -> Split:
-    r"""a + b exactly, as the rounded sum and its error (Knuth 1969).
-
-    >>> two_sum(np.array([1.0]), np.array([2.0**-60])).low.tolist() == [2.0**-60]
-    True
-    """
+    r"""a + b exactly, as the rounded sum and its error (Knuth 1969)."""
     total = a + b
     back = total - a
     return Split(total, (a - (total - back)) + (b - back))
@@ -101,9 +89,6 @@ def two_product(a: Floats, b: Floats) -> Split:
     r"""a b exactly, as the rounded product and its error (Dekker 1971, Veltkamp's splitting).
 
     Exact while nothing over- or underflows: for magnitudes between 2^-200 and 2^200, and 0.
-
-    >>> two_product(np.array([1 + 2.0**-40]), np.array([1 + 2.0**-40])).low.tolist() == [2.0**-80]
-    True
     """
     total = a * b
     wide_a, wide_b = a * _SPLITTER, b * _SPLITTER
@@ -119,9 +104,6 @@ def compensated_sum(values: Floats) -> tuple[float, float]:
 
     What each addition rounds off is known exactly (Knuth 1969), and is added up as well: only that
     second sum has an error.
-
-    >>> compensated_sum(np.array([1.0, 2.0**-60, -1.0]))[0] == 2.0**-60
-    True
     """
     count, low, size = len(values), 0.0, 0.0
     with np.errstate(invalid="ignore"):  # a sum of infinities of both signs is nan
@@ -136,11 +118,7 @@ def compensated_sum(values: Floats) -> tuple[float, float]:
 
 
 def pair_of(values: Integers | Fraction) -> Split:
-    r"""An integer array exactly, or a rational to relative error 2^-105, as a pair.
-
-    >>> pair_of(np.array([2**62 + 1])).low.tolist()
-    [1.0]
-    """
+    r"""An integer array exactly, or a rational to relative error 2^-105, as a pair."""
     if isinstance(values, Fraction):
         high = float(values)
         return Split(np.array([high]), np.array([float(values - Fraction(high))]))
@@ -151,20 +129,11 @@ def pair_of(values: Integers | Fraction) -> Split:
 
 
 def product(a: Split, b: Split) -> Split:
-    r"""a * b to relative error 2^-100.
-
-    >>> p = product(pair_of(np.array([3])), pair_of(Fraction(1, 3)))
-    >>> float(p.high[0] + p.low[0])
-    1.0
-    """
+    r"""a * b to relative error 2^-100."""
     high = two_product(a.high, b.high)
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 
 def square(a: Split) -> Split:
-    r"""a * a to relative error 2^-100.
-
-    >>> float(square(pair_of(np.array([3]))).high[0])
-    9.0
-    """
+    r"""a * a to relative error 2^-100."""
     return product(a, a)

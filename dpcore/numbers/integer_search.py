@@ -19,11 +19,6 @@ def least(holds: Callable[[int], bool], near: int) -> int:
     r"""The least m with holds(m), for a predicate that is false up to some m and true from there.
 
     Steps double away from ``near`` and then halve: about 2 log2 of the distance calls.
-
-    >>> least(lambda m: m * m >= 50 and m > 0, 3)
-    8
-
-    Raises :class:`PrecisionExhausted` when no such m lies within 2^65536 of ``near``.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):
@@ -50,11 +45,7 @@ _MOST_BITS: Final = 1 << 16
 
 
 def ceil_sqrt(squared: Fraction) -> int:
-    r"""The least integer k with k^2 >= ``squared``.
-
-    >>> ceil_sqrt(Fraction(16)), ceil_sqrt(Fraction(33, 2))
-    (4, 5)
-    """
+    r"""The least integer k with k^2 >= ``squared``."""
     # k^2 is an integer, so it is >= squared when it is >= its ceiling.
     least = math.ceil(squared)
     root = math.isqrt(least)
@@ -62,13 +53,7 @@ def ceil_sqrt(squared: Fraction) -> int:
 
 
 def ceiling(compute: Callable[[], arb]) -> int:
-    r"""The least integer >= an irrational number, from balls of rising precision.
-
-    >>> ceiling(lambda: arb(2).sqrt())
-    2
-
-    Raises :class:`PrecisionExhausted` for a number that 2^16 bits do not tell from an integer.
-    """
+    r"""The least integer >= an irrational number, from balls of rising precision."""
     bits = _START
     while bits <= _MOST_BITS:
         with precision(bits):

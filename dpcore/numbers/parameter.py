@@ -85,10 +85,7 @@ class Exact(_Declared):
 
 
 class Whole(_Declared):
-    r"""A field of a frozen dataclass that is an ``int`` from ``at_least`` to ``at_most``.
-
-    As :class:`Exact`; :func:`check_fields` reads it by :func:`integer`.
-    """
+    r"""A field of a frozen dataclass that is an ``int`` from ``at_least`` to ``at_most``."""
 
     def __init__(
         self, default: int | None = None, *, at_least: int = 1, at_most: int | None = None
@@ -109,10 +106,7 @@ class Whole(_Declared):
 
 
 class Of(_Declared, Generic[T]):
-    r"""A field of a frozen dataclass that must be an instance of ``kind``; ``reason`` is the error.
-
-    As :class:`Exact`; without a ``default`` the caller must give one.
-    """
+    """A field that must be an instance of ``kind``; ``reason`` is the error"""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
         super().__init__(default)
@@ -135,10 +129,7 @@ class Of(_Declared, Generic[T]):
 
 
 class Choice(_Declared, Generic[E]):
-    r"""A field of a frozen dataclass that is a member of an enumeration, given as such or by value.
-
-    As :class:`Exact`; the refusal lists the values.
-    """
+    """A field that is a member of an enumeration, given as it is or by value"""
 
     def __init__(self, kind: type[E], default: E | None = None) -> None:
         super().__init__(default)
@@ -164,10 +155,7 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first.
-
-    Raises :class:`InvalidParameter` for the first field whose value is refused.
-    """
+    r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first."""
     declared: dict[str, _Declared] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})
@@ -186,14 +174,7 @@ _EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
 
 
 def rational(argument: str, value: object) -> Fraction:
-    r"""The exact rational that ``value`` denotes.
-
-    Raises :class:`InvalidParameter` naming ``argument`` for nan, inf, booleans, non-numbers,
-    and numbers with more than four thousand digits.
-
-    >>> rational("epsilon", 0.1), rational("scale", "1/3"), rational("delta", "1e-6")
-    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
-    """
+    r"""The exact rational that ``value`` denotes."""
     exact = _exact(argument, value)
     if max(abs(exact.numerator), exact.denominator) >= _LARGEST:
         raise InvalidParameter(argument, value, f"must have at most {_MOST_DIGITS} digits")
@@ -270,13 +251,7 @@ def _from_text(argument: str, text: str) -> Fraction:
 
 
 def positive_rational(argument: str, value: object, reason: str) -> Fraction:
-    r"""As :func:`rational`; values that are not > 0 raise an error with the given reason.
-
-    >>> positive_rational("scale", "-1", "scale 0 adds no noise")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: scale = -1: must be > 0: scale 0 adds no noise
-    """
+    r"""As :func:`rational`; values that are not > 0 raise an error with the given reason."""
     exact = rational(argument, value)
     if exact <= 0:
         raise InvalidParameter(argument, value, f"must be > 0: {reason}")
@@ -284,13 +259,7 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
 
 
 def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
-    r"""As :func:`rational`; values outside ``interval`` raise an error.
-
-    >>> rational_in("rate", 0, "(0, 1]", "it is a chance")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: rate = 0: must lie in (0, 1]: it is a chance
-    """
+    r"""As :func:`rational`; values outside ``interval`` raise an error."""
     exact = rational(argument, value)
     least = exact > 0 if interval.startswith("(") else exact >= 0
     open_end = exact < 1 or interval.endswith("oo)")
@@ -302,10 +271,7 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
 
 
 def make_positive(instance: object, **reasons: str) -> None:
-    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``.
-
-    ``reasons`` say, field by field, why 0 is refused: see :func:`positive_rational`.
-    """
+    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``."""
     for name, reason in reasons.items():
         exact = positive_rational(name, getattr(instance, name), reason)
         object.__setattr__(instance, name, exact)
@@ -314,10 +280,7 @@ def make_positive(instance: object, **reasons: str) -> None:
 def make_integers(
     instance: object, *names: str, at_least: int = 1, at_most: int | None = None
 ) -> None:
-    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``.
-
-    They are checked as by :func:`integer`.
-    """
+    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``."""
     for name in names:
         exact = integer(name, getattr(instance, name), at_least=at_least, at_most=at_most)
         object.__setattr__(instance, name, exact)
@@ -331,18 +294,7 @@ def integer(
     at_most: int | None = None,
     limit: str = "",
 ) -> int:
-    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral.
-
-    ``limit`` names ``at_most`` in the error.
-
-    >>> import numpy as np
-    >>> integer("size", np.int64(3), at_least=0)
-    3
-    >>> integer("honest", 9, at_least=1, at_most=8, limit="users")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: honest = 9: must be <= users = 8
-    """
+    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral."""
     if (
         type(value) is int
         and (at_least is None or value >= at_least)
@@ -366,13 +318,7 @@ def integer(
 def whole_number(
     argument: str, value: object, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
-    r"""Parse an integer as typed, 1000 or 1e3, within optional bounds.
-
-    >>> whole_number("--rounds", "1e3", at_least=1)
-    1000
-
-    Raises :class:`InvalidParameter` for anything else.
-    """
+    r"""Parse an integer as typed, 1000 or 1e3, within optional bounds."""
     between = "" if at_least is None else f" >= {at_least}"
     if at_least is not None and at_most is not None:
         between = f" from {at_least} to {_written(at_most)}"
@@ -397,20 +343,12 @@ def _written(number: int) -> str:
 
 
 def text(argument: str, value: object, reason: str) -> str:
-    r"""``value`` as a plain ``str``; other types raise an error with the given reason.
-
-    >>> text("batch", "monday", "must be a name")
-    'monday'
-    """
+    r"""``value`` as a plain ``str``; other types raise an error with the given reason."""
     if not issubclass(type(value), str):
         raise InvalidParameter(argument, value, reason)
     return str.__str__(value)
 
 
 def write_rational(value: Fraction) -> str:
-    r"""The shortest text that :func:`rational` parses back: ``"3"`` or ``"1/3"``.
-
-    >>> write_rational(Fraction("0.25"))
-    '1/4'
-    """
+    r"""The shortest text that :func:`rational` parses back: ``"3"`` or ``"1/3"``."""
     return str(value)

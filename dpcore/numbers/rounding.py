@@ -16,52 +16,28 @@ _BRIEF = 12
 
 
 def down(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded down: for a lower bound.
-
-    >>> down(1.98366), up(0.00052604, 2), down(20.0), down(1e-9)
-    ('1.983', '0.00053', '20', '1e-9')
-    >>> from fractions import Fraction
-    >>> tiny = Fraction(1, 3**20_000)
-    >>> down(tiny, 6), up(tiny, 6), down(-tiny, 3), up(-tiny, 3)
-    ('3.75755e-9543', '3.75756e-9543', '-3.76e-9543', '-3.75e-9543')
-    """
+    r"""``value`` in decimals, rounded down: for a lower bound."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded up: for an upper bound or a p-value.
-
-    >>> up(0.0012345, 3), up(float("-inf")), up(1.0)
-    ('0.00124', '-infinity', '1')
-    """
+    r"""``value`` in decimals, rounded up: for an upper bound or a p-value."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def exactly(value: Fraction) -> str:
-    r"""``value`` in decimals if thirty digits are exact, otherwise as a fraction.
-
-    >>> exactly(Fraction(121, 100)), exactly(Fraction(1, 3)), exactly(Fraction("1e-400"))
-    ('1.21', '1/3', '1e-400')
-    """
+    r"""``value`` in decimals if thirty digits are exact, otherwise as a fraction."""
     text = down(value, _LONGEST)
     return text if Fraction(text) == value else str(value)
 
 
 def shortest(value: Fraction) -> str:
-    r"""The shorter exact form of ``value``, decimal or fraction; decimal on a tie.
-
-    >>> shortest(Fraction(11, 10)), shortest(Fraction(1, 1024))
-    ('1.1', '1/1024')
-    """
+    r"""The shorter exact form of ``value``, decimal or fraction; decimal on a tie."""
     return min(exactly(value), str(value), key=len)
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
-    r"""``value`` exactly where twelve characters write it, else in decimals by ``down`` or ``up``.
-
-    >>> brief(Fraction(1, 4), down), brief(Fraction(10**12, 3 * 10**12 + 1), up)
-    ('1/4', '0.333334')
-    """
+    """``value`` exactly where twelve characters write it, else in decimals by ``down`` or ``up``"""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, digits)
 

@@ -89,9 +89,6 @@ class RelaxedAggregation:
     simulate, and after processing it is the sum up to statistical distance q_hat (CZ, Definition
     9). Nothing here builds one: simulated, it outputs the sum itself, which is one such
     aggregation. It is no :class:`Aggregation`: ``run`` takes it for a ``ShuffledPure`` only.
-
-    >>> RelaxedAggregation(modulus=10, epsilon_hat="1/4", q_hat="1e-6").epsilon_hat
-    Fraction(1, 4)
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
@@ -128,13 +125,7 @@ class Shuffler:
 
 
 def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:
-    r"""The indices of the names whose input arrives before they drop out.
-
-    >>> staying(("ann", "bob", "eve"), {"ann": Step.INPUT, "bob": Step.UNMASK})
-    (1, 2)
-
-    Raises :class:`InvalidParameter` for unknown names, and if no user is left.
-    """
+    r"""The indices of the names whose input arrives before they drop out."""
     if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
         raise InvalidParameter("vanish", vanish, "must name users in this run")
     if not all(isinstance(step, Step) for step in vanish.values()):

@@ -128,11 +128,7 @@ class FixedPoint:
 
 
 def as_array(x: RealsLike) -> npt.NDArray[Any]:
-    r"""``x`` as a numpy array; raises :class:`InvalidParameter` if it is ragged.
-
-    >>> as_array([0, 0.5]).shape
-    (2,)
-    """
+    r"""``x`` as a numpy array; raises :class:`InvalidParameter` if it is ragged."""
     try:
         return np.asarray(x)
     except ValueError:

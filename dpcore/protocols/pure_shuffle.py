@@ -44,14 +44,6 @@ class PureShuffle:
     :meth:`missed`, and covers move the expectation of the sum by at most half of it.
 
     What it guarantees depends on all parameters together and is not known here.
-
-    >>> share = PolyaDifference(shape="1/50", scale=1)
-    >>> protocol = PureShuffle(users=64, precision=1, reach=40, cover="1/1048576", share=share)
-    >>> protocol.bits_per_user, protocol.observed_noise(50)
-    (81, PolyaDifference(shape=1, scale=1))
-
-    Raises :class:`InvalidParameter` for users, precision or reach below 1, a cover outside of
-    (0, 1), and a share that is no Polya difference of a shape of at most 1.
     """
 
     name: ClassVar[str] = "pure-shuffle"
@@ -91,31 +83,21 @@ class PureShuffle:
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
     def missed(self, present: int) -> Fraction:
-        r"""An upper bound of the probability that ``present`` users do not add ``observed_noise``.
-
-        Some message is a cover: its coin fell, or its noise was beyond the reach.
-        """
+        """An upper bound of the probability that ``present`` users do not add ``observed_noise``"""
         # Rounded up: at a large epsilon it is a number of thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
         beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users.
-
-        In units of a value; a cover is off by at most J + g steps, and by g/2 on average.
-        """
+        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users."""
         count, g = integer("present", present, at_least=1), self.precision
         covered = self.missed(count)
         spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
         return (spread + (covered * g / 2) ** 2) / g**2
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users that hold x.
-
-        Raises :class:`InvalidParameter`, with nothing drawn, for anything but 1 to n numbers of
-        [0, 1].
-        """
+        r"""R: the messages of the users that hold x."""
         ones = self.values(x, rng=rng)
         # The order within a message tells nothing new: the shuffler chooses another.
         bits = (np.arange(self.width) < ones[:, None]).astype(np.uint8)
@@ -141,11 +123,7 @@ class PureShuffle:
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1.
-
-        For simulation, of the law of :meth:`randomize`: the sum of the bits says all that it
-        depends on. Raises :class:`InvalidParameter` at another precision and for no such sum.
-        """
+        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1."""
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1: a sum of bits")
         count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)
@@ -168,9 +146,6 @@ class PureShuffle:
         return Fraction(int(ones) - present * self.reach, self.precision)
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: the estimate of the sum, from the shuffled bits (one row).
-
-        Raises :class:`InvalidParameter` for what 1 to n users cannot have sent.
-        """
+        r"""A: the estimate of the sum, from the shuffled bits (one row)."""
         present = users_of(shuffled, rows=1, width=self.width, most=self.users)
         return self.estimate(int(shuffled.sum(dtype=np.int64)), present)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.sizing import MOST_EXPOSURE
+from dpcore.masked.round import MOST_EXPOSURE
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import (
@@ -60,8 +60,6 @@ class RunOutcome:
     def release(self) -> Release:
         r"""The release record; its mechanism has the noise that the ``honest`` users actually
         added.
-
-        Raises :class:`InvalidParameter` where there is none.
         """
         if self.record is None:
             reason = "must have a mechanism of all that the server sees: this one has no release"

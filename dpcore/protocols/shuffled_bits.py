@@ -22,12 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import (
-    Exact,
-    Whole,
-    check_fields,
-    integer,
-)
+from dpcore.numbers.parameter import Exact, Whole, check_fields, integer
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -40,12 +35,6 @@ class BitMessages:
 
     The only thing a :class:`aggregation.Shuffler` accepts. All messages have one length, so that
     the number of bits tells nothing; bits of different coordinates are never mixed.
-
-    >>> BitMessages(np.array([[[0, 1, 1]], [[1, 0, 0]]], dtype=np.uint8)).bits.shape
-    (2, 1, 3)
-
-    Raises :class:`InvalidParameter` for any other array: in particular one integer a user, noisy
-    or not, is no message of bits.
     """
 
     bits: Bits
@@ -65,10 +54,7 @@ class BitMessages:
 
 
 def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
-    r"""The number of users who sent these bits, ``width`` in each of ``rows``.
-
-    Raises :class:`InvalidParameter` for what 1 to ``most`` users cannot have sent.
-    """
+    r"""The number of users who sent these bits, ``width`` in each of ``rows``."""
     wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
     if not wide or shuffled.ndim != 2 or len(shuffled) != rows:
         reason = f"must be a uint8 array with a row for each coordinate ({rows})"
@@ -90,8 +76,6 @@ class BitSum(ABC):
     with p = ``probability``. R: g + b bits a coordinate, E(x) + Binomial(b, p) of them 1. A: for k
     messages, (the number of ones - k b p)/g. The noise of the sum is Binomial(k b, p) whatever the
     data are.
-
-    Raises :class:`InvalidParameter` for counts below 1 and a probability outside of (0, 1).
     """
 
     name: ClassVar[str]
@@ -128,10 +112,7 @@ class BitSum(ABC):
         return Binomial(trials=self.users * self.noise_bits, probability=self.probability)
 
     def observed_noise(self, honest: int) -> Binomial:
-        r"""The law of the noise that ``honest`` users actually added to a coordinate's sum.
-
-        Raises :class:`InvalidParameter` unless 1 <= honest <= users.
-        """
+        r"""The law of the noise that ``honest`` users actually added to a coordinate's sum."""
         honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
@@ -148,11 +129,7 @@ class BitSum(ABC):
         r"""E(x), checked, of shape (users present, coordinates)."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users that hold x, a value or a row of coordinates each.
-
-        Raises :class:`InvalidParameter`, with nothing drawn, for values out of range, another
-        shape, and more users than n.
-        """
+        r"""R: the messages of the users that hold x, a value or a row of coordinates each."""
         steps = self._encoded(x, rng)
         noise = Binomial(trials=self.noise_bits, probability=self.probability)
         ones = steps + noise.sample(steps.shape, rng=rng)

@@ -26,8 +26,10 @@ from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise, batch_of
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -43,9 +45,6 @@ class ModularSum(ABC):
     [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol`` certifies
     how likely that is. A larger ``modulus`` may be given (a power of two, say), a smaller one is
     refused.
-
-    Raises :class:`InvalidParameter` for users or precision below 1, a threshold below 0, a modulus
-    that is too small, or one beyond 2^62.
     """
 
     name: ClassVar[str]
@@ -96,11 +95,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x.
-
-        Raises :class:`InvalidParameter` for values outside of [0, 1] and more values than users,
-        :class:`Unrepresentable` where an array's noise could leave int64; nothing is drawn then.
-        """
+        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -119,9 +114,6 @@ class ModularSum(ABC):
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
         r"""The sum mod m of the messages of the users with inputs x, with their total noise in one
         draw.
-
-        For simulation: the law is that of the sum of :meth:`randomize`, and n - 1 draws are saved.
-        Errors as there.
         """
         held = as_array(x)
         if not 1 <= held.size <= self.users:
@@ -137,10 +129,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y.
-
-        Raises :class:`InvalidParameter` for anything but integers in [0, m).
-        """
+        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y."""
         edge = self.users * self.precision + self.threshold
         if not isinstance(y, np.ndarray):
             whole = integer("y", y, at_least=0)
@@ -176,10 +165,7 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that protects one honest user when ``honest`` are present.
-
-        Raises :class:`InvalidParameter` unless 1 <= honest <= users.
-        """
+        r"""The law of the noise that protects one honest user when ``honest`` are present."""
 
     def _check_honest(self, honest: int) -> int:
         return integer("honest", honest, at_least=1, at_most=self.users, limit="users")
@@ -338,3 +324,73 @@ def _check_noise(argument: str, noise: Noise) -> None:
     if not noise.symmetric:
         raise InvalidParameter(argument, noise, "must be symmetric: the estimate would be biased")
     summed(noise, 2)  # refuses a law whose sums are unknown
+
+
+_MOST_BITS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolSize:
+    r"""A certified threshold tau and modulus m.
+
+    ``wraparound`` encloses P(\|noise\| > tau); its upper end bounds the chance that an estimate is
+    off by m/g, whatever the data are. ``one_less`` encloses P(\|noise\| > tau - 1), which exceeds
+    the failure probability: tau is the least (None where tau is 0).
+    """
+
+    threshold: int
+    modulus: int
+    wraparound: Enclosure
+    one_less: Enclosure | None
+
+    @property
+    def bits_per_user(self) -> int:
+        r"""ceil(log2 m): the length of a message."""
+        return (self.modulus - 1).bit_length()
+
+
+def size_protocol(
+    *, users: int, precision: int, noise: Noise, failure: RationalLike
+) -> ProtocolSize:
+    r"""The least tau with P(\|X\| > tau) <= ``failure`` certified, and m = n g + 2 tau + 1.
+
+    ``noise`` is the law of all the noise in the sum, ``protocol.planned_noise``. For the laws that
+    a protocol accepts, dropouts only lower the tail, so tau serves every number of users that
+    stay. A tail so close to ``failure`` that 1024 bits do not tell them apart counts as too large.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> size = size_protocol(
+    ...     users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6"
+    ... )
+    >>> size.threshold, size.modulus, size.bits_per_user
+    (442, 33653, 16)
+    >>> size.wraparound.upper <= Fraction(1, 10**6) < size.one_less.lower
+    True
+
+    Raises :class:`InvalidParameter` for users or precision below 1, a noise that is none, and a
+    failure probability outside of (0, 1).
+    """
+    users = integer("users", users, at_least=1)
+    precision = integer("precision", precision, at_least=1)
+    if not isinstance(noise, Noise):
+        raise InvalidParameter("noise", noise, "must be a Noise, e.g. DiscreteLaplace")
+    chance = rational_in("failure", failure, "(0, 1)")
+    threshold = least(lambda t: t >= 0 and _certified(noise, t, chance), 0)
+    return ProtocolSize(
+        threshold=threshold,
+        modulus=users * precision + 2 * threshold + 1,
+        wraparound=noise.enclose_tail(threshold),
+        one_less=noise.enclose_tail(threshold - 1) if threshold else None,
+    )
+
+
+def _certified(noise: Noise, threshold: int, chance: Fraction) -> bool:
+    bits = 64
+    while bits <= _MOST_BITS:
+        tail = noise.enclose_tail(threshold, bits)
+        if tail.upper <= chance:
+            return True
+        if tail.lower > chance:
+            return False
+        bits *= 2
+    return False

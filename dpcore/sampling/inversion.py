@@ -13,16 +13,19 @@ cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/sample
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import partial
-from typing import Final, Protocol
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from flint import arb
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, integer_below, precision
+from dpcore.numbers.enclosure import Enclosure, integer_below, nearest, precision
+from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
@@ -40,11 +43,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""``count`` values filled piece by piece, each small enough to stay in the cache.
-
-    >>> in_blocks(3, lambda piece: piece.fill(7)).tolist()
-    [7, 7, 7]
-    """
+    r"""``count`` values filled piece by piece, each small enough to stay in the cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -52,12 +51,7 @@ def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
 
 
 class Uniform:
-    r"""A uniform real V in [0, 1) whose bits are drawn lazily.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> Uniform(SeededRng(1), 0).below(lambda: arb(1) / 2)
-    True
-    """
+    r"""A uniform real V in [0, 1) whose bits are drawn lazily."""
 
     __slots__ = ("_bits", "_rng", "_value")
 
@@ -90,9 +84,6 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
 
     Such a c separates: u < c implies V < F and u > c implies V >= F. When the interval straddles
     an integer it is narrowed by ``exact``, the ball of F at the ambient precision.
-
-    >>> certified_threshold(1 << 126, (1 << 126) + 5, 128, lambda: arb(1) / 4) == 1 << 62
-    True
     """
     threshold = low >> (bits - 64)
     if high <= (threshold + 1) << (bits - 64):
@@ -109,11 +100,7 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
 
 
 def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
-    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS.
-
-    >>> place([(1 << 191, 1 << 191)], 0, lambda k: arb(1) / 2) == [1 << 63]
-    True
-    """
+    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS."""
     return [
         certified_threshold(low, high, FIXED_BITS, partial(cdf, k))
         for k, (low, high) in enumerate(masses, first)
@@ -121,11 +108,7 @@ def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], ar
 
 
 def fixed_point(value: arb) -> tuple[int, int]:
-    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1].
-
-    >>> fixed_point(arb(1) / 2) == (1 << 191, 1 << 191)
-    True
-    """
+    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1]."""
     scaled = value * arb(2) ** FIXED_BITS
     low = integer_below(scaled)
     high = -integer_below(-scaled)
@@ -133,11 +116,7 @@ def fixed_point(value: arb) -> tuple[int, int]:
 
 
 def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
-    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1].
-
-    >>> fixed_enclosure(Enclosure.exactly(1)) == (1 << 192, 1 << 192)
-    True
-    """
+    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1]."""
     unit = 1 << FIXED_BITS
     return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
@@ -150,11 +129,6 @@ class InversionTable:
     above: a word beyond it is refined. So every word either falls strictly between two thresholds,
     below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
     every integer k.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(min(max(k + 1, 0), 2)) / 2)
-    >>> coin.draw(SeededRng(1), 8).tolist()
-    [0, 1, 1, 0, 0, 0, 1, 1]
     """
 
     __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
@@ -218,40 +192,20 @@ class InversionTable:
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
-        r"""The draw for a uniform real that starts with ``word``.
-
-        >>> from dpcore.sampling.rng import SeededRng
-        >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(k + 1) / 2)
-        >>> coin.refine(SeededRng(1), 1 << 62)
-        0
-        """
+        r"""The draw for a uniform real that starts with ``word``."""
         guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
         uniform = Uniform(rng, word)
         return least(lambda k: uniform.below(lambda: self._cdf(k)), guess)
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
-    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone.
-
-    For parameters that no table and no urn can serve: it costs a few dozen balls whatever they
-    are. ``guess`` decides speed only.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> invert(SeededRng(1), lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0) in (0, 1)
-    True
-    """
+    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone."""
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 
 
 class Inverted:
-    r"""A batch of draws by :func:`invert`, for laws without a table or proposal.
-
-    >>> from dpcore.sampling.rng import SeededRng
-    >>> coin = Inverted(lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0)
-    >>> set(coin.draw(SeededRng(1), 20).tolist())
-    {0, 1}
-    """
+    r"""A batch of draws by :func:`invert`, for laws without a table or proposal."""
 
     def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
         self._cdf, self._guess = cdf, guess
@@ -278,10 +232,7 @@ class Difference:
 
 
 def table_of_masses(
-    first: int,
-    below: tuple[int, int],
-    masses: Iterable[tuple[int, int]],
-    cdf: Callable[[int], arb],
+    first: int, below: tuple[int, int], masses: Iterable[tuple[int, int]], cdf: Callable[[int], arb]
 ) -> InversionTable:
     r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
 
@@ -289,11 +240,6 @@ def table_of_masses(
     (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. Where the
     masses end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold
     they cannot place costs a ball of F.
-
-    >>> half = 1 << (FIXED_BITS - 1)
-    >>> coin = table_of_masses(0, (0, 0), [(half, half)], lambda k: arb(min(k + 1, 2)) / 2)
-    >>> coin.thresholds.tolist()
-    [9223372036854775808]
     """
     low, high = below
     sums = []
@@ -303,3 +249,49 @@ def table_of_masses(
     if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
         raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")
     return InversionTable(first, place(sums, first, cdf), cdf)
+
+
+EXTRA: Final = 64
+r"""Values beyond a number of standard deviations, for laws too narrow to be nearly Gaussian."""
+
+
+class FloatTable(NamedTuple):
+    r"""P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
+
+    masses: Floats
+    tails: Floats
+
+    def mass(self, k: Integers) -> Floats:
+        r"""P(X = k) for every entry, of either sign."""
+        # ~k = -k-1 without overflow at either end of int64; the table ends with two zeros.
+        size = np.minimum(np.where(k >= 0, k, ~k), len(self.masses) - 2) + (k < 0)
+        found: Floats = self.masses[size]
+        return found
+
+    def upper(self, k: Integers) -> Floats:
+        r"""P(X > k) for every entry k >= 0."""
+        return self.tails[np.minimum(k, len(self.tails) - 1)]
+
+
+def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
+    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
+    tails = [*accumulate(masses[:0:-1], initial=beyond)]
+    return FloatTable(
+        np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
+    )
+
+
+def table_reach(variance: Fraction) -> int:
+    r"""At least nine standard deviations: the table checks that less than 2^-64 lies beyond."""
+    return math.isqrt(86 * math.ceil(variance)) + EXTRA
+
+
+def symmetric_table(
+    masses: Sequence[tuple[int, int]], below: tuple[int, int], cdf: Callable[[int], arb]
+) -> InversionTable:
+    r"""The table on -n, ..., n from intervals of P(X = 0), ..., P(X = n) and of P(X < -n).
+
+    As :func:`dpcore.sampling.inversion.table_of_masses`, in units of 2^-FIXED_BITS.
+    """
+    both = [*masses[:0:-1], *masses]
+    return table_of_masses(1 - len(masses), below, both, cdf)

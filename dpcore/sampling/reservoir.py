@@ -22,15 +22,7 @@ _BLOCK: Final = 1 << 15
 
 
 class Reservoir(list[int]):
-    r"""Single values as the list itself (``pop`` is atomic), and a block for small batches.
-
-    >>> import numpy as np
-    >>> ahead = Reservoir()
-    >>> ahead.many(3, lambda count: np.arange(count)).tolist()
-    [0, 1, 2]
-    >>> ahead.many(2, lambda count: np.arange(count)).tolist()
-    [3, 4]
-    """
+    r"""Single values as the list itself (``pop`` is atomic), and a block for small batches."""
 
     __slots__ = ("__weakref__", "_blocks")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it

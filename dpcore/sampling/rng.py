@@ -277,10 +277,6 @@ def permutation(count: int, rng: Rng) -> Integers:
 
     Distinct keys come in every order equally often. If two are equal (chance below
     count^2/2^65) all are drawn again, so the order is exactly uniform.
-
-    >>> from dpcore.sampling.rng import SYSTEM
-    >>> sorted(permutation(5, SYSTEM).tolist())
-    [0, 1, 2, 3, 4]
     """
     while True:
         keys = rng.words(count)

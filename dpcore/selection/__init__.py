@@ -1,19 +1,11 @@
 r"""Private selection: the best of several candidates, and counts above a threshold.
 
-``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), ``noisy`` by
-noisy numbers (report noisy max, sparse vector), ``partition_selection`` releases the noisy
-counts that reach a threshold, for keys that are not known beforehand.
+``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), and releases the
+noisy counts that reach a threshold; ``noisy`` compares noisy numbers (report noisy max, sparse
+vector).
 """
 
 from dpcore.selection.noisy import AboveThreshold, MaxNoise, NoisyMax
-from dpcore.selection.partition_selection import NoisyThreshold
-from dpcore.selection.selection import Rule, Selection
+from dpcore.selection.selection import NoisyThreshold, Rule, Selection
 
-__all__ = [
-    "AboveThreshold",
-    "MaxNoise",
-    "NoisyMax",
-    "NoisyThreshold",
-    "Rule",
-    "Selection",
-]
+__all__ = ["AboveThreshold", "MaxNoise", "NoisyMax", "NoisyThreshold", "Rule", "Selection"]

@@ -125,17 +125,14 @@ def test_a_callable_in_each_form_and_several_pairs() -> None:
 
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("target", {"target": 5}),
-    ("target", {"target": "nowhere"}),
     ("claim", {"claim": None}),
     ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
     ("pair", {"pair": None}),
     ("pair", {"pair": ([1], [1, 2])}),
     ("pairs", {"pairs": [(0, 1)]}),
     ("pairs", {"pair": None, "pairs": []}),
-    ("pairs", {"pair": None, "pairs": 5}),
     ("search", {"search": "integer:low=0,high=3"}),
     ("feature", {"features": ["nothing"]}),
-    ("confidence", {"confidence": 1}),
     ("confidence", {"confidence": "0.9", "alpha": "0.1"}),
     ("runs", {"layers": "replay", "runs": 10}),
     ("layers", {"layers": "exact"}),

@@ -118,16 +118,6 @@ def test_layers_a_target_has_not_are_refused() -> None:
         audited(vectors, "fit", pair=([0, 0], [1, 1]))
 
 
-def test_a_search_spends_runs_that_are_not_tested() -> None:
-    space = "vector:dimension=3,low=0,high=2"
-    target = read_target("noisy-max-value")
-    report = audited(target, "sample", runs=8000, pair=None, search=space)
-    assert report.search is not None
-    assert report.pair == report.search.pair
-    assert report.runs + report.search.runs == 8000
-    assert report.to_json()["search"]["runs"] == report.search.runs
-
-
 @by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,7 @@ from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, ClippedNormal, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
-from tests.support.bandits.worlds import Counted, Given
+from tests.support.bandits.worlds import Counted
 from tests.support.dpcore.mutants import mutated
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
@@ -70,9 +70,6 @@ def played(
     )
 
 
-# -- regret ------------------------------------------------------------------------------------
-
-
 def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
     run = played(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
@@ -80,11 +77,6 @@ def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     assert run.regret == (0.5, 2.0, 2.0, 2.0, 2.0, 2.25, 3.25, 4.75)
     assert (run.pulls, run.batches, run.regret_per_round) == ((4, 5, 11), 2, 4.75 / 20)
     assert played(script, 20).checkpoints == (20,)
-
-
-def test_regret_per_round_is_that_of_the_last_checkpoint() -> None:
-    run = played(Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2))), 20, 4, 10)
-    assert run.regret_per_round == run.regret[-1] / 10
 
 
 def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
@@ -128,9 +120,6 @@ def test_a_score_that_forgets_the_pulls_before_is_caught() -> None:
     assert score.regret != by_hand([0] * 6, (0.5, 0.0), (2, 6))
 
 
-# -- what is released --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("horizon", "whole"), [(5, 0), (6, 1), (7, 1), (13, 1), (14, 2), (99, 2)])
 def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     horizon: int, whole: int
@@ -154,46 +143,6 @@ def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     ]
 
 
-def test_records_hold_the_mechanisms_that_ran() -> None:
-    run = played(Script(batches=(Pulls((4, 0, 9)), Commit(0)), privatizer=private("renyi")), 50)
-    wanted = [private("renyi").protocol(n).mechanism(n) for n in (4, 9)]  # type: ignore[union-attr]  # an aggregated sum
-    assert [release.mechanism for release in run.releases] == wanted
-    assert run.bits_per_user == max(private("renyi").bits(n) for n in (4, 9))
-
-
-def test_the_bits_of_a_run_are_the_most_of_any_user() -> None:
-    # The batches shrink: the last user is not who sent most.
-    run = played(Script(batches=(Pulls((900, 0, 2)), Commit(0)), privatizer=private()), 950)
-    assert run.bits_per_user == private().bits(900) > private().bits(2)
-
-
-def test_nothing_is_drawn_once_the_policy_commits() -> None:
-    counted = Counted(of=EASY)
-    run = played(Script(batches=(Commit(1),), privatizer=private()), 1000, world=counted)
-    assert (run.pulls, counted.drawn, run.releases) == ((0, 1000, 0), [], ())
-    assert (run.bits_per_user, run.mean_bits_per_user) == (0, 0.0)
-
-
-def test_the_same_seeds_give_the_same_run() -> None:
-    policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
-
-    def once(world: int, noise: int, *checkpoints: int) -> Run:
-        return play(
-            policy,
-            ClippedNormal(centers=(0.4, 0.6)),
-            horizon=3000,
-            world=np.random.default_rng(world),
-            rng=SeededRng(noise),
-            checkpoints=checkpoints,
-        )
-
-    assert once(1, 2) == once(1, 2)
-    assert once(1, 2, 10, 3000).pulls == once(1, 2).pulls
-    assert hash(once(1, 2)) == hash(once(1, 2))
-    with pytest.raises(FrozenInstanceError):
-        once(1, 2).pulls = (0, 0)  # type: ignore[misc]  # what is refused
-
-
 def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Rng] = []
 
@@ -205,21 +154,6 @@ def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch
     script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
     play(script, EASY, horizon=9, world=np.random.default_rng(1))
     assert asked == [SYSTEM] * 3
-
-
-def test_the_arms_that_are_left_are_those_of_the_last_choice() -> None:
-    first, second = Pulls((4, 2, 1)), Pulls((0, 3, 5))
-    for batches, horizon, active in (
-        ((first, second, Commit(2)), 20, (2,)),
-        ((first, second, Commit(2)), 15, (1, 2)),
-        # A batch that the horizon cuts was asked for, too.
-        ((first, second, Commit(2)), 8, (1, 2)),
-        ((first, second, Commit(2)), 3, (0, 1, 2)),
-    ):
-        assert played(Script(batches=batches), horizon).active == active
-
-
-# -- whole algorithms --------------------------------------------------------------------------
 
 
 @pytest.mark.nightly
@@ -243,14 +177,6 @@ def test_noise_costs_regret_in_the_order_of_trust() -> None:
     quarter = SumPrivatizer(trust="pure", epsilon="1/4", failure="1e-5")
     local = SumPrivatizer(trust="local", epsilon="1/4", failure="1e-5")
     assert regret(Unprotected()) < regret(quarter) < regret(local) / 2
-
-
-def test_one_arm_and_a_horizon_of_one_round() -> None:
-    policy = BatchedElimination(privatizer=private())
-    run = play(policy, Bernoulli(means=(0.5,)), horizon=1, world=np.random.default_rng(1))
-    assert (run.pulls, run.regret, run.releases) == ((1,), (0.0,), ())
-    two = play(policy, Bernoulli(means=(0.5, 1)), horizon=2, world=np.random.default_rng(1))
-    assert (two.pulls, two.regret, two.batches) == ((2, 0), (1.0,), 0)
 
 
 REFUSED: list[tuple[str, dict[str, object]]] = [

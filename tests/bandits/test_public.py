@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from importlib import import_module
-from pkgutil import walk_packages
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import bandits
-import dpcore
 from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
 from accounting.theorems.convert import as_pure
-from bandits import (
-    Environment,
-    Policy,
-    Privatizer,
-    cz_instance,
-    play,
-)
+from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, Pulls, Released
 from bandits.combinatorial.cucb import cucb
@@ -45,7 +35,7 @@ from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius
 from bandits.worlds.combinatorial import BitWorld
-from dpcore import DiscreteLaplace, Poisson
+from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -95,29 +85,6 @@ def test_what_has_no_default_is_demanded(
 ) -> None:
     with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
         kind(**given)
-
-
-def dataclasses_of(*packages: ModuleType) -> Iterator[type]:
-    for package in packages:
-        for found in walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
-                yield from filter(is_dataclass, vars(import_module(found.name)).values())
-
-
-def test_no_field_has_a_property_for_a_default() -> None:
-    found = {*dataclasses_of(bandits, dpcore)}
-    assert {BatchedElimination, Poisson} < found
-    for kind in found:
-        for each in fields(kind):
-            assert not isinstance(each.default, property), (kind, each.name)
-    # The twin: what a bare annotation does.
-    made = type("Bare", (Policy,), {"__annotations__": {"privatizer": "Privatizer"}})
-    bare: Any = dataclass(made)
-    assert isinstance(fields(bare)[0].default, property)
-    assert fields(BatchedElimination)[2].default is MISSING
-
-
-# -- parts of one's own ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +189,6 @@ def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
     assert Shuffled(over=over).record(8, "b") is None
 
 
-SUMS = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")
 STEADY = SteadyPrivatizer(law=Skellam(variance=4), steps=4, failure="1e-3")
 MODEL = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")

@@ -11,12 +11,10 @@ import pytest
 
 from bandits import rounds
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
-from bandits.combinatorial.decisions import Listed, Unions
-from bandits.combinatorial.problem import Failing, LargestSum, Problem
+from bandits.combinatorial.decisions import Unions
+from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease, Tables
-from bandits.play import Run, play
-from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import Setting
+from bandits.play import Run
 from bandits.rounds import Coins, Game, play_together
 from bandits.worlds.combinatorial import (
     BitWorld,
@@ -28,9 +26,8 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
-from dpcore.sampling.rng import SeededRng, SystemRng
+from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
-from tests.support.dpcore.refusals import refused
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
 
@@ -174,25 +171,6 @@ def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
     assert apart[0] != apart[1]
 
 
-@pytest.mark.nightly
-def test_single_base_arms_cost_about_what_ldp_se_costs() -> None:
-    """The same promise to the same users, in the same worlds: 0.80 of its regret at epsilon = 1."""
-    worlds, horizon = [top_k(i, 10, 1) for i in range(10)], 10**5
-    policy = cucb("cucb-ldp1", worlds[0].of, horizon=horizon, epsilon=1)
-    runs = play_together(policy, worlds, [coins(i) for i in range(10)])
-    setting = Setting(epsilon=1, delta="1e-6", horizon=horizon, arms=10)
-    batched = read_algorithm("ldp-se").policy(setting)
-    others = [
-        play(batched, world, horizon=horizon, world=np.random.default_rng(i), rng=SeededRng(i))
-        for i, world in enumerate(worlds)
-    ]
-    ratio = math.fsum(r.regret[-1] for r in runs) / math.fsum(r.regret[-1] for r in others)
-    assert 0.7 < ratio < 0.9
-    assert runs[0].guarantee is not None
-    assert others[0].guarantee is not None
-    assert runs[0].guarantee.pure().upper == others[0].guarantee.pure().upper == 1
-
-
 @pytest.mark.parametrize(
     ("make", "arms", "size"),
     [
@@ -218,25 +196,6 @@ def test_every_world_is_learned_in(
         assert run.regret[-1] / 1500 < share * rewards.max() - rewards.mean()
 
 
-def test_regret_of_an_approximate_oracle_is_of_its_share() -> None:
-    world = top_k(1, 6, 2)
-    failing = Problem(
-        decisions=world.of.decisions,
-        oracle=Failing(of=LargestSum(world.of.decisions), chance="1/2"),
-    )
-    run = played(cucb("cucb", failing, horizon=1000), BitWorld(of=failing, chances=world.chances))
-    # Half of the rounds get 0.6, the others about 1.4: beta opt is 0.7, so that regret is negative.
-    assert run.regret[-1] / 1000 == pytest.approx(0.7 - 1.0, abs=0.1)
-
-
-def test_an_arm_that_no_super_arm_has_is_never_played() -> None:
-    problem = Problem(decisions=Listed(4, ((0, 1), (2,))))
-    world = BitWorld(of=problem, chances=(0.5, 0.9, 0.1, 1.0))
-    run = played(cucb("cucb", problem, horizon=500), world)
-    assert run.pulls[3] == 0
-    assert run.pulls[0] > run.pulls[2] > 0
-
-
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
     ("arms", "size", "horizon"), [(1, 1, 1), (1, 1, 50), (4, 4, 4), (3, 3, 60)]
@@ -250,33 +209,3 @@ def test_degenerate_instances_are_played(
         run = played(policy, world)
         assert run.regret == (0.0,)  # all of them are always played
         assert run.pulls == (horizon,) * arms
-
-
-def test_what_cannot_be_played_is_refused_by_name() -> None:
-    world, other = top_k(0, 5, 2), top_k(0, 5, 3)
-    policy = cucb("cucb", world.of, horizon=100)
-    for argument, arguments, checkpoints in (
-        ("policy", (3, [world], [coins(1)]), ()),
-        ("worlds", (policy, [], []), ()),
-        ("worlds", (policy, [other], [coins(1)]), ()),
-        ("coins", (policy, [world], []), ()),
-        ("checkpoints", (policy, [world], [coins(1)]), (10, 5)),
-        ("checkpoints", (policy, [world], [coins(1)]), (101,)),
-    ):
-        with refused(argument):
-            play_together(*arguments, checkpoints=checkpoints)
-
-
-def test_noise_of_the_system_is_said_to_be_real() -> None:
-    world = top_k(0, 4, 2)
-    policy = cucb("cucb-dp", world.of, horizon=20)
-    real = Coins(world=np.random.default_rng(1), rng=SystemRng())
-    assert not play_together(policy, [world], [real])[0].simulated
-    assert played(policy, world).simulated
-
-
-def test_unions_need_not_be_of_equal_sizes() -> None:
-    problem = Problem(decisions=Unions(((0,), (1, 2), (3, 4, 5)), 1))
-    world = BitWorld(of=problem, chances=(0.9, 0.2, 0.2, 0.1, 0.1, 0.1))
-    run = played(cucb("cucb-ldp1", problem, horizon=300, epsilon=50), world)
-    assert run.numbers == sum(run.pulls) < 900

@@ -24,15 +24,11 @@ from dpcore import (
     SeededRng,
     Sensitivity,
     Unit,
-    Unrepresentable,
 )
 
 LAPLACE = DiscreteLaplace(scale=10)
 MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
 VECTOR = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
-
-
-# -- scope and sensitivity -----------------------------------------------------------------------
 
 
 def test_a_scope_is_read_from_its_words() -> None:
@@ -64,9 +60,6 @@ def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
         sensitivity.amount = 9  # type: ignore[misc]  # what is refused
 
 
-# -- mechanism -----------------------------------------------------------------------------------
-
-
 def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
     assert eval(repr(MECHANISM)) == MECHANISM  # noqa: S307 - what a repr is for
     assert hash(copy.deepcopy(MECHANISM)) == hash(MECHANISM)
@@ -85,8 +78,8 @@ def test_a_number_is_released_with_one_draw(value: int, seed: int) -> None:
     assert noisy == value + LAPLACE.sample(rng=SeededRng(seed))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0)])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint64"])
+@pytest.mark.parametrize("shape", [(), (5,), (2, 0)])
 def test_an_array_is_released_with_a_draw_for_each_entry(
     dtype: str, shape: tuple[int, ...]
 ) -> None:
@@ -97,34 +90,6 @@ def test_an_array_is_released_with_a_draw_for_each_entry(
     drawn = LAPLACE.sample(shape, rng=SeededRng(5))
     assert (np.asarray(noisy) - 100).tolist() == drawn.tolist()
     assert np.all(value == 100)
-
-
-class Column:
-    r"""As columns of tables give their values."""
-
-    def to_numpy(self) -> Any:
-        return np.array([100, 200])
-
-
-@pytest.mark.parametrize("value", [[100, 200], (100, 200), [[100], [200]], Column()])
-def test_a_list_or_a_column_is_an_array(value: Any) -> None:
-    noisy = VECTOR.release(value, rng=SeededRng(5))
-    shape = (2, 1) if isinstance(value, list) and isinstance(value[0], list) else (2,)
-    whole = np.array([100, 200]).reshape(shape)
-    assert noisy.tolist() == VECTOR.release(whole, rng=SeededRng(5)).tolist()
-
-
-@pytest.mark.parametrize("value", [[1, True], [1, 2.0], [1, "2"], [[1], [2, 3]], [1, None], "12"])
-def test_a_list_of_anything_but_integers_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"^value = "):
-        VECTOR.release(value)
-
-
-def test_a_list_with_a_number_too_large_is_refused() -> None:
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, 2**62])
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, -(2**80)])
 
 
 SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
@@ -162,11 +127,6 @@ def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
 
 
-def test_an_array_under_a_sensitivity_of_one_number_is_told_what_to_write() -> None:
-    with pytest.raises(InvalidParameter, match=r"one number.*Sensitivity\.l1\(d\)"):
-        MECHANISM.release(np.array([100, 200, 300]))
-
-
 def test_without_the_check_a_shape_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mechanism, "_must_fit", lambda self, value, shape: None)
     assert released_shapes(Sensitivity(1)) == SHAPES
@@ -179,17 +139,6 @@ def test_two_releases_share_no_noise() -> None:
     many = dataclasses.replace(wide, sensitivity=Sensitivity.l1(1))
     released += many.release(np.zeros(500, dtype=np.int64)).tolist()
     assert len(set(released)) == 1500
-
-
-# -- record --------------------------------------------------------------------------------------
-
-
-def test_a_record_is_a_value() -> None:
-    record = Release(mechanism=MECHANISM, batch="a", participants=("ann", "bob"))
-    assert record == Release(mechanism=MECHANISM, batch="a", participants=("ann", "bob"))
-    assert len({record, dataclasses.replace(record, batch="b")}) == 2
-    assert eval(repr(record)) == record  # noqa: S307 - what a repr is for
-    assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301 - our own bytes
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from dpcore import (
 )
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.sampling.rng import Rng
 from dpcore.spelling import noise_from_json
 from tests.effort import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
@@ -33,42 +32,24 @@ from tests.support.dpcore.scripted import NeverAsked
 from tests.support.laws import BEYOND_INT64, EVERYDAY, centre
 
 LAPLACE = DiscreteLaplace(scale=10)
-GAUSSIAN = DiscreteGaussian(sigma_squared=400)
 NEVER = NeverAsked()
 
 
-# -- drawing -----------------------------------------------------------------------------------
-
 BAD_SIZES: list[Any] = [
-    *(-1, (3, -1), 1.0, 1.5, "3", True, (2, True), [2, 3], (2.0,), np.float64(2), object()),
-    *(1 << 59, 1 << 60, 1 << 64, 1 << 200, (1 << 40, 1 << 40), (1 << 70, 0), (0, 1 << 64)),
+    *(-1, (3, -1), 1.0, "3", True, [2, 3], np.float64(2)),
+    *(1 << 59, 1 << 64, (1 << 40, 1 << 40), (0, 1 << 64)),
 ]
 
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ident)
-@pytest.mark.parametrize(
-    "noise", [*map(read_noise, EVERYDAY.values()), DiscreteGaussian(sigma_squared=2**60)], ids=repr
-)
+@pytest.mark.parametrize("noise", [LAPLACE, DiscreteGaussian(sigma_squared=2**60)], ids=repr)
 def test_a_size_that_is_none(noise: Noise, size: Any) -> None:
     assert names(refusal(lambda: noise.sample(size, rng=NEVER)), "size")
 
 
-@pytest.mark.parametrize(
-    "rng",
-    [
-        None,
-        7,
-        "system",
-        np.random.default_rng(1),
-        np.random.RandomState(1),
-        SystemRng,
-        Rng,
-        object(),
-    ],
-    ids=ident,
-)
-@pytest.mark.parametrize("size", [None, 3, (2, 2), 0])
-def test_a_source_that_is_none(rng: Any, size: int | tuple[int, ...] | None) -> None:
+@pytest.mark.parametrize("rng", [None, 7, np.random.default_rng(1), SystemRng], ids=ident)
+@pytest.mark.parametrize("size", [None, 3])
+def test_a_source_that_is_none(rng: Any, size: int | None) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(noise.sample, size, rng=rng)), "rng")
@@ -112,16 +93,6 @@ def test_a_single_draw_still_works(noise: Noise) -> None:
     assert type(mechanism.release(10**100)) is int
 
 
-@pytest.mark.parametrize(
-    "noise", [DiscreteLaplace(scale=2**55), DiscreteGaussian(sigma_squared=2**110)]
-)
-def test_a_batch_just_inside_int64_is_drawn(noise: Noise) -> None:
-    # The twin of the refusal: it does not refuse what fits.
-    assert noise.sample(100, rng=SeededRng(1)).dtype == np.int64
-
-
-# -- releasing -----------------------------------------------------------------------------------
-
 MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 ROOM = 1 << 62
 
@@ -129,11 +100,8 @@ ROOM = 1 << 62
 @pytest.mark.parametrize(
     "value",
     [
-        np.array([ROOM]),
         np.array([-ROOM]),
         np.array([0, ROOM, 1]),
-        np.array([2**63 - 1]),
-        np.array([-(2**63)]),
         np.array([2**64 - 1], dtype=np.uint64),
         np.array(ROOM),
     ],
@@ -144,24 +112,11 @@ def test_an_array_that_leaves_no_room_for_noise(value: Any) -> None:
     assert "value" in line
 
 
-def test_an_array_that_leaves_just_enough_room_is_released() -> None:
-    value = np.array([ROOM - 1, 1 - ROOM])
-    noisy = MECHANISM.release(value, rng=SeededRng(1))
-    assert np.all(np.abs(noisy - value) < 1000)
-    assert value.tolist() == [ROOM - 1, 1 - ROOM], "the caller's array is not the place for noise"
-
-
-def test_a_python_integer_of_any_size_is_released_exactly() -> None:
-    for value in (ROOM, -ROOM, 2**63, 10**100):
-        assert abs(MECHANISM.release(value) - value) < 1000
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        *(1.0, 1.5, "3", None, True, Fraction(1), math.nan, np.float64(1), np.True_),
-        *(np.array([1.0]), np.array([True]), np.array(["1"]), np.array([1], dtype=object)),
-        np.array([np.nan]),
+        *(1.0, "3", None, True, Fraction(1), np.True_),
+        *(np.array([1.0]), np.array([True]), np.array([1], dtype=object)),
     ],
     ids=ident,
 )
@@ -169,9 +124,7 @@ def test_a_value_that_is_no_integer(value: Any) -> None:
     assert names(refusal(lambda: MECHANISM.release(value, rng=NEVER)), "value")
 
 
-@pytest.mark.parametrize(
-    "amount", [0, -1, 1.0, 0.5, "1", None, True, math.nan, (1,), [1], 10j], ids=ident
-)
+@pytest.mark.parametrize("amount", [0, 1.0, "1", None, True, (1,)], ids=ident)
 def test_a_sensitivity_that_is_none(amount: Any) -> None:
     for build in (
         lambda: Sensitivity(amount),
@@ -183,11 +136,6 @@ def test_a_sensitivity_that_is_none(amount: Any) -> None:
         assert names(refusal(build), "sensitivity")
 
 
-@pytest.mark.parametrize("bounds", [(), 5, None, (0,), (1, -1), (1.0,)], ids=ident)
-def test_a_box_that_is_none(bounds: Any) -> None:
-    assert names(refusal(lambda: Sensitivity.box(bounds)), "sensitivity")
-
-
 @pytest.mark.parametrize(
     "noise", [None, "discrete-laplace:scale=10", 10, DiscreteLaplace], ids=ident
 )
@@ -195,14 +143,14 @@ def test_a_noise_that_is_none(noise: Any) -> None:
     assert names(refusal(lambda: Mechanism(noise=noise, sensitivity=Sensitivity(1))), "noise")
 
 
-@pytest.mark.parametrize("scope", [None, "user", {"unit": "user"}], ids=ident)
+@pytest.mark.parametrize("scope", ["user"], ids=ident)
 def test_a_scope_that_is_none(scope: Any) -> None:
     line = refusal(lambda: Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1), scope=scope))
     assert names(line, "scope")
     assert 'such as Scope(unit="user", relation="add-remove")' in line
 
 
-@pytest.mark.parametrize("word", ["User", "users", None, 1, "", []], ids=ident)
+@pytest.mark.parametrize("word", ["User", None], ids=ident)
 def test_scope_words_are_named_with_their_choices(word: Any) -> None:
     line = refusal(lambda: Scope(unit=word))
     assert names(line, "unit")
@@ -213,17 +161,9 @@ def test_scope_words_are_named_with_their_choices(word: Any) -> None:
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        *(
-            ("mechanism", None),
-            ("mechanism", LAPLACE),
-            ("batch", ""),
-            ("batch", None),
-            ("batch", 3),
-        ),
-        *(("honest", 0), ("honest", -1), ("honest", 2), ("honest", Fraction(3, 2))),
-        *(("honest", math.nan), ("honest", "none"), ("honest", True), ("honest", None)),
+        *(("mechanism", LAPLACE), ("batch", ""), ("batch", 3), ("honest", 0), ("honest", 2)),
+        *(("honest", math.nan), ("honest", "none"), ("honest", True)),
         *(("participants", ("a", "a")), ("participants", "abc"), ("participants", (1, 2))),
-        ("participants", None),
     ],
     ids=ident,
 )
@@ -233,57 +173,30 @@ def test_a_record_that_says_nothing(argument: str, value: Any) -> None:
     assert names(line, argument)
 
 
-# -- asking for the law --------------------------------------------------------------------------
-
-BAD_PLACES: list[Any] = [
-    1.0,
-    "1",
-    None,
-    True,
-    [1.5],
-    [True],
-    ["1"],
-    [None],
-    2**63,
-    2**64,
-    -(2**70),
-    1j,
-]
+BAD_PLACES: list[Any] = [1.0, "1", True, [1.5], [True], [None], 2**63]
 
 
 @pytest.mark.parametrize(
     "k", [*BAD_PLACES, np.array([2**64 - 1], dtype=np.uint64), [[1], [2, 3]]], ids=ident
 )
-@pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
+@pytest.mark.parametrize("function", ["pmf", "cdf"])
 def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(getattr(noise, function), k)), "k")
 
 
-@pytest.mark.parametrize("k", [1.0, "1", None, True, [1], Fraction(1)], ids=ident)
-@pytest.mark.parametrize("function", ["enclose_pmf", "enclose_cdf", "enclose_sf"])
+@pytest.mark.parametrize("k", [1.0, None, True, [1]], ids=ident)
+@pytest.mark.parametrize("function", ["enclose_pmf", "enclose_cdf"])
 def test_an_enclosure_is_asked_at_an_integer(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(getattr(noise, function), k)), "k")
 
 
-@pytest.mark.parametrize("bits", [0, 7, -1, 1 << 21, 64.0, "64", None, True], ids=ident)
-def test_an_enclosure_is_asked_in_bits(bits: Any) -> None:
-    assert names(refusal(lambda: GAUSSIAN.enclose_pmf(1, bits)), "bits")
-
-
-@pytest.mark.parametrize("t", [-1, 1.0, None], ids=ident)
-def test_a_tail_starts_at_zero(t: Any) -> None:
-    assert names(refusal(lambda: GAUSSIAN.enclose_tail(t)), "t")
-    assert names(refusal(lambda: GAUSSIAN.tail(t)), "t")
-
-
 BAD_LEVELS: list[Any] = [
-    *(0, 1, 0.0, 1.0, -0.1, 1.1, math.nan, math.inf, True, None, "half", 1j),
-    *([0.5, 1.0], [0.5, math.nan], Fraction(0), Fraction(1), Fraction(-1, 2), Fraction(3, 2)),
-    *([[0.5], [0.1, 0.2]], [None], np.array([0.5 + 0.5j]), "0.5", np.array(["0.5"])),
+    *(0, 1.0, -0.1, math.nan, True, None, "half", 1j, [0.5, math.nan], Fraction(1)),
+    *([[0.5], [0.1, 0.2]], np.array([0.5 + 0.5j]), np.array(["0.5"])),
 ]
 
 
@@ -321,24 +234,15 @@ def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argume
     assert noise.enclose_pmf(centre(noise)).lower > 0
 
 
-# -- spelling ------------------------------------------------------------------------------------
-
 SPELLINGS = [
-    *("", ":", "scale=10", "laplace:scale=10", "discrete-laplace", "discrete-laplace:"),
-    *("discrete-laplace:scale", "discrete-laplace:scale=", "discrete-laplace:scale=ten"),
+    *("", "laplace:scale=10", "discrete-laplace", "discrete-laplace:scale="),
     *("discrete-laplace:scale=0", "discrete-laplace:scale=1,scale=2", "discrete-laplace:s=1"),
-    *("discrete-laplace:scale=10,sigma_squared=4", "Discrete-Laplace:scale=10"),
     *("discrete-laplace:scale=1:2", "discrete-laplace:scale=nan", "discrete-laplace:=10"),
 ]
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_a_spelling_that_is_none(text: str) -> None:
-    refusal(lambda: read_noise(text))
-
-
-@pytest.mark.parametrize("text", [None, 5, b"discrete-laplace:scale=10"], ids=ident)
-def test_a_spelling_is_text(text: Any) -> None:
     refusal(lambda: read_noise(text))
 
 

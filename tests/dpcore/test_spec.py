@@ -15,8 +15,8 @@ from audit.targets.spelling import read_target
 from bandits.policies.registry import read_algorithm
 from dpcore import Scope
 from dpcore.errors import InvalidParameter
-from dpcore.spec import did_you_mean, find_name, pairs_of, read_keys, split_name
-from dpcore.spelling import read_noise, read_sensitivity, write_sensitivity
+from dpcore.spec import did_you_mean, find_name
+from dpcore.spelling import LAWS, read_noise, read_sensitivity, write_sensitivity
 
 # Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
@@ -82,19 +82,6 @@ def test_the_nearest_name_is_told_and_none_where_none_is_near() -> None:
     assert str(whole) == "feature = colour:3: 'colour' must be one of sign, length"
 
 
-def test_blanks_and_empty_parts_are_nothing() -> None:
-    assert split_name(" a : b=1 ") == ("a", "b=1")
-    assert read_keys("x", "...", " b = 1 ,, c=2,", ("b", "c"), owner="a") == {"b": "1", "c": "2"}
-    assert pairs_of("=1") == [("", "=1")]
-    error = refusal(lambda text: read_keys("x", text, text, ("b",), owner="a"), "b=1,=1")
-    assert error.reason == "'=1': a takes b, each as key=value"
-
-
-def test_a_law_to_calibrate_is_told_by_its_other_names() -> None:
-    assert refusal(read_noise_family, "normal").reason.endswith("; did you mean discrete-gaussian?")
-    assert "did you mean" not in refusal(read_noise_family, "cauchy").reason
-
-
 @pytest.mark.parametrize("text", ["3", "l1=3", "l2-squared=4", "box=1x2x2"])
 def test_a_sensitivity_is_read_as_it_is_written(text: str) -> None:
     assert write_sensitivity(read_sensitivity("--sensitivity", text)) == text
@@ -116,3 +103,33 @@ def test_a_sensitivity_that_is_misspelt_is_refused(text: str, says: str) -> None
     error = refusal(lambda typed: read_sensitivity("--sensitivity", typed), text)
     assert error.argument == "--sensitivity"
     assert says in error.reason
+
+
+MEANT = {
+    "discrete-gaussian:sigma=1.1": "discrete-gaussian:sigma_squared=1.21",
+    "gaussian:sigma=1": "discrete-gaussian:sigma_squared=1",
+    "gaussian:scale=1/3": "discrete-gaussian:sigma_squared=1/9",
+    "normal:variance=0.3": "discrete-gaussian:sigma_squared=0.3",
+    "laplace:scale=1": "discrete-laplace:scale=1",
+    "laplace:b=0.3": "discrete-laplace:scale=0.3",
+    "Laplace:Scale=1e-9": "discrete-laplace:scale=1e-9",
+    "discrete_laplace:scale=3": "discrete-laplace:scale=3",
+    "discrete-laplace:scal=2": "discrete-laplace:scale=2",
+    "discrete-laplace:10": "discrete-laplace:scale=10",
+    "laplace": "discrete-laplace:scale=...",
+    "skellam:sigma=1e-3": "skellam:variance=1e-6",
+    "skelam:variance=4": "skellam:variance=4",
+    "poisson:lambda=3": "poisson:mean=3",
+    "binomial:n=5,p=1/3": "binomial:trials=5,probability=1/3",
+    "polya-diference:shape=1,scale=2": "polya-difference:shape=1,scale=2",
+    "discrete-gaussian-sum:n=16,sigma=2": "discrete-gaussian-sum:count=16,sigma_squared=4",
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), MEANT.items())
+def test_what_was_meant_is_told(typed: str, meant: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        read_noise(typed)
+    assert str(refused.value).endswith(f"; did you mean {meant}?")
+    if "..." not in meant:
+        assert read_noise(meant).name in LAWS

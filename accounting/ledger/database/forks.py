@@ -76,10 +76,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""Context of a transaction on the file ``path``, including its connection.
-
-    Raises :class:`LedgerUnavailable` in a child that was forked during one of its parent's.
-    """
+    r"""Context of a transaction on the file ``path``, including its connection."""
     with _GATE:
         if path in _TORN:
             raise LedgerUnavailable(

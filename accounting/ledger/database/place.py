@@ -34,16 +34,7 @@ _KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/databa
 
 
 def address_of(url: object) -> URL:
-    r"""Parse a path or a URL.
-
-    >>> address_of("postgresql://ada:secret@host:port/database")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: url = postgresql://...: must be a path, sqlite:///path or ...
-
-    Raises :class:`InvalidParameter` for anything but a file or PostgreSQL. What a URL holds, a
-    password among it, is never shown.
-    """
+    r"""Parse a path or a URL."""
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
     if not isinstance(url, str):
@@ -71,11 +62,7 @@ def address_of(url: object) -> URL:
 
 
 def where_of(address: URL) -> str:
-    r"""The database's name for messages, without secrets.
-
-    >>> where_of(address_of("postgresql://ada:secret@host/database"))
-    'postgresql://host/database'
-    """
+    r"""The database's name for messages, without secrets."""
     if is_file(address):
         return address.database or ""
     asked = address.query.get("host", "")
@@ -89,10 +76,7 @@ def is_file(address: URL) -> bool:
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
-    r"""Device and inode of the file, or None where there is none.
-
-    Raises :class:`LedgerUnavailable` for a file with a second name.
-    """
+    r"""Device and inode of the file, or None where there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -100,9 +84,8 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     if found.st_nlink > 1:
-        raise LedgerUnavailable(
-            where, "has a second hard link, which would have a separate write-ahead log"
-        )
+        reason = "has a second hard link, which would have a separate write-ahead log"
+        raise LedgerUnavailable(where, reason)
     return found.st_dev, found.st_ino
 
 
@@ -114,10 +97,8 @@ def refuse_mounted(path: Path, where: str) -> None:
     """
     mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
-        raise LedgerUnavailable(
-            where,
-            "is mounted without its folder, so its log would be separate: mount the folder",
-        )
+        reason = "is mounted without its folder, so its log would be separate: mount the folder"
+        raise LedgerUnavailable(where, reason)
 
 
 def _mount_of(path: Path) -> bytes | None:
@@ -125,17 +106,14 @@ def _mount_of(path: Path) -> bytes | None:
     opened = getattr(os, "O_PATH", None)
     if opened is None:
         return None
-    try:
+    with suppress(OSError):
         handle = os.open(path, opened | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        told = _read(f"/proc/self/fdinfo/{handle}")
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+        try:
+            told = _read(f"/proc/self/fdinfo/{handle}")
+        finally:
+            os.close(handle)
+        return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+    return None
 
 
 def _read(path: str) -> bytes:

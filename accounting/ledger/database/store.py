@@ -16,12 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import (
-    DBAPIError,
-    MultipleResultsFound,
-    NoResultFound,
-    SQLAlchemyError,
-)
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
@@ -51,13 +46,7 @@ _LOCK_TIMEOUT: Final = "55P03"
 
 
 class Store:
-    r"""One database. Connections are pooled and reused, but never across a fork.
-
-    >>> Store("sqlite://")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: url = sqlite://: must be a file, not in memory
-    """
+    r"""One database. Connections are pooled and reused, but never across a fork."""
 
     def __init__(self, url: str) -> None:
         address = address_of(url)
@@ -164,9 +153,8 @@ class Store:
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
         if self.is_file and not create and identity(self._path, self.where) is None:
             # Opening it would make an empty one.
-            raise LedgerUnavailable(
-                self.where, "there is no such file: create a ledger with dpcore ledger open"
-            )
+            reason = "there is no such file: create a ledger with dpcore ledger open"
+            raise LedgerUnavailable(self.where, reason)
         if os.getpid() != self._process:
             # A connection that two processes use is nobody's: a child neither uses nor closes those
             # of its parent, and keeps them so that nothing else does.
@@ -209,18 +197,16 @@ class Store:
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
         if not self.file == opened == identity(self._path, self.where):
-            raise LedgerUnavailable(
-                self.where, "was moved, removed or replaced while it was open: open it again"
-            )
+            reason = "was moved, removed or replaced while it was open: open it again"
+            raise LedgerUnavailable(self.where, reason)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except (NoResultFound, MultipleResultsFound) as error:
-            raise LedgerDamaged(
-                self.where, "the row of the ledger is missing or not unique"
-            ) from error
+            reason = "the row of the ledger is missing or not unique"
+            raise LedgerDamaged(self.where, reason) from error
         except (SQLAlchemyError, self._driver.Error) as error:
             raise self._meaning(error) from error
         except OSError as error:

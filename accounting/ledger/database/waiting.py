@@ -26,11 +26,7 @@ _HOLDERS: Final = text(
 
 
 def waited_for_process(path: Path, seconds: float) -> str:
-    r"""Why a charge to the SQLite file ``path`` timed out after ``seconds``, in one line.
-
-    >>> waited_for_process(Path("absent.db"), 60)
-    'waited 60 s for another process that is writing, which this system does not name: let it ...'
-    """
+    r"""Why a charge to the SQLite file ``path`` timed out after ``seconds``, in one line."""
     return f"waited {seconds:g} s for {_named(_holder(path))}: let it end, or end it; {_RETRY}"
 
 

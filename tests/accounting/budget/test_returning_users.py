@@ -14,7 +14,7 @@ import accounting.budget.returning_users as module
 from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
 from accounting.budget.returning_users import Route
 from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.guarantee import PoissonSampled
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -23,15 +23,13 @@ from dpcore import (
     InvalidParameter,
     PolyaDifference,
     Scope,
-    Sensitivity,
     Skellam,
 )
-from tests.effort import by_day, spread
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
 
-VISITS = tuple(1 << power for power in range(11))
 DELTA = Fraction(1, 10**6)
 REPLACE = Scope()
 ADD_REMOVE = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
@@ -57,21 +55,6 @@ def upper(found: Sequence[Route], method: str) -> Fraction | float:
 
 def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, ...]:
     return routes(per_user(guarantee, max_visits=visits), delta)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("guarantee", [SKELLAM, GAUSSIAN], ids=["skellam", "discrete gaussian"])
-def test_exact_beats_renyi_beats_advanced_at_every_count(guarantee: PrivacyCurve) -> None:
-    for visits in spread(VISITS, 4):
-        found = table(guarantee, visits)
-        exact, renyi = upper(found, "exact"), upper(found, "renyi")
-        assert exact < renyi < upper(found, "advanced")
-        # Not by a hair, and no route is better than the exact one.
-        assert renyi - exact > Fraction(1, 100)
-        for route in found:
-            if route.bound is not None:
-                # basic and optimal are the exact one after one visit, up to their width.
-                assert route.bound.upper >= exact * Fraction(999999, 1000000)
 
 
 # -- each route by itself ----------------------------------------------------------------------
@@ -143,14 +126,6 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
     assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
 
 
-@pytest.mark.parametrize("visits", [2, 16])
-def test_exact_of_laplace_by_convolution(visits: int) -> None:
-    # Scale 20, one step: losses are +-1/20 alone, so it is a randomised response at 1/20.
-    total = real(Fraction(upper(table(LAPLACE, visits), "exact")))
-    at = response_delta(mpf(1) / 20, visits, total)
-    assert abs(at / real(DELTA) - 1) < mpf(10) ** -4
-
-
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_advanced_is_at_most_the_even_split(visits: int) -> None:
     # Half of delta to the slack, half to the rounds, by the formula; a search does no worse.
@@ -164,27 +139,6 @@ def test_advanced_is_at_most_the_even_split(visits: int) -> None:
 
 def visit_epsilon(delta: Fraction) -> Any:
     return real(Fraction(GAUSSIAN.epsilon(delta).upper))
-
-
-@pytest.mark.parametrize("visits", [1, 64])
-def test_basic_shares_delta_equally(visits: int) -> None:
-    truth = visits * visit_epsilon(DELTA / visits)
-    found = real(Fraction(upper(table(GAUSSIAN, visits), "basic")))
-    assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("visits", [1, 16, 1024])
-def test_paper_bounds_of_skellam(visits: int) -> None:
-    with mp.workdps(25):
-        truth = min(
-            visits * (mpf(a) / 800 + min(mpf(2 * a + 5) / (4 * 400**2), mpf(3) / 800))
-            - mp.log(a * real(DELTA)) / (a - 1)
-            + mp.log(1 - mpf(1) / a)
-            for a in range(2, 1000)
-        )
-    found = real(Fraction(upper(table(SKELLAM, visits), "paper")))
-    assert abs(found / truth - 1) < mpf(10) ** -9
 
 
 def test_paper_bounds_of_sums() -> None:
@@ -245,11 +199,6 @@ def test_what_is_infinite_is_said_to_be() -> None:
     assert reason(found, "basic") == "it bounds no epsilon at this delta"
 
 
-def test_boxes_have_no_renyi_route() -> None:
-    found = table(visit(DiscreteGaussian(sigma_squared=400), Sensitivity.box((1, 2))), 2)
-    assert upper(found, "exact") < upper(found, "renyi")
-
-
 def test_assumptions_stay() -> None:
     total = per_user(Assumed(Pure("1/10"), "said so"), max_visits=3)
     assert any("said so" in reason for reason in total.assumptions)
@@ -293,13 +242,3 @@ def test_a_route_that_forgets_rounds_is_seen(
     assert orderly()
     monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
     assert not orderly()
-
-
-def test_an_infinite_order_is_no_order() -> None:
-    # Only order 2 is claimed: routes over orders use it alone, and nothing beyond it.
-    found = table(Rdp({2: "1/400"}), 4)
-    with mp.workdps(25):
-        truth = mpf(4) / 400 - mp.log(2 * real(DELTA)) + mp.log(mpf(1) / 2)
-    assert real(Fraction(upper(found, "renyi"))) <= truth * (1 + mpf(10) ** -6)
-    with pytest.raises(NotDerived):
-        module._divergence(per_user(Rdp({2: 1}), max_visits=1).parts[0][0], Fraction(3))

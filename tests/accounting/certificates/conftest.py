@@ -8,6 +8,7 @@ import pytest
 
 from accounting import deadline
 from accounting.certificates import estimate, evidence
+from accounting.kernel import laws
 from accounting.kernel.exact import exact_value
 
 
@@ -19,6 +20,13 @@ def forgotten() -> Iterator[None]:
     with deadline(600):
         yield
     clear()
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coarse tables of the kernel: wider ends in a moment, and never a false one."""
+    monkeypatch.setattr(laws, "_FINE", 64)
+    monkeypatch.setattr(evidence, "_FEW_SLOTS", 1 << 8)
 
 
 def clear() -> None:

@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
-from accounting.certificates.certificate import Certificate, Disagreement, certify
+from accounting.certificates.certificate import (
+    Certificate,
+    Disagreement,
+    _cell,
+    _decimal,
+    certify,
+)
 from accounting.certificates.form import digest_of, required_assumptions
-from accounting.certificates.stated import _cell, _decimal
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from dpcore import DiscreteLaplace
@@ -109,13 +114,6 @@ def test_many_releases() -> None:
     assert pure.claims[-1]["epsilon"] == "50"
 
 
-def test_claims_are_parts_too_and_say_that_they_are_stated() -> None:
-    found = certify(compose((Pure("1/10"), 100)), digits=10)
-    assert "claim: pure with epsilon 1/10 is stated, not derived" in found.assumptions
-    assert found.claims[-2]["epsilon"] == "10"
-    assert certify(compose((ZCdp("1/10"), 2)), deltas=[]).claims[0]["rho"] == "1/5"
-
-
 USER = Scope(unit=Unit.USER)
 
 
@@ -146,11 +144,6 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
     assert ("unique users" in text) is (most == 1)
     assert "honest parties: they added 9/10" in text
     assert "secure aggregation: ideal" in text
-
-
-def test_a_batch_released_twice_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="twice"):
-        certify([*releases((("ada",),)), *releases((("ada",),))])
 
 
 # -- what is not certified -----------------------------------------------------------------------

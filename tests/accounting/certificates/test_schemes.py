@@ -17,17 +17,17 @@ from accounting.kernel.neighbours import Correlated
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
 from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.release.group import GroupSampled
-from accounting.release.guarantee import guarantee
+from accounting.release.guarantee import FixedSizeSampled, PoissonSampled, guarantee
 from accounting.release.matrix import MatrixMechanism
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore import Relation, Scope, Sensitivity
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_certificate import move, resealed, sealed
 from tests.effort import by_day
+from tests.support.accounting import samples
 from tests.support.dpcore.mutants import mutated
+
+pytestmark = pytest.mark.usefixtures("coarse")
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
@@ -51,7 +51,7 @@ def written(kind: str) -> str:
         case "sample":
             total = compose((PoissonSampled(curve=real(6, 3), rate="1/50"), 400))
         case "group":
-            step = GroupSampled(curve=real(2), rate="1/50", members=3)
+            step = samples.poisson(curve=real(2), rate="1/50", members=3)
             total = compose((step, 400))
         case _:
             total = compose(guarantee(mechanism(Banded(rounds=24, bands=6), most=3, apart=8)))
@@ -204,7 +204,7 @@ def test_what_has_no_certificate_is_refused_by_name() -> None:
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose((fixed, 3)), deltas=["1e-6"])
     laplace = RealCurve(noise=Laplace(scale=3), sensitivity=1, scope=ADD_REMOVE)
-    replaced = PoissonReplaced(curve=laplace, rate="1/10")
+    replaced = samples.replaced(curve=laplace, rate="1/10")
     with pytest.raises(NotDerived, match="no theorem for laplace"):
         certify(compose((replaced, 100)), deltas=["1e-6"])
 

@@ -98,13 +98,6 @@ def test_a_missing_end_decides_nothing() -> None:
             undecided()
 
 
-def test_a_float_is_read_by_its_decimals() -> None:
-    # The float 0.3 lies below 3/10.
-    assert Fraction(0.3) < Fraction(3, 10)
-    assert bound(None, Fraction(3, 10)) <= 0.3
-    assert not bound(Fraction(3, 10), Fraction(3, 10)) > 0.3
-
-
 @pytest.mark.parametrize("one", [bound(1, 1), Enclosure.exactly(1)], ids=repr)
 def test_no_bound_equals_a_number_or_is_a_truth_value(one: Any) -> None:
     asked: list[Callable[[], object]] = [
@@ -122,13 +115,6 @@ def test_no_bound_equals_a_number_or_is_a_truth_value(one: Any) -> None:
     assert one != "1"
     with pytest.raises(InvalidParameter):
         assert one < Decimal("nan")
-
-
-def test_an_enclosure_has_no_safe_end() -> None:
-    third = Enclosure(THIRD, THIRD)
-    for refused in (lambda: float(third), lambda: f"{third:.3f}"):  # type: ignore[arg-type]  # on purpose
-        with pytest.raises(TypeError):
-            refused()
 
 
 def test_equal_bounds_say_the_same() -> None:

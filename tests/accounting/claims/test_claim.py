@@ -39,13 +39,6 @@ def test_a_claim_reads_back(claim: StatedGuarantee) -> None:
         claim.stated_epsilon = 3  # type: ignore[union-attr,misc]  # the twin tries what frozen forbids
 
 
-def test_numbers_are_exact() -> None:
-    assert Pure(0.1).stated_epsilon == Fraction(1, 10)
-    assert Approx(1, 1e-6).stated_delta == Fraction(1, 10**6)
-    assert Pure("2e0") == Pure(2)
-    assert Pure(1) != Pure(1, scope=USER)
-
-
 def test_an_enclosed_order_promises_its_upper_end() -> None:
     claim = Rdp({2: Enclosure(Fraction(1, 4), Fraction(1, 3))})
     assert claim == Rdp({2: "1/3"})
@@ -88,17 +81,6 @@ def test_a_claim_that_cannot_be_meant_is_refused_by_name(
     with pytest.raises(InvalidParameter) as refused:
         kind(*arguments)
     assert refused.value.argument == argument
-
-
-def test_a_scope_is_a_scope() -> None:
-    for make in (
-        lambda: Pure(1, scope="user"),  # type: ignore[arg-type]  # the twin passes text
-        lambda: ZCdp(1, scope=None),  # type: ignore[arg-type]  # as above
-        lambda: Approx(1, 0, scope=Unit.USER),  # type: ignore[arg-type]  # as above
-        lambda: Rdp({2: 1}, scope={}),  # type: ignore[arg-type]  # as above
-    ):
-        with pytest.raises(InvalidParameter, match=r"^scope"):
-            make()
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,14 @@ r"""``dpcore budget calibrate`` and ``returning`` as a user types them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 
 import pytest
 
-import accounting.cli.budget as commands
-from accounting.claims.bound import Bound
-from accounting.cli import calibrate
 from accounting.cli import releases as arguments
 from dpcore import InvalidParameter
 from dpcore.spelling import noise_from_json, read_noise
-from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
-
-SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
-GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
-LAPLACE = ["--noise", "discrete-laplace:scale=20"]
-
 
 # -- calibration -------------------------------------------------------------------------------
 
@@ -54,11 +43,6 @@ def test_calibrate_pure_and_honest(command: Command) -> None:
     assert Fraction(less["noise"]["scale"]) > 25
 
 
-def test_calibrate_one_trial(command: Command) -> None:
-    words = ["--noise", "binomial:probability=1/2", "--epsilon", 1, "--delta", "0.6"]
-    assert "less" not in command("calibrate", *words).out
-
-
 # -- returning users ---------------------------------------------------------------------------
 
 
@@ -77,29 +61,6 @@ def test_returning(command: Command) -> None:
     assert [row["tightest"] for row in found["returning"]] == ["exact", "exact"]
     methods = [route["method"] for route in found["returning"][0]["routes"]]
     assert methods == ["exact", "renyi", "paper", "zcdp", "optimal", "advanced", "basic"]
-
-
-def test_returning_of_sampled_visits(command: Command) -> None:
-    found = command(
-        "returning", "--noise", "discrete-gaussian:sigma_squared=4", "--visits", 1, "--poisson",
-        "1%", "--json",
-    ).json  # fmt: skip
-    assert found["visit"]["rate"] == "1/100"
-
-
-def test_the_star_stands_on_the_least() -> None:
-    from accounting.budget.returning_users import Route
-
-    def route(method: str, upper: int | None) -> Route:
-        bound = None if upper is None else Bound(upper=Fraction(upper), method="", theorem="")
-        return Route(method=method, bound=bound)
-
-    found = [route("exact", 3), route("renyi", 2), route("zcdp", None), route("basic", 2)]
-    assert commands._tightest(found) == "renyi"
-    assert commands._tightest([route("exact", None)]) is None
-    assert mutated(commands._tightest, "min(", "max(")(found) != "renyi"
-    lines = commands._table([(1, found)], "title")
-    assert lines[3].split() == ["1", "3", "2*", "-", "2"]
 
 
 @pytest.mark.parametrize(
@@ -124,32 +85,3 @@ def test_counts(text: str, wanted: list[int]) -> None:
 def test_counts_that_are_none(text: str) -> None:
     with pytest.raises(InvalidParameter, match="--visits"):
         arguments.counts("--visits", text)
-
-
-# -- what a calibration tries --------------------------------------------------------------------
-
-
-def test_a_calibration_shows_what_it_tries(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-
-    @contextmanager
-    def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        assert (label, total) == ("sizes of the noise tried", None)
-        yield seen.append
-
-    monkeypatch.setattr(calibrate, "progress_bar", bar)
-    samples = ["--poisson", "256/60000", "--rounds", "14062", "--delta", "1e-5"]
-    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--epsilon", "0.1")
-    assert answer.code == 0
-    assert seen == list(range(1, len(seen) + 1))
-    assert len(seen) >= 2
-
-
-def test_a_calibration_ends_within_the_time_allowed(command: Command) -> None:
-    """Two rounds on samples at a wide sigma take far longer."""
-    samples = ["--poisson", "1%", "--rounds", "2", "--delta", "1e-6", "--epsilon", "0.0005"]
-    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--within", "1")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: no answer within 1 seconds of computing: --within allows")

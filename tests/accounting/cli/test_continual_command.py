@@ -74,9 +74,7 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     assert (refused.code, "verify supports only" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "rows", ["{}", "[[1, 0]]", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]", "["]
-)
+@pytest.mark.parametrize("rows", ["{}", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]"])
 def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> None:
     file = tmp_path / "strategy.json"
     file.write_text(rows)

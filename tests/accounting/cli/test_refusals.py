@@ -35,76 +35,23 @@ GIVEN: Final[dict[str, str]] = {
 }
 """What each command is given beside the words of a row, which replace what has their name."""
 
-ALONE: Final[dict[str, dict[str, str]]] = {
-    "budget epsilon": {
-        "--noise": "- skellam skellam:variance=0 laplace:scale=1e-6 normal:sigma=1",
-        "--rounds": "0 1.5 2e99",
-        "--sensitivity": "0 l7=1 box=",
-        "--poisson": "0 101% %",
-        "--scheme": "poisson allocated:rounds=0",
-        "--relative": "0 2",
-        "--delta": "- 2 nan",
-        "--group": "0 1.5",
-        "--relation": "both",
-    },
-    "budget delta": {"--epsilon": "-1 inf"},
-    "budget curve": {"--least-delta": "0 0.6", "--points": "1", "--plot": "x.txt /no/where.svg"},
-    "budget calibrate": {
-        "--noise": "gauss polya-difference:shape=0",
-        "--epsilon": "0 x",
-        "--delta": "1",
-        "--honest": "0",
-        "--rounds": "0",
-    },
-    "budget returning": {"--visits": "0", "--delta": "0"},
-    "budget dpsgd": {
-        "--truncate": "0 1.5",
-        "--group": "65",
-        "--sampling": "foo",
-        "--relation": "foo",
-        "--epochs": "- 0 nan 1e-9",
-        "--batch-size": "0 1001",
-        "--noise-multiplier": "0 inf",
-        "--delta": "0 1",
-    },
-    "budget continual": {
-        "--horizon": "- 0 1e9 1.5",
-        "--epsilon": "0",
-        "--delta": "1",
-        "--high": "0",
-        "--relation": "swap",
-    },
-    "budget matrix": {
-        "--strategy": "binary banded banded:bands=99 file:no-such-file.json",
-        "--noise": "laplace:scale=1",
-        "--participations": "0",
-        "--apart": "1.5",
-        "--rounds": "1e9",
-        "--delta": "2",
-        "--sensitivity": "l1=2",
-    },
-    "protocol plan": {
-        "--instance": "- nothing",
-        "--parameters": "best",
-        "--users": "- 0 1.5 1e30",
-        "--epsilon": "- 0 nan",
-        "--delta": "1 -1e-6",
-        "--honest": "0% 110% most",
-        "--failure": "0",
-        "--scaling": "2",
-        "--precision": "0",
-        "--coordinates": "2",
-    },
-    "protocol simulate": {
-        "--dropouts": "100% 12 -1 200% 0.5",
-        "--runs": "0 many",
-        "--seed": "-1 x",
-        "--aggregation": "trust",
-        "--instance": "nothing",
-        "--users": "1e9",
-    },
+ALONE: Final = {
+    "budget epsilon": "--noise skellam:variance=0 --noise - --rounds 1.5 --sensitivity l7=1 "
+    "--poisson 101% --scheme poisson --relative 0 --delta 2 --group 0 --relation both",
+    "budget delta": "--epsilon -1",
+    "budget curve": "--least-delta 0.6 --points 1 --plot x.txt",
+    "budget calibrate": "--noise gauss --epsilon 0 --delta 1 --honest 0 --rounds 0",
+    "budget returning": "--visits 0 --delta 0",
+    "budget dpsgd": "--truncate 0 --group 65 --sampling foo --epochs nan --batch-size 1001 "
+    "--noise-multiplier 0 --delta 1",
+    "budget continual": "--horizon 1e9 --epsilon 0 --delta 1 --high 0 --relation swap",
+    "budget matrix": "--strategy banded:bands=99 --noise laplace:scale=1 --participations 0 "
+    "--apart 1.5 --rounds 1e9 --delta 2 --sensitivity l1=2",
+    "protocol plan": "--instance nothing --parameters best --users 1e30 --epsilon 0 --delta 1 "
+    "--honest 110% --failure 0 --scaling 2 --precision 0 --coordinates 2",
+    "protocol simulate": "--dropouts 100% --dropouts 12 --runs 0 --seed -1 --aggregation trust",
 }
-"""By command and option, values that are refused by the option's name; "-" leaves it out."""
+"""By command, options with a value that is refused by the option's name; "-" leaves it out."""
 
 TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget epsilon": [
@@ -146,7 +93,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget returning": [("--rounds 2 --visits 1", "--visits")],
     "budget continual": [("--unit 2/3", "--high")],
     "budget matrix": [
-        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
+        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy")
     ],
     "protocol plan": [
         ("--instance local --parameters paper", "--parameters = "),
@@ -171,9 +118,8 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
 ROWS: Final = [
     *(
         (command, f"{option} {value}", option)
-        for command, options in ALONE.items()
-        for option, values in options.items()
-        for value in values.split()
+        for command, words in ALONE.items()
+        for option, value in zip(words.split()[::2], words.split()[1::2], strict=True)
     ),
     *((command, *row) for command, rows in TOGETHER.items() for row in rows),
 ]

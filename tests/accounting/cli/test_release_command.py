@@ -161,15 +161,6 @@ def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:
     assert shell("plan quantile", *NUMBERS, "--epsilon", "1", "-q", "0.9").code == 0
 
 
-def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
-    words = ("--epsilon", "1/10", "--seed", "5")
-    found = [shell("count", *words, "--json").json for _ in range(2)]
-    assert found[0] == found[1]
-    assert found[0]["private"] is False
-    assert "never publish this" in shell("count", *words).out
-    assert shell("count", "--epsilon", "1/10", "--json").json["private"] is True
-
-
 @pytest.mark.parametrize(
     ("query", "words", "named"),
     [
@@ -196,8 +187,8 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
             ("--column", "city", "--keys", "red,green", "--epsilon", "1"),
             "--keys = red,green: must be a file with one key per line",
         ),
-        ("plan median", ("--epsilon", "1"), "QUERY = median: must be one of"),
-        ("plan sum", ("--epsilon", "1"), "--clip: must be given"),
+        ("plan median", ("--epsilon", "1"), "No such command 'median'"),
+        ("plan sum", ("--epsilon", "1"), "Missing option '--column'"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_its_option(
@@ -207,13 +198,6 @@ def test_what_cannot_be_asked_is_refused_by_its_option(
     assert (found.code, found.out) == (2, "")
     assert named in found.err
     assert found.err.count("\n") == 1
-
-
-def test_keys_that_appear_twice_are_refused(shell: Shell) -> None:
-    (shell.folder / "cities.txt").write_text("a\nb\na\n", encoding="utf-8")
-    keys = ("--column", "city", "--keys", shell.folder / "cities.txt", "--epsilon", "1")
-    found = shell("histogram", *keys)
-    assert (found.code, "appears twice" in found.err) == (2, True)
 
 
 def test_under_add_remove_the_users_that_were_asked_pay(shell: Shell) -> None:

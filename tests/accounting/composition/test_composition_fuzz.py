@@ -31,7 +31,7 @@ from accounting.laws.laplace import LaplacePair
 from accounting.laws.registry import pair_of
 from accounting.release import dominating_pairs as ways
 from accounting.release.composed_loss import ComposedLoss, listed_loss, loss_of
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.guarantee import PoissonSampled
 from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise

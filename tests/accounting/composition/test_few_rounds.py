@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,10 @@ from accounting.composition.compose import compose
 from accounting.fourier.real_loss import TabledLoss
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.composed_loss import ComposedLoss
-from accounting.release.group import GroupSampled
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure
+from tests.support.accounting import samples
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -33,12 +32,12 @@ POINTS = 400_001
 SECONDS = 30
 
 
-def sample(sigma: str, rate: str, members: int = 1) -> PoissonSampled | GroupSampled:
+def sample(sigma: str, rate: str, members: int = 1) -> Any:
     scope = Scope(relation=Relation.ADD_REMOVE)
     curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=scope)
     if members == 1:
-        return PoissonSampled(curve=curve, rate=rate)
-    return GroupSampled(curve=curve, rate=rate, members=members)
+        return samples.poisson(curve=curve, rate=rate)
+    return samples.poisson(curve=curve, rate=rate, members=members)
 
 
 def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosure:
@@ -110,7 +109,7 @@ def test_they_are_narrow_and_quick(
 
 
 def test_a_curve_and_its_inverse_agree() -> None:
-    rounds: tuple[PoissonSampled | GroupSampled, int] = (sample("752/379", "1/50"), 9)
+    rounds: tuple[Any, int] = (sample("752/379", "1/50"), 9)
     goal = Fraction(1, 10**5)
     found: Bound = compose(rounds).epsilon(goal)
     assert found.lower is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting import PoissonSampled, PrivacyCurve, compose
+from accounting import PoissonSampled, PrivacyCurve, Pure, compose
 from accounting.composition.truncated import Truncated
 from accounting.mechanism.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
@@ -120,7 +120,7 @@ def test_an_epsilon_beyond_what_floats_exponentiate_has_a_cost_of_cutting() -> N
 
 def test_bad_input_is_refused() -> None:
     total = real(1)
-    everybody = compose(RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=ADD_REMOVE))
+    everybody = compose(Pure(1, scope=ADD_REMOVE))
     good: dict[str, Any] = {"total": total, "examples": 100, "most": 10}
     refused: list[dict[str, Any]] = [{"total": everybody}, {"total": total.parts[0][0]}]
     refused += [{name: bad} for name in ("examples", "most") for bad in (0, -1, "1.5")]

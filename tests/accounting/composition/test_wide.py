@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -17,21 +18,21 @@ from accounting.pairs.shift import maximal
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
+from tests.support.accounting import samples
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
 AT = Fraction(1, 10**6)
 
 
-def wide(sigma: int, shift: int, rate: str) -> PoissonSampled:
+def wide(sigma: int, shift: int, rate: str) -> Any:
     noise = DiscreteGaussian(sigma_squared=sigma**2)
-    return PoissonSampled(
+    return samples.poisson(
         curve=PrivacyCurve(noise=noise, sensitivity=shift, scope=SCOPE), rate=rate
     )
 
 
-def listed(source: PoissonSampled, rounds: int, relative: Fraction) -> Bound:
+def listed(source: Any, rounds: int, relative: Fraction) -> Bound:
     """By the outcomes of every round, each with its mass."""
     assert isinstance(source.curve, PrivacyCurve)
     ((((step, _),),)) = maximal(Sensitivity.of(source.curve.sensitivity))
@@ -63,7 +64,7 @@ def test_it_meets_the_engine_that_lists_outcomes(
     assert found.upper - found.lower <= 4 * near * found.upper
     # The noise of another sigma, as near as 1e-4, has no part of that interval.
     other = RealCurve(noise=Gaussian(sigma="1.0001"), sensitivity=1, scope=SCOPE)
-    less = compose((PoissonSampled(curve=other, rate=rate), rounds)).epsilon(AT, near)
+    less = compose((samples.poisson(curve=other, rate=rate), rounds)).epsilon(AT, near)
     assert less.upper < found.lower
 
 
@@ -73,7 +74,7 @@ def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
     found = compose((wide(5000, shift, rate), rounds)).epsilon(AT)
     real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
-    beside = compose((PoissonSampled(curve=real, rate=rate), rounds)).epsilon(AT)
+    beside = compose((samples.poisson(curve=real, rate=rate), rounds)).epsilon(AT)
     assert found.lower is not None
     assert beside.lower is not None
     assert found.upper - found.lower <= 2 * near * found.upper
@@ -108,6 +109,6 @@ def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     assert found.lower <= truth.lower <= truth.upper <= found.upper
     assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
     real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
-    beside = compose((PoissonSampled(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
+    beside = compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
     assert beside.lower is not None
     assert beside.lower > truth.upper

@@ -81,14 +81,7 @@ MUTANTS: Final = [
     (verdict, "_single", "above += fixed.one", "above += 0 * fixed.one", ("binomial", 1), COARSE),
     (verdict, "_single", "f_high * most", "f_high * q // 2", ("skellam", 1), COARSE),
     (laws, "_of_table", "k = i - shift", "k = i + shift", ("poisson", 1), COARSE),
-    (
-        laws,
-        "_of_laplace",
-        "reversed(here)",
-        "here",
-        ("discrete-laplace", 1),
-        COARSE,
-    ),
+    (laws, "_of_laplace", "reversed(here)", "here", ("discrete-laplace", 1), COARSE),
     (
         laws,
         "_gaussian",

@@ -50,12 +50,6 @@ def test_the_verdict_is_the_same(alone: Path) -> None:
     assert out.startswith("claims[0] (epsilon): fails")
 
 
-def test_the_file_holds_no_estimate(alone: Path) -> None:
-    text = alone.read_text("utf-8")
-    assert "import mpmath" not in text
-    assert "from mpmath" not in text
-
-
 def test_what_is_only_estimated_is_refused(alone: Path) -> None:
     code, out = run(alone, (GOLDEN / "one_gaussian.json").read_text("utf-8"))
     assert (code, out.splitlines()[-1]) == (0, "every claim is proven")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,12 @@ from hypothesis import strategies as st
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.ledger import (
-    AlreadyCharged,
-    BudgetExhausted,
-    Ledger,
-    LedgerDamaged,
-    LedgerUnavailable,
-)
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import ApproxFilter
 from dpcore import DiscreteGaussian
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from tests.effort import by_day
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
@@ -45,30 +38,6 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     assert (receipt.paid, receipt.number, receipt.left_out) == (3, 2, ())
     assert ledger.remaining("never seen") == {"rho": 1}
     assert ledger.check(receipt) == ()
-
-
-def test_a_command_that_is_refused_ends_with_the_errors_own_code() -> None:
-    assert BudgetExhausted("batch", ("ada",), 1, {}).exit_code == 1
-    assert LedgerUnavailable("ledger.db", "is full").exit_code == 2
-    assert LedgerDamaged("charge 3", "was edited").exit_code == 3
-    assert AlreadyCharged.exit_code == 4
-
-
-def test_budgets_as_text_and_mechanisms_as_charges(tmp_path: Path) -> None:
-    count = Mechanism(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-    with Ledger.create(str(tmp_path / "a.db"), budget="rho=1/2") as book:
-        book.charge(["ada"], count, batch="one", rows_per_user=2)
-        curve = PrivacyCurve(noise=count.noise, sensitivity=count.sensitivity)
-        with pytest.raises(BudgetExhausted):
-            book.charge(["ada"], curve, batch="two", rows_per_user=1)
-        assert book.remaining("ada") == {"rho": 0}
-    with Ledger.open(str(tmp_path / "a.db"), budget="rho=1/2"):
-        pass
-    with pytest.raises(InvalidParameter, match="a budget never changes"):
-        Ledger.open(str(tmp_path / "a.db"), budget="rho=1")
-    with pytest.raises(InvalidParameter, match=r"^budget = eps=1"):
-        Ledger.create(str(tmp_path / "b.db"), budget="eps=1")
-    assert not (tmp_path / "b.db").exists()
 
 
 def test_a_batch_is_paid_once(ledger: Ledger) -> None:
@@ -97,21 +66,6 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
     assert (nobody.paid, nobody.left_out) == (0, ("bob", "eve"))
     assert (ledger.charges(), ledger.remaining("ada")) == (3, {"rho": Fraction(1, 2)})
     assert ledger.check(first, nobody) == ()
-
-
-def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
-    ledger.charge(["ada", "cid"], per_user("3/4"), batch="one")
-    everyone = ["cid", "bob", "ada"]
-    for price, poor in (("1/2", ("ada", "cid")), ("1/4", ()), ("2", ("ada", "bob", "cid"))):
-        assert ledger.exhausted(everyone, per_user(price)) == poor
-    assert (ledger.charges(), ledger.users()) == (1, 2)
-    for users, guarantee, match in (
-        ([], per_user("1/2"), "must contain at least one user"),
-        (["ada", "ada"], per_user("1/2"), "appears twice"),
-        (["ada"], 1, "guarantee = 1"),
-    ):
-        with pytest.raises(InvalidParameter, match=match):
-            ledger.exhausted(users, guarantee)  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
@@ -188,48 +142,33 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.charges() == 1
 
 
-REFUSED: list[tuple[Callable[[Any], object], str]] = [
-    (
-        lambda ledger: ledger.charge([], per_user(1), batch="b"),
-        "users = .*must contain at least one user",
-    ),
-    (
-        lambda ledger: ledger.charge("ada", per_user(1), batch="b"),
-        "users = ada: must be a collection",
-    ),
-    (
-        lambda ledger: ledger.charge(7, per_user(1), batch="b"),
-        "users = 7: must be a collection",
-    ),
-    (lambda ledger: ledger.charge([7], per_user(1), batch="b"), "users = 7: must be a name"),
-    (lambda ledger: ledger.charge(["a", "a"], per_user(1), batch="b"), "users = a: appears twice"),
-    (lambda ledger: ledger.charge([""], per_user(1), batch="b"), "must be a name of 1 to 200"),
-    (lambda ledger: ledger.charge(["a" * 201], per_user(1), batch="b"), "a name of 1 to 200"),
-    (lambda ledger: ledger.charge(["a\n"], per_user(1), batch="b"), "must be printable"),
-    (lambda ledger: ledger.charge([" a"], per_user(1), batch="b"), "leading or trailing space"),
-    (lambda ledger: ledger.charge(["\ud800"], per_user(1), batch="b"), "must be printable"),
-    (lambda ledger: ledger.charge(["e\u0301"], per_user(1), batch="b"), "normal form NFC"),
-    (lambda ledger: ledger.charge(["ada\ufe0f"], per_user(1), batch="b"), "invisible characters"),
-    (lambda ledger: ledger.charge(["\u3164"], per_user(1), batch="b"), "invisible characters"),
-    (lambda ledger: ledger.charge(["a"], per_user(1), batch=""), "batch = .*must be a name"),
-    (lambda ledger: ledger.charge(["a"], per_user(1), batch=None), "batch = None"),
-    (lambda ledger: ledger.charge(["a"], 1, batch="b"), "guarantee = 1: must be a claim"),
-    (lambda ledger: ledger.charge(["a"], None, batch="b"), "guarantee = None"),
-    (
-        lambda ledger: ledger.charge(["a"], Approx(1, "1e-6", scope=PER_USER), batch="b"),
-        "no theorem here gives",
-    ),
-    (lambda ledger: ledger.spent(7), "user = 7"),
-    (lambda ledger: ledger.remaining("a "), "user = a"),
-    (lambda ledger: ledger.history("\x00"), "user = "),
+# Users, a guarantee and a batch.
+REFUSED: list[tuple[Any, Any, Any, str]] = [
+    ([], per_user(1), "b", "users = .*must contain at least one user"),
+    ("ada", per_user(1), "b", "users = ada: must be a collection"),
+    ([7], per_user(1), "b", "users = 7: must be a name"),
+    (["a", "a"], per_user(1), "b", "users = a: appears twice"),
+    ([""], per_user(1), "b", "must be a name of 1 to 200"),
+    (["a" * 201], per_user(1), "b", "a name of 1 to 200"),
+    (["a\n"], per_user(1), "b", "must be printable"),
+    ([" a"], per_user(1), "b", "leading or trailing space"),
+    (["\ud800"], per_user(1), "b", "must be printable"),
+    (["e\u0301"], per_user(1), "b", "normal form NFC"),
+    (["ada\ufe0f"], per_user(1), "b", "invisible characters"),
+    (["a"], per_user(1), "", "batch = .*must be a name"),
+    (["a"], per_user(1), None, "batch = None"),
+    (["a"], 1, "b", "guarantee = 1: must be a claim"),
+    (["a"], Approx(1, "1e-6", scope=PER_USER), "b", "no theorem here gives"),
 ]
 
 
 def test_what_is_no_charge_is_refused_by_name(ledger: Ledger) -> None:
-    for refused, match in REFUSED:
-        with pytest.raises(DpcoreError, match=match) as error:
-            refused(ledger)
-        assert isinstance(error.value, (InvalidParameter, NotDerived))
+    for users, amount, batch, match in REFUSED:
+        with pytest.raises((InvalidParameter, NotDerived), match=match):
+            ledger.charge(users, amount, batch=batch)
+    for look in (ledger.spent, ledger.remaining, ledger.history):
+        with pytest.raises(InvalidParameter, match="user = a"):
+            look("a ")
     assert (ledger.users(), ledger.charges(), ledger.check()) == (0, 0, ())
 
 
@@ -243,10 +182,8 @@ def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
     assert kept.encode().decode().split("\n") == [kept]
 
 
-@by_day(6)
-@pytest.mark.parametrize(
-    "odd", ["ä", "日本", "\U0001f600", "o'hara", '"; DROP TABLE ledger; --', "\\", "%", "a b", "1"]
-)
+@by_day(3)
+@pytest.mark.parametrize("odd", ["日本", "\U0001f600", '"; DROP TABLE ledger; --', "\\", "%"])
 def test_odd_names_are_names(ledger: Ledger, odd: str) -> None:
     ledger.charge([odd, "ada"], per_user("1/2"), batch=odd)
     assert ledger.remaining(odd) == {"rho": Fraction(1, 2)}
@@ -280,23 +217,15 @@ def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
     ("url", "match"),
     [
         ("", "must be a path"),
-        (7, "must be a path"),
         ("sqlite://", "not in memory"),
-        ("sqlite:///:memory:", "not in memory"),
         (":memory:", "not in memory"),
         ("sqlite:///file:x.db?nolock=1&uri=true", "without options"),
         ("sqlite:///x.db?timeout=0", "without options"),
         ("sqlite://root:secret@host/x.db", "without options"),
         ("postgresql://root:secret@host:port/x", "must be a path"),
-        ("postgresql-x://root:secret@host/x", "must be a path"),
-        (" postgres://root:secret@host/x", "must be a path"),
-        ("a\0b", "must be a path"),
         ("postgresql://root:secret@host/x\n", "must be a path"),
-        ("\ud800.db", "must be a path"),
         ("mysql://root@localhost/x", "must be a path"),
         ("postgresql+asyncpg://root:secret@localhost/x", "must be a path"),
-        ("sqlite+aiosqlite:///x.db", "must be a path"),
-        ("nonsense://", "must be a path"),
     ],
 )
 def test_a_url_is_a_file_or_postgresql(url: str, match: str) -> None:

@@ -191,13 +191,6 @@ def content(connection: sqlite3.Connection, table: str, column: str) -> list[tup
     return connection.execute(look).fetchall()
 
 
-def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
-    Ledger.create(url, budget=BUDGET).close()
-    edit(url, "UPDATE ledger SET filter = '{}'")
-    with pytest.raises(LedgerDamaged, match="ledger: its filter was edited"):
-        Ledger.open(url)
-
-
 def rewrite(url: str, ledger: Ledger, forget: int) -> None:
     """Take out the last ``forget`` charges, as somebody would who knows how it all works."""
     last = ledger.charges() - forget

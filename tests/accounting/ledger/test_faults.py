@@ -5,52 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable
-from accounting.ledger.database import store, waiting
+from accounting.ledger.database import store
 from accounting.ledger.transactions import Book
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.scripts import ALONE, ENVIRONMENT, script
-
-MANY = [f"user {n:05d}" for n in range(30_000)]
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond ``size`` bytes: Python ignores SIGXFSZ."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.nightly
-def test_a_file_that_may_not_grow_leaves_the_old_state(tmp_path: Path) -> None:
-    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
-        first = ledger.charge(["ada"], per_user("1/4"), batch="one")
-        for room in (1 << 18, 1 << 19, 1 << 20):
-            with largest_file(room), pytest.raises(LedgerUnavailable, match=r"full|I/O"):
-                ledger.charge([*MANY, "ada"], per_user("1/4"), batch="two")
-            assert ledger.check(first) == ()
-            assert (ledger.charges(), ledger.users()) == (1, 1)
-            assert ledger.remaining("ada") == {"rho": Fraction(3, 4)}
-        assert ledger.charge([*MANY, "ada"], per_user("1/4"), batch="two").number == 2
-        assert ledger.check(first) == ()
-
 
 FULL = """
 import sys
@@ -138,29 +106,6 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
-def test_locks_of_other_files_and_other_bytes_name_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = tmp_path / "ledger.db-shm"
-    index.touch()
-    at = index.stat()
-    here = f"{os.major(at.st_dev):02x}:{os.minor(at.st_dev):02x}:{at.st_ino}"
-    lines = {
-        f"1: POSIX  ADVISORY  WRITE 77 {here} 120 120": 77,
-        f"1: POSIX  ADVISORY  WRITE 77 {here} 0 EOF": 77,
-        f"1: POSIX  ADVISORY  WRITE 77 {here} 121 127": None,
-        f"1: POSIX  ADVISORY  READ  77 {here} 120 120": None,
-        f"1: -> POSIX  ADVISORY  WRITE 77 {here} 120 120": None,
-        f"1: FLOCK  ADVISORY  WRITE 77 {here} 0 EOF": None,
-        f"1: POSIX  ADVISORY  WRITE 77 {here}1 120 120": None,
-        "1: what is this": None,
-    }
-    monkeypatch.setattr(waiting, "_LOCKS", tmp_path / "locks")
-    for line, expected in lines.items():
-        (tmp_path / "locks").write_text(f"{line}\n", encoding="ascii")
-        assert waiting._holder(tmp_path / "ledger.db") == expected, line
-
-
 def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,15 +131,6 @@ def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.Monke
     ):
         other._book.head(connection, lock=True)
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
-
-
-def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger.create(url, budget=BUDGET) as ledger:
-        with monkeypatch.context() as patched:
-            patched.setattr(Book, "_add_up", broken_off)
-            with pytest.raises(KeyboardInterrupt):
-                ledger.charge(["ada"], per_user("1/4"), batch="one")
-        assert (ledger.charges(), ledger.check()) == (0, ())
 
 
 def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

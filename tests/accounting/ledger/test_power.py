@@ -13,13 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from accounting.ledger import (
-    AlreadyCharged,
-    Ledger,
-    LedgerDamaged,
-    LedgerUnavailable,
-    Receipt,
-)
+from accounting.ledger import AlreadyCharged, Ledger, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger import transactions as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power import Change, apply, compiled, cut_after, played

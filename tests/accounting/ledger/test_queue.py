@@ -1,13 +1,11 @@
-r"""Threads of one ledger, and processes at one file, share a transaction when they charge at once.
+r"""Processes at one file share a transaction when they charge at once.
 
-Of processes: each ledger object has a lock of its own, as each process has.
+Each ledger object has a lock of its own, as each process and each thread has.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from accounting.ledger import (
     AlreadyCharged,
@@ -30,98 +27,12 @@ from accounting.ledger import (
 )
 from accounting.ledger.database import store
 from accounting.ledger.transactions import Charged
-from accounting.ledger.turns import Queue, Turns
+from accounting.ledger.turns import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.scripts import script
-from tests.support.ledger.waiting import Held, behind, until
-
-
-def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger) -> None:
-    held = Held(ledger._charged)
-    ledger._turns = Turns(held)
-
-    def one(me: int) -> Callable[[], int]:
-        return lambda: ledger.charge(["shared"], per_user("1/50"), batch=f"{me}").number
-
-    others = [one(me) for me in range(1, 8)]
-    futures = behind(held, one(0), others, lambda: len(ledger._turns._waiting))
-    assert held.groups == [1, 7]
-    assert sorted(future.result() for future in futures) == [*range(1, 9)]
-    assert ledger.check() == ()
-
-
-@pytest.mark.parametrize(
-    ("failure", "kinds"),
-    [
-        (LedgerUnavailable("ledger.db", "is full"), [LedgerUnavailable, LedgerUnavailable]),
-        # An interrupt is of one thread, and the other is told.
-        (KeyboardInterrupt(), [KeyboardInterrupt, LedgerUnavailable]),
-    ],
-)
-def test_a_transaction_that_fails_is_the_failure_of_all_in_it(failure: Any, kinds: Any) -> None:
-    def fail(requests: Any) -> list[Charged]:
-        if len(held.groups) == 1:
-            return []
-        raise failure
-
-    held = Held(fail)
-    shared = Turns(held)
-
-    def take() -> BaseException | None:
-        try:
-            shared.take([None])  # type: ignore[list-item]  # is not looked at
-        except BaseException as error:  # noqa: BLE001 - an interrupt, too
-            return error
-        return None
-
-    def first() -> object:
-        return shared.take([])
-
-    futures = behind(held, first, [take, take], lambda: len(shared._waiting))
-    found = [future.result() for future in futures[1:]]
-    assert sorted(type(error).__name__ for error in found) == sorted(k.__name__ for k in kinds)
-    assert found[0] is not found[1]  # nor their tracebacks
-    assert held.groups == [0, 2]
-
-
-def test_a_thread_that_is_interrupted_while_it_waits_takes_its_request_back(
-    ledger: Ledger,
-) -> None:
-    held = Held(ledger._charged)
-    ledger._turns = Turns(held)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(ledger.charge, ["ada"], per_user("1/4"), batch="one")
-        assert held.inside.wait(30)
-        pool.submit(interrupted_soon, lambda: len(ledger._turns._waiting) == 1)
-        with pytest.raises(KeyboardInterrupt):
-            ledger.charge(["ada"], per_user("1/4"), batch="two")
-        held.go.set()
-        assert first.result().number == 1
-    assert ledger.charge(["ada"], per_user("1/4"), batch="three").number == 2
-    assert held.groups == [1, 1]
-
-
-def interrupted_soon(reached: Callable[[], bool]) -> None:
-    """Interrupt the main thread when it waits."""
-    until(reached)
-    time.sleep(0.1)  # a signal between its last look and its sleep would wait as long as it does
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> None:
-    committed: list[int] = []
-    event.listen(ledger._store._writes, "commit", lambda connection: committed.append(1))
-    work = ledger._charged
-
-    def watched(requests: Any) -> list[Charged]:
-        found = work(requests)
-        assert committed
-        return found
-
-    ledger._turns = Turns(watched)
-    assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+from tests.support.ledger.waiting import Held, behind
 
 
 @pytest.fixture
@@ -155,7 +66,7 @@ def at_once(
     held = Held(ledgers[0]._charged)
     for ledger in ledgers:
         own = held if ledger is ledgers[0] else shared(ledger)
-        ledger._turns = Turns(Queue(ledger._store, ledger._book, own).take)
+        ledger._take = Queue(ledger._store, ledger._book, own).take
 
     def charge(ledger: Ledger, request: Request) -> Callable[[], object]:
         def outcome() -> object:
@@ -185,9 +96,7 @@ def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request
     return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
-def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(
-    many: list[Ledger],
-) -> None:
+def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: list[Ledger]) -> None:
     ledger = many[0]
     ledger.charge(["poor"], per_user(1), batch="a")
     ledger.charge(["hurt"], per_user("1/2"), batch="b")
@@ -287,22 +196,6 @@ def test_without_that_a_process_would_be_told_that_its_own_charge_is_anothers(
     assert sum(isinstance(each, AlreadyCharged) for each in outcomes) == 6
 
 
-def test_outcomes_are_written_down_after_the_commit(many: list[Ledger]) -> None:
-    path = Path(f"{many[0]._store.where}-queue")
-
-    def work(really: Callable[[Any], list[Charged]], requests: Any) -> list[Charged]:
-        assert b'"outcomes"' not in path.read_bytes()
-        found = really(requests)
-        assert b'"outcomes"' not in path.read_bytes()
-        assert {charge.batch for charge in many[0].history()} >= {each.batch for each in requests}
-        return found
-
-    outcomes, groups = at_once(many[:3], SEVEN[:2], work)
-    assert groups == [2]
-    assert {type(each) for each in outcomes} == {Receipt}
-    assert path.read_bytes().count(b'"outcomes"') == 1
-
-
 def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
     many: list[Ledger],
 ) -> None:
@@ -358,7 +251,11 @@ def test_a_long_request_waits_and_is_not_taken_along(
     monkeypatch.setattr(turns, "_LONGEST", 10)
     with ThreadPoolExecutor(len(many)) as pool:
         batches = [f"{number}" for number in range(len(many))]
-        found = pool.map(lambda m, b: m.charge(["ada"], per_user("1/50"), batch=b), many, batches)
+        # Threads of one ledger are alike.
+        ledgers = [*many[:5], *many[:4]]
+        found = pool.map(
+            lambda m, b: m.charge(["ada"], per_user("1/50"), batch=b), ledgers, batches
+        )
         assert sorted(each.number for each in found) == [*range(1, 10)]
     assert b"asked" not in Path(f"{many[0]._store.where}-queue").read_bytes()
 
@@ -376,7 +273,7 @@ def test_who_waited_too_long_takes_its_request_back(
 ) -> None:
     monkeypatch.setattr(store, "_PATIENCE", 0.2)
     held = Held(many[0]._charged)
-    many[0]._turns = Turns(Queue(many[0]._store, many[0]._book, held).take)
+    many[0]._take = Queue(many[0]._store, many[0]._book, held).take
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(many[0].charge, ["ada"], per_user("1/50"), batch="one")
         assert held.inside.wait(30)
@@ -389,12 +286,10 @@ def test_who_waited_too_long_takes_its_request_back(
 
 
 FORKED = """
-import fcntl, os, sys
-from pathlib import Path
+import os, sys
 from accounting.ledger import Ledger, turns
 with Ledger.open(sys.argv[1]) as ledger:
     queue = turns.Queue(ledger._store, ledger._book, ledger._charged)
-    queue._path = Path(sys.argv[1] + "-queue")
     handle, other = queue._opened(), queue._opened()
     assert turns._locked(handle) and not turns._locked(other)
     if sys.argv[2] == "kept":

@@ -155,7 +155,7 @@ def test_processes_that_release_one_batch_are_given_one_value(url: str, tmp_path
 def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
     """A process publishes what it was given and is killed; the next asks for the same batches."""
     context, coins = processes(), random.Random(3)
-    url, path, kills = str(tmp_path / "ledger.db"), tmp_path / "published", effort(25, 200)
+    url, path, kills = str(tmp_path / "ledger.db"), tmp_path / "published", effort(10, 200)
     Ledger.create(url, budget=BUDGET).close()
     for _ in range(kills):
         before = path.stat().st_size if path.exists() else 0
@@ -171,7 +171,7 @@ def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
     for line in path.read_text(encoding="utf-8").splitlines():
         batch, value = line.split()
         published.setdefault(batch, set()).add(value)
-    assert len(published) > 10
+    assert len(published) > 5
     # Nobody ever saw two values of one batch, and each was paid for once.
     assert all(len(values) == 1 for values in published.values())
     with Ledger.open(url) as ledger:

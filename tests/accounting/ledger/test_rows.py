@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
@@ -18,14 +16,13 @@ from accounting.ledger import Ledger
 from accounting.ledger.request import Request, for_user
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
-from accounting.release.group import GroupSampled
-from accounting.release.guarantee import guarantee
+from accounting.release.guarantee import PoissonSampled, guarantee
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity
+from tests.support.accounting import samples
 from tests.support.ledger.budget import PER_USER
 from tests.support.typed import Answer, typed
 
@@ -122,7 +119,7 @@ def test_parts_of_a_composition_move_as_often() -> None:
     assert (two, one) == (2, 1)
     assert isinstance(first, RealCurve)
     assert first.sensitivity == Sensitivity.l2_squared(18)
-    assert second == GroupSampled(curve=real, rate="1/10", members=3)
+    assert second == samples.poisson(curve=real, rate="1/10", members=3)
 
 
 def test_rows_that_no_theorem_covers_are_refused() -> None:
@@ -133,15 +130,6 @@ def test_rows_that_no_theorem_covers_are_refused() -> None:
         assert for_user(source, 1).scope.unit.value == "user"
         with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
             for_user(source, 2)
-
-
-def test_one_row_for_several_is_what_a_history_of_rows_exceeds() -> None:
-    """The twin: two rows of one user, priced as one, lose more than was paid."""
-    masses = np.array([math.exp(-abs(x) / 10) for x in range(-50, 51)])
-    loss = max(abs(math.log(a / b)) for a, b in itertools.pairwise(masses))
-    both = max(abs(math.log(a / b)) for a, b in zip(masses, masses[2:], strict=False))
-    assert loss <= float(for_user(CURVE, 1).pure().upper) * (1 + 1e-9) < both
-    assert both <= float(for_user(CURVE, 2).pure().upper) * (1 + 1e-9)
 
 
 def test_several_rows_of_a_user_cost_what_so_many_steps_cost(

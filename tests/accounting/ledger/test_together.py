@@ -23,11 +23,11 @@ from accounting.ledger import (
 from accounting.ledger import transactions as book
 from accounting.ledger.transactions import Book, Charged
 from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.guarantee import PoissonSampled
 from accounting.theorems.filter import SHARES
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from dpcore.mechanism import Relation, Scope, Unit
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
@@ -101,15 +101,6 @@ def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
     with pytest.raises(InvalidParameter, match="requests = 7"):
         ledger.charge_many([7])  # type: ignore[list-item]  # what is refused
     assert ledger.charges() == 0
-
-
-def test_releases_are_charged_by_their_records(ledger: Ledger) -> None:
-    noise = DiscreteGaussian(sigma_squared=400)
-    mechanism = Mechanism(noise=noise, sensitivity=1, scope=PER_USER)
-    records = [Release(mechanism=mechanism, batch=f"{n}", participants=("ada",)) for n in range(3)]
-    assert [each.number for each in ledger.charge_many(records) if isinstance(each, Receipt)] == [
-        1, 2, 3,
-    ]  # fmt: skip
 
 
 # -- compositions ------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from accounting.loss.density import IntegerNormalDensity, LaplaceDensity, Normal
 from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import renyi
 from accounting.mechanism.real_noise import Gaussian
+from accounting.release.guarantee import PoissonSampled
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope
 from tests.support.dpcore.mutants import mutated

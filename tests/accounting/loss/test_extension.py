@@ -19,16 +19,17 @@ from mpmath import mp, mpf
 from accounting.composition.compose import compose
 from accounting.loss.density import Density, NormalDensity
 from accounting.loss.privacy_loss_distribution import Floats
-from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import renyi
+from accounting.loss.table import Tables
+from accounting.mechanism.description import Description
 from accounting.mechanism.real_noise import Gaussian
+from accounting.mechanism.sampling_schemes import Scheme
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.dominating_pairs import DominatingPairs
-from accounting.release.real_curve import RealCurve, RealSample
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from accounting.release.subsampling import SampledRelease, both_ways
+from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import ball
-
-ADDED = Scope(relation=Relation.ADD_REMOVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +88,31 @@ class LogisticDensity(Density):
         return 1 / (1 + (x / ball(self.scale)).exp())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PublicRates(RealSample):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicRates(Scheme):
     r"""Poisson samples whose rate is one of ``rates``, drawn evenly and published each round."""
 
-    theorem: ClassVar[str] = "the rate is drawn independently of the data"
+    name: ClassVar[str] = "public-rates"
+    words: ClassVar[dict[Relation, str]] = {Relation.ADD_REMOVE: "public-rates"}
 
-    curve: RealCurve
     rates: tuple[Fraction, ...]
 
-    @property
-    def scope(self) -> Scope:
-        return self.curve.scope
+
+class PublicRatesSample(SampledRelease):
+    theorem: ClassVar[str] = "the rate is drawn independently of the data"
 
     @property
-    def unsampled(self) -> RealCurve:
-        return self.curve
+    def directions(self) -> tuple[Tables, ...]:
+        scheme = self.description.scheme
+        assert isinstance(scheme, PublicRates)
+        share = Fraction(1, len(scheme.rates))
+        pairs = (RealPair.sampled(self.density, rate) for rate in scheme.rates)
+        return both_ways(*pairs, chances=(share,) * len(scheme.rates))
 
-    def kinds(self) -> Kinds:
-        share = Fraction(1, len(self.rates))
-        return tuple((share, self.curve.pair(rate)) for rate in self.rates)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"claim": "public-rates", "rates": [str(rate) for rate in self.rates]}
+def with_rates(*rates: Fraction) -> PublicRatesSample:
+    asked = Description(noise=Gaussian(sigma=1), scheme=PublicRates(rates=rates))
+    return PublicRatesSample(description=asked)
 
 
 def hockey_stick(pairs: list[tuple[Any, Any]], epsilon: Any) -> Any:
@@ -157,9 +160,7 @@ def test_the_divergences_of_a_new_law() -> None:
 
 
 def test_a_new_scheme() -> None:
-    curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=Sensitivity.of(1), scope=ADDED)
-    rates = (Fraction(1, 10), Fraction(1, 2))
-    source = PublicRates(curve=curve, rates=rates)
+    source = with_rates(Fraction(1, 10), Fraction(1, 2))
     x = np.arange(-9, 10, 0.02) + 0.01
     here, there = (0.02 * np.exp(-((x - j) ** 2) / 2) / np.sqrt(2 * np.pi) for j in (0, 1))
     rows = [(((1 - r) * here + r * there) / 2, here / 2) for r in (0.1, 0.5)]
@@ -173,6 +174,6 @@ def test_a_new_scheme() -> None:
         assert float(found.upper) >= exact * (1 - 1e-4)
         assert found.upper - found.lower <= found.upper / 10**5
     # The mutant: the mean of both rates, not published, costs less.
-    mean = compose((PublicRates(curve=curve, rates=(Fraction(3, 10),)), 2))
+    mean = compose((with_rates(Fraction(3, 10)), 2))
     assert mean.delta(1).upper < Fraction(total.delta(1).lower or 0)
-    assert NormalDensity(Fraction(1)) == curve.density
+    assert source.density == NormalDensity(Fraction(1))

@@ -16,7 +16,7 @@ from accounting import NotDerived
 from accounting.matrix.patterns import Participation, best_pattern, squared_sensitivity
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree, read_strategy
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.continual import SquareRootSum, TreeSum
+from dpcore.continual import TreeSum
 from dpcore.errors import InvalidParameter
 
 Matrix = Sequence[Sequence[Fraction]]
@@ -126,20 +126,6 @@ def test_the_tree_is_the_one_that_runs() -> None:
             assert found.squared.lower == found.squared.upper == worst(rows, most, apart)
 
 
-def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
-    r"""At 15 apart 0 and 16 share more blocks than 0 and 15."""
-    products, _ = Tree(rounds=64).gram()
-    pattern, bound = best_pattern(products, Participation(most=2, apart=15))
-    first = int(products[np.ix_([0, 15], [0, 15])].sum())
-    assert (pattern, first < bound) == ((0, 16), True)
-
-
-def test_integer_entries_are_those_of_running_sums() -> None:
-    root = SquareRootSum(horizon=40, noise=DiscreteLaplace(scale=1), grid=64)
-    found = squared_sensitivity(Banded(rounds=40, grid=64), Participation())
-    assert found.squared.lower == found.squared.upper == sum(each**2 for each in root.moves)
-
-
 def test_negative_products_are_bounded_from_both_sides() -> None:
     rng = random.Random(2)
     open_ends = 0
@@ -161,15 +147,6 @@ def test_negative_products_are_bounded_from_both_sides() -> None:
         assert found.exact == (found.squared.lower == found.squared.upper)
         open_ends += not found.exact
     assert open_ends > 0
-
-
-def test_products_beyond_int64_are_rounded_outwards() -> None:
-    huge = 10**30 + 1
-    rows = [[Fraction(huge), Fraction(0)], [Fraction(1), Fraction(huge)]]
-    found = squared_sensitivity(Dense(rounds=2, rows=rows), Participation(most=2))
-    truth = moved(rows, [0, 1])
-    assert found.squared.lower <= truth <= found.squared.upper
-    assert found.squared.upper < truth * (1 + Fraction(1, 10**12))
 
 
 def test_rising_coefficients_are_searched() -> None:
@@ -209,12 +186,6 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
 def test_bad_input_is_refused(kind: type[Any], given: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
         kind(**given)
-
-
-@pytest.mark.parametrize("text", ["binary", "banded", "toeplitz:c=1 inf", "tree:bands=2"])
-def test_bad_spellings_name_the_option(text: str) -> None:
-    with pytest.raises(InvalidParameter, match="--strategy"):
-        read_strategy("--strategy", text, 4)
 
 
 def test_too_many_products_are_refused() -> None:

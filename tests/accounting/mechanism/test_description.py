@@ -32,12 +32,12 @@ from accounting.mechanism.sampling_schemes import (
     read_scheme,
 )
 from accounting.release.curve import PrivacyCurve, described
-from accounting.release.group import GroupSampled, ShiftSampled
 from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
 from dpcore.spelling import noise_from_json, read_noise
+from tests.support.accounting import samples
 from tests.support.dpcore.mutants import mutated
 
 REPLACE, ADDED, UNIT = Relation.REPLACE, Relation.ADD_REMOVE, Unit.CONTRIBUTION
@@ -117,11 +117,11 @@ NARROW = RealCurve(noise=NORMAL, sensitivity=1, scope=Scope(relation=ADDED))
 OLD: list[tuple[dict[str, Any], Any]] = [
     (
         {"claim": "group-sampled", "members": 3, "rate": "1/100", "curve": CURVE},
-        GroupSampled(curve=NARROW, rate="1/100", members=3),
+        samples.poisson(curve=NARROW, rate="1/100", members=3),
     ),
     (
         {"claim": "shift-sampled", "weights": ["1/2", "1/2"], "curve": CURVE},
-        ShiftSampled(curve=NARROW, weights=["1/2", "1/2"]),
+        samples.shifted(curve=NARROW, weights=["1/2", "1/2"]),
     ),
     (CURVE, NARROW),
     (

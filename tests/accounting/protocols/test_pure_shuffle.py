@@ -13,13 +13,12 @@ from flint import arb
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from accounting.protocols import pure_shuffle
-from accounting.protocols.choose import choose, protocol_guarantee
+from accounting.protocols.choose import choose
 from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.pure_shuffle import PureShuffle
 from tests.support.accounting.shuffled_views import worst_loss
-from tests.support.dpcore.mutants import rewired
 
 TIGHT = 1e-9
 
@@ -132,17 +131,6 @@ def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.Mon
     refuted(monkeypatch, "_sliding", alone, HARDLY_COVERED)
 
 
-def test_what_a_narrow_window_drops_is_added_again() -> None:
-    narrow = rewired(pure_shuffle._loss_at_centre, _BEYOND=-1)
-    forgetful = rewired(
-        pure_shuffle._loss_at_centre,
-        _BEYOND=-1,
-        _loss=lambda law, noise, covers, _: pure_shuffle._loss(law, noise, covers),
-    )
-    wide = pure_shuffle._loss_at_centre(CERTIFIED, 7, 3)
-    assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
-
-
 # -- plans ----------------------------------------------------------------------------------------
 
 
@@ -168,13 +156,6 @@ def test_plans_are_certified_short_and_near_discrete_laplace(
     square = plan.protocol.square_error(users)
     assert 1 < float(square / Fraction(one.lower)) < most_noise**2
     assert plan.protocol.missed(users) <= Fraction("1.01e-6")
-
-
-def test_dropouts_and_steps() -> None:
-    plan = choose(instance="pure-shuffle", users=40, epsilon=2, honest_fraction="3/4", precision=2)
-    assert plan.honest == 30
-    assert plan.guarantee == protocol_guarantee(plan.protocol, 30) == Pure(2)
-    assert protocol_guarantee(plan.protocol, 20).epsilon(0).upper > 2
 
 
 @pytest.mark.parametrize(

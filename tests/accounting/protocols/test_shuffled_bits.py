@@ -5,7 +5,6 @@ The second path sums binomial coefficients as integers; e^epsilon is held betwee
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from math import comb
@@ -56,29 +55,6 @@ def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
     assert not found.short.meets(epsilon, "1e-6")
 
 
-@pytest.mark.nightly
-def test_fewest_fair_bits_at_a_tenth() -> None:
-    start = time.perf_counter()
-    found = fewest_bits(epsilon="0.1", delta="1e-6")
-    assert time.perf_counter() - start < 1
-    assert found.bits == 5279
-    assert tkms_bits(1, "0.1", "1e-6").trials == 139284
-    for bits, enough in ((5279, True), (5278, False)):
-        # In mpmath, around the ray where the ratio (N - x + 1)/x falls through e^epsilon.
-        with mpmath.workdps(40):
-            factor = mpmath.exp(mpmath.mpf("0.1"))
-            t = int((bits + 1) / (1 + factor)) + 1
-            a = sum(comb(bits, x) for x in range(t))
-            payoff = (a - factor * (a - comb(bits, t - 1))) / mpmath.mpf(2) ** bits
-            assert (payoff <= mpmath.mpf("1e-6")) == enough
-
-
-def test_longer_shifts() -> None:
-    found = fewest_bits(epsilon=1, delta="1e-3", bounds=(3,))
-    assert fair_delta(found.bits, 3, Fraction(1))[1] <= Fraction(1, 1000)
-    assert fair_delta(found.bits - 1, 3, Fraction(1))[0] > Fraction(1, 1000)
-
-
 def agrees(calibrate: Callable[..., Any]) -> bool:
     for p, bounds, epsilon, delta in (
         ("1/2", (1, 1), "1", "1/10"),
@@ -110,13 +86,6 @@ def test_fewest_bits_of_a_vector() -> None:
 )
 def test_a_broken_calibration_is_caught(old: str, new: str) -> None:
     assert not agrees(mutated(fewest_bits, old, new))
-
-
-def test_users_share_the_bits() -> None:
-    found = fewest_bits(epsilon=1, delta="1e-6", bounds=(10,), users=1000)
-    alone = fewest_bits(epsilon=1, delta="1e-6", bounds=(10,))
-    assert 1000 * (found.bits - 1) < alone.bits <= found.trials
-    assert found.enough == BinomialBox(trials=found.trials, bounds=(10,))
 
 
 def test_twenty_coordinates() -> None:

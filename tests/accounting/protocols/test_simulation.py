@@ -230,13 +230,3 @@ def test_what_is_shuffled_is_not_aggregated(instance: Instance, kind: Kind) -> N
     with pytest.raises(InvalidParameter) as refused:
         played(plan_of(instance), runs=1, aggregation=kind)
     assert refused.value.argument == "aggregation"
-
-
-@pytest.mark.parametrize("instance", ["pure", "vector-shuffle"])
-def test_runs_beyond_memory_are_refused_before_anything_is_drawn(instance: Instance) -> None:
-    paper = {"delta": "1e-6", "parameters": "paper"} if instance == "vector-shuffle" else {}
-    users = 1000 if paper else 10**8
-    plan = choose(instance=instance, users=users, epsilon=1, **cast("dict[str, Any]", paper))
-    with pytest.raises(InvalidParameter) as refused:
-        played(plan, runs=1)
-    assert refused.value.argument == "users"

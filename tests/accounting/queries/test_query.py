@@ -22,11 +22,11 @@ from accounting.queries import (
     TopK,
 )
 from accounting.queries.query import Additive, Moves, Query, noisy, spread
-from accounting.queries.release import epsilon_at, guarantee_of, plan
+from accounting.queries.released import epsilon_at, guarantee_of, plan
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
-from dpcore.selection import NoisyThreshold, Selection
+from dpcore.selection import Selection
 
 ROWS = 2
 OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (
@@ -180,24 +180,6 @@ def test_an_interval_of_a_mean_covers() -> None:
     assert narrow > 2000 / 10
 
 
-def test_answers_are_in_the_units_of_the_data() -> None:
-    scope, sure = TableScope(user="user"), Fraction(95, 100)
-    amount = Sum(column="x", low=0, high=200, step="0.01")
-    value = amount.answer(12345, noisy(amount.moves(scope), scope, Target(epsilon=1)), sure)
-    assert value.value == Fraction("123.45")
-    assert value.standard_error == pytest.approx(20000 * 2**0.5 / 100, rel=1e-6)
-    median = Quantile(column="x", low=-2, high=2, step="1/2")
-    chosen = median.mechanism(scope, Target(rho="1/8"))
-    assert isinstance(chosen, Selection)
-    assert median.answer(3, chosen, sure).value == Fraction(-1, 2)
-    assert guarantee_of(chosen).zcdp().upper <= Fraction(1, 8)
-    top = TopK(column="key", keys=("a", "b", "c"), count=2)
-    assert top.answer(np.array([2, 0]), chosen, sure).value == ["c", "a"]
-    empty = Mean(column="x", low=0, high=10)
-    held = noisy(empty.moves(scope), scope, Target(epsilon=1))
-    assert empty.answer(np.array([3, -5]), held, sure).interval == (0, 10)
-
-
 def test_a_quantile_is_scored_by_rank() -> None:
     table = Table.of(pl.DataFrame({"user": list("abcde"), "x": [1.0, 1.0, 2.0, 5.0, 9.0]}))
     scope = TableScope(user="user")
@@ -207,17 +189,6 @@ def test_a_quantile_is_scored_by_rank() -> None:
         below, upto = sum(v < at for v in values), sum(v <= at for v in values)
         assert score == -max(0, 2 * below - 5, 5 - 2 * upto)
     assert scores.argmax() == 2
-
-
-def test_a_plan_reads_nothing_and_names_the_promise() -> None:
-    scope = TableScope(user="user", rows_per_user=3)
-    planned = plan(Histogram(column="key"), scope, Target(epsilon=1, delta="1e-6"))
-    assert isinstance(planned.mechanism, NoisyThreshold)
-    assert planned.promise()["epsilon"] == 1
-    assert 0 < planned.promise()["delta"] <= Fraction(1, 10**6)
-    found = plan(Count(), scope, Target(rho="1/2"))
-    assert (found.value, found.promise()) == (None, {"rho": Fraction(1, 2)})
-    assert found.standard_error == pytest.approx(3)
 
 
 @pytest.mark.parametrize(

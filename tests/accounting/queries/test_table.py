@@ -26,7 +26,6 @@ from accounting.queries import (
     Target,
     release,
 )
-from accounting.queries import table as module
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -119,22 +118,6 @@ def test_frames_that_hold_no_numbers_are_refused() -> None:
     for given in wrong:
         with pytest.raises(InvalidParameter, match="must be a frame"):
             Table.of(given)
-
-
-def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "bad.parquet").write_text("no parquet", encoding="utf-8")
-    for name in ("absent.csv", "data.txt", "bad.parquet"):
-        with pytest.raises(InvalidParameter, match="table = "):
-            Table.open(tmp_path / name)
-
-
-def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(module, "import_module", absent)
-    with pytest.raises(InvalidParameter, match=r"pip install 'dpcore\[tables\]'"):
-        Table.of(pl.DataFrame(DATA))
 
 
 def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:

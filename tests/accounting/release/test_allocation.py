@@ -16,12 +16,12 @@ from accounting.loss import allocation
 from accounting.loss.allocation import Side
 from accounting.loss.allocation_orders import renyi_of_allocation
 from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.release.allocation import RandomAllocation
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.effort import by_day
+from tests.support.accounting import samples
 from tests.support.dpcore.mutants import mutated
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
@@ -79,7 +79,7 @@ def test_the_direction_that_is_gone_counts() -> None:
 
 
 def test_epsilon_is_above_the_hockey_stick() -> None:
-    epoch = RandomAllocation(curve=one("1"), rounds=2)
+    epoch = samples.allocated(curve=one("1"), rounds=2)
     for epsilon in ("1/2", "3/2", "3"):
         e = float(Fraction(epsilon))
         truth = max(of_two_rounds(1.0, e, present=side) for side in (True, False))
@@ -94,7 +94,7 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
 def test_several_rounds_of_an_epoch() -> None:
     r"""2 of 3 by all pairs of rounds: blocks of two rounds and of one are above."""
     values, chances = ratio(2.0, 3, picks=2)
-    both = RandomAllocation(curve=one("2"), rounds=3, picks=2)
+    both = samples.allocated(curve=one("2"), rounds=3, picks=2)
     for order in (2, 4):
         truth = max(
             math.log(float((chances * values**power).sum())) / (order - 1)
@@ -105,12 +105,12 @@ def test_several_rounds_of_an_epoch() -> None:
         assert found <= 2 * order / 8
         blocks = sum(float(renyi_of_allocation(Fraction(4), t, order)) for t in (2, 1))
         assert found == pytest.approx(blocks, rel=1e-9)
-    always = RandomAllocation(curve=one("2"), rounds=2, picks=2)
+    always = samples.allocated(curve=one("2"), rounds=2, picks=2)
     assert always.renyi(3).upper == pytest.approx(2 * 3 / 8, rel=1e-3)
 
 
 def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> None:
-    epoch = RandomAllocation(curve=one("1"), rounds=20)
+    epoch = samples.allocated(curve=one("1"), rounds=20)
     values = [float(epoch.renyi(Fraction(k, 4)).upper) * (k / 4 - 1) for k in range(5, 40)]
     steps = np.diff(values)
     assert (np.diff(steps) >= -1e-9).all()
@@ -119,7 +119,7 @@ def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> N
 
 def test_epochs_compose_by_their_orders() -> None:
     r"""Feldman and Shenfeld: near Poisson sampling of the same rate over many epochs."""
-    epoch = RandomAllocation(curve=one("1"), rounds=100)
+    epoch = samples.allocated(curve=one("1"), rounds=100)
     total = compose((epoch, 100))
     assert total.renyi(3).upper == 100 * epoch.renyi(3).upper
     found = total.epsilon("1e-6")
@@ -142,7 +142,7 @@ def test_bad_input_is_refused() -> None:
     refused += [{"picks": each} for each in (0, 11, "1.5")]
     for bad in refused:
         with pytest.raises(InvalidParameter):
-            RandomAllocation(**{**good, **bad})
+            samples.allocated(**{**good, **bad})
 
 
 def of_two_rounds(sigma: float, epsilon: float, *, present: bool) -> float:
@@ -174,7 +174,7 @@ def of_two_rounds(sigma: float, epsilon: float, *, present: bool) -> float:
 @pytest.mark.parametrize("present", [True, False])
 @pytest.mark.parametrize("sigma", ["1", "2"])
 def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
-    epoch = RandomAllocation(curve=one(sigma), rounds=2)
+    epoch = samples.allocated(curve=one(sigma), rounds=2)
     for epsilon in (0.0, 0.25, 1.0, 2.0):
         truth = of_two_rounds(float(sigma), epsilon, present=present)
         low, high = (
@@ -189,10 +189,10 @@ def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
 @pytest.mark.nightly
 def test_many_rounds_and_epochs() -> None:
     r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
-    once = RandomAllocation(curve=one("1"), rounds=20).epsilon("1e-6")
+    once = samples.allocated(curve=one("1"), rounds=20).epsilon("1e-6")
     assert once.lower is not None
     assert 2.0297 < once.lower < 2.0303 < once.upper < 2.0312
-    run = compose((RandomAllocation(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5")
+    run = compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5")
     assert run.lower is not None
     assert 2.338 < run.lower < 2.3407 < run.upper < 2.344
     # Not the cost of Poisson samples of the same rate: that is 2.3816.

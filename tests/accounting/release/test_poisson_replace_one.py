@@ -12,18 +12,18 @@ import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, compose
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
+from tests.support.accounting import samples
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 
-def replaced(noise: RealNoise, rate: str, sensitivity: Sensitivity | int = 1) -> PoissonReplaced:
+def replaced(noise: RealNoise, rate: str, sensitivity: Sensitivity | int = 1) -> Any:
     curve = RealCurve(noise=noise, sensitivity=sensitivity, scope=ADD_REMOVE)
-    return PoissonReplaced(curve=curve, rate=rate)
+    return samples.replaced(curve=curve, rate=rate)
 
 
 def quadrature(noise: RealNoise, rate: str, epsilon: str) -> float:
@@ -148,15 +148,15 @@ def test_everybody_is_no_sample() -> None:
 def test_what_is_refused() -> None:
     curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=ADD_REMOVE)
     with pytest.raises(InvalidParameter, match="add-remove"):
-        PoissonReplaced(curve=RealCurve(noise=Gaussian(sigma=1), sensitivity=1), rate="1/2")
+        samples.replaced(curve=RealCurve(noise=Gaussian(sigma=1), sensitivity=1), rate="1/2")
     integers = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=1), sensitivity=1, scope=ADD_REMOVE
     )
-    with pytest.raises(InvalidParameter, match="RealCurve"):
-        PoissonReplaced(curve=integers, rate="1/2")  # type: ignore[arg-type]  # what a caller without types may give
+    with pytest.raises(InvalidParameter, match="add-remove for samples"):
+        samples.replaced(curve=integers, rate="1/2")
     for rate in (0, -1, "1.1", math.nan, math.inf):
         with pytest.raises(InvalidParameter, match="rate"):
-            PoissonReplaced(curve=curve, rate=rate)
+            samples.replaced(curve=curve, rate=rate)
 
 
 def test_a_rare_sample_is_told_about() -> None:
@@ -170,7 +170,7 @@ def test_a_rare_sample_is_told_about() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", [PoissonSampled, PoissonReplaced])
+@pytest.mark.parametrize("kind", [samples.poisson, samples.replaced])
 def test_extreme_noise_is_told_about(kind: Any) -> None:
     r"""Between one round and everybody, where sums in floats say nothing."""
 

@@ -8,20 +8,18 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from accounting import NotDerived, PoissonSampled, PrivacyCurve, Pure, compose
+from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.composition.compose import Composition
 from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.normal_loss import NormalLoss
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
-from accounting.release.allocation import RandomAllocation
 from accounting.release.composed_loss import ComposedLoss
-from accounting.release.group import GroupSampled
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
+from tests.support.accounting import samples
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
@@ -31,7 +29,7 @@ def curve(noise: RealNoise, sensitivity: Sensitivity | int = 1) -> RealCurve:
 
 
 def sampled(sigma: str, rate: str | Fraction, rounds: int) -> Composition:
-    part = PoissonSampled(curve=curve(Gaussian(sigma=sigma)), rate=rate)
+    part = samples.poisson(curve=curve(Gaussian(sigma=sigma)), rate=rate)
     return compose((part, rounds))
 
 
@@ -101,7 +99,7 @@ def test_the_design_table() -> None:
     assert 6.9073 < found.lower < found.upper < 6.907385  # dp-accounting at a grid of 1e-5
     assert found.upper - found.lower <= found.upper / 10**8
     # The direction forgotten: the unit present is the worse one here.
-    away = PoissonSampled(curve=curve(Gaussian(sigma=1)), rate="1/100").directions[1]
+    away = samples.poisson(curve=curve(Gaussian(sigma=1)), rate="1/100").directions[1]
     other = ContourIntegral(parts=((TabledLoss(kinds=away, above=True), 10**4),))
     assert other.epsilon("1e-6", "1e-6").upper < found.lower
     # q and 1 - q swapped.
@@ -113,7 +111,7 @@ def test_integer_noise_on_a_fine_grid_is_the_same() -> None:
     real = sampled("1", "1/50", 100).epsilon("1e-5", "1e-6")
     noise = DiscreteGaussian(sigma_squared=2500)
     discrete = PrivacyCurve(noise=noise, sensitivity=50, scope=ADD_REMOVE)
-    whole = compose((PoissonSampled(curve=discrete, rate="1/50"), 100)).epsilon("1e-5", "1e-6")
+    whole = compose((samples.poisson(curve=discrete, rate="1/50"), 100)).epsilon("1e-5", "1e-6")
     assert float(whole.upper) == pytest.approx(float(real.upper), rel=1e-3)
 
 
@@ -163,7 +161,7 @@ def test_two_rounds_of_laplace() -> None:
 
 
 def test_among_other_parts_and_assumptions() -> None:
-    part = PoissonSampled(curve=curve(Gaussian(sigma=2)), rate="1/10")
+    part = samples.poisson(curve=curve(Gaussian(sigma=2)), rate="1/10")
     total = compose((part, 10), curve(Laplace(scale=3)), Pure("1/10", scope=ADD_REMOVE))
     found = total.epsilon("1e-6", "1e-6")
     assert len(found.assumptions) == 3
@@ -190,10 +188,10 @@ def test_what_is_refused() -> None:
         curve(Laplace(scale="1e-6"))
     assert curve(Laplace(scale="1/2048")).epsilon(0).upper == 2048
     with pytest.raises(InvalidParameter, match="scope"):
-        PoissonSampled(curve=RealCurve(noise=Gaussian(sigma=1), sensitivity=1), rate="1/2")
+        samples.poisson(curve=RealCurve(noise=Gaussian(sigma=1), sensitivity=1), rate="1/2")
     for rate in (0, "1.1", -1):
         with pytest.raises(InvalidParameter, match="rate"):
-            PoissonSampled(curve=curve(Gaussian(sigma=1)), rate=rate)
+            samples.poisson(curve=curve(Gaussian(sigma=1)), rate=rate)
     assert not hasattr(Gaussian(sigma=1), "sample")
 
 
@@ -234,7 +232,7 @@ def test_far_beyond_the_losses_delta_is_next_to_nothing(sigma: str) -> None:
 @pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
 def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) -> None:
     moved = curve(Gaussian(sigma=sigma))
-    for kind in (PoissonSampled, PoissonReplaced):
+    for kind in (samples.poisson, samples.replaced):
         step = kind(curve=moved, rate="1/100")
         for found, one, everybody in (
             (compose((step, 100)).epsilon("1e-6"), step.epsilon("1e-6", "1e-6"), math.inf),
@@ -245,9 +243,9 @@ def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) ->
             assert one.lower <= found.lower <= found.upper <= everybody
     whole = compose((moved, 100)).epsilon("1e-6")
     assert sampled(sigma, "1/100", 100).epsilon("1e-6").upper <= whole.upper < math.inf
-    for refused in (
-        lambda: GroupSampled(curve=moved, rate="1/100", members=2),
-        lambda: RandomAllocation(curve=moved, rounds=10),
+    for make, given in (
+        (samples.poisson, {"rate": "1/100", "members": 2}),
+        (samples.allocated, {"rounds": 10}),
     ):
         with pytest.raises(InvalidParameter, match="between 1e-10 and 1e15"):
-            refused()
+            make(curve=moved, **given)

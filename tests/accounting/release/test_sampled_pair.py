@@ -14,11 +14,12 @@ from accounting import NotDerived, PrivacyCurve
 from accounting.loss.discretisation import listed_above
 from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus, Tables
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.subsampling import FixedSizeSample
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity
 from tests.effort import by_day
+from tests.support.accounting import samples
 from tests.support.accounting.brute import DIGITS, real
 from tests.support.accounting.sampled_worlds import (
     ADDED,
@@ -62,7 +63,7 @@ def same(one: Any, two: Any) -> bool:
 
 def pairs_hold(case: Case, rate: str, rounds: int) -> bool:
     """Whether the larger of the two directions, composed, has the worst curve of all worlds."""
-    sampled = PoissonSampled(curve=case.added(), rate=rate)
+    sampled = samples.poisson(curve=case.added(), rate=rate)
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
         for at in ("1/50", "1/3"):
@@ -79,7 +80,7 @@ def pairs_hold(case: Case, rate: str, rounds: int) -> bool:
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("rate", ["1/10", "2/3"])
 def test_pairs_of_one_round(name: str, rate: str) -> None:
-    sampled = PoissonSampled(curve=CASES[name].added(), rate=rate)
+    sampled = samples.poisson(curve=CASES[name].added(), rate=rate)
     assert sampled.attained
     assert pairs_hold(CASES[name], rate, 1)
 
@@ -98,7 +99,7 @@ def test_pairs_of_two_rounds(name: str) -> None:
 
 def test_each_direction_is_its_own() -> None:
     case, rate = CASES["coins"], "1/3"
-    present, absent = PoissonSampled(curve=case.added(), rate=rate).directions
+    present, absent = samples.poisson(curve=case.added(), rate=rate).directions
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
         for at in AT:
@@ -113,7 +114,7 @@ def test_each_direction_is_its_own() -> None:
 
 def test_several_shifts_or_directions_are_sampled_from_above() -> None:
     case, rate = CASES["poisson"], "1/4"
-    sampled = PoissonSampled(curve=case.added(), rate=rate)
+    sampled = samples.poisson(curve=case.added(), rate=rate)
     assert not sampled.attained
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
@@ -129,7 +130,7 @@ def test_a_product_of_coordinates_is_sampled_too() -> None:
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.box((1, 1)), scope=ADDED
     )
-    sampled = PoissonSampled(curve=curve, rate="1/10")
+    sampled = samples.poisson(curve=curve, rate="1/10")
     present, _ = sampled.directions
     assert not sampled.attained
     with mpmath.workdps(DIGITS):
@@ -145,7 +146,7 @@ def test_a_product_of_coordinates_is_sampled_too() -> None:
 
 def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
     """Above all worlds at every epsilon of either sign, near them at 0 and above; and twice."""
-    pair = FixedSizeSampled(curve=case.replaced(), sample=sample, population=population).pair()
+    pair = samples.fixed(curve=case.replaced(), sample=sample, population=population).pair()
     kinds: Tables = ((Fraction(1), pair),)
     small = mpmath.mpf("1e-12")
     with mpmath.workdps(DIGITS):
@@ -160,14 +161,14 @@ def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
 
 @by_day(2)
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "coins", "poisson"])
-@pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4), (5, 5)])
+@pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4)])
 def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int) -> None:
     assert fixed_pair_holds(CASES[name], sample, population)
 
 
 def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
     case = Case(noise=CASES["coins"].noise, mass=CASES["coins"].mass, most=1, reach=13)
-    pair = FixedSizeSampled(curve=case.replaced(), sample=1, population=4).pair()
+    pair = samples.fixed(curve=case.replaced(), sample=1, population=4).pair()
     with mpmath.workdps(DIGITS):
         worlds = [*case.fixed("1/4")]
         for at in ("1/50", "1/3"):
@@ -201,5 +202,5 @@ def test_mutants_of_the_fixed_pair_are_caught(
             return False
 
     assert kept()
-    monkeypatch.setattr(FixedSizeSampled, "pair", mutated(FixedSizeSampled.pair, old, new))
+    monkeypatch.setattr(FixedSizeSample, "pair", mutated(FixedSizeSample.pair, old, new))
     assert not kept()

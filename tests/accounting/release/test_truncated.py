@@ -11,23 +11,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting import PoissonSampled, compose
+from accounting import compose
 from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.release.poisson_replace_one import PoissonReplaced
 from accounting.release.real_curve import RealCurve
-from accounting.release.truncated import PoissonTruncated
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
+from tests.support.accounting import samples
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 CURVE = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=ADD_REMOVE)
 X = np.arange(-14, 14, 0.01)
 
 
-def truncated(
-    rate: str, examples: int, most: int, relation: Relation = Relation.ADD_REMOVE
-) -> PoissonTruncated:
-    return PoissonTruncated(curve=CURVE, rate=rate, examples=examples, most=most, relation=relation)
+def truncated(rate: str, examples: int, most: int, relation: Relation = Relation.ADD_REMOVE) -> Any:
+    return samples.truncated(
+        curve=CURVE, rate=rate, examples=examples, most=most, relation=relation
+    )
 
 
 def density(values: tuple[int, ...], rate: float, most: int) -> Any:
@@ -56,7 +55,7 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
         source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
         # The mutant: a unit that takes the place of another one moves the sum once.
         mutant = [
-            (w, type(source.least)(curve=CURVE, rate=share))
+            (w, samples.poisson(curve=CURVE, rate=share, relation=relation))
             for w, share, _ in source.parts()
             if w > 0.01
         ]
@@ -75,11 +74,11 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
 
 
 def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
-    plain = PoissonSampled(curve=CURVE, rate="1/10")
+    plain = samples.poisson(curve=CURVE, rate="1/10")
     whole = truncated("1/10", 50, 50)
     assert whole.directions == plain.directions
     assert compose((whole, 20)).epsilon("1e-5") == compose((plain, 20)).epsilon("1e-5")
-    swapped = PoissonReplaced(curve=CURVE, rate="1/10")
+    swapped = samples.replaced(curve=CURVE, rate="1/10")
     assert truncated("1/10", 50, 50, Relation.REPLACE).directions == swapped.directions
     # Everybody is always there, and half of them are kept.
     ((chance, rate, _),) = truncated("1", 50, 25).parts()
@@ -95,7 +94,7 @@ def test_the_chances_are_those_of_counting() -> None:
     assert source.filled.lower <= filled <= source.filled.upper
     assert source.kept.lower <= kept <= source.kept.upper
     assert float(source.kept.upper - source.kept.lower) < 1e-40
-    assert sum(chance for chance, _ in source.kinds()) == 1
+    assert sum(chance for chance, _ in source.directions[0]) == 1
 
 
 @pytest.mark.parametrize("relation", list(Relation))
@@ -159,7 +158,7 @@ def test_bad_input_is_refused() -> None:
         {"curve": RealCurve(noise=noise, sensitivity=1, scope=scope)}
         for noise, scope in ((Gaussian(sigma=1), Scope()), (Laplace(scale=1), ADD_REMOVE))
     ]
-    refused.append({"curve": PoissonSampled(curve=CURVE, rate="1/2")})
+    refused.append({"curve": samples.poisson(curve=CURVE, rate="1/2")})
     for bad in refused:
         with pytest.raises(InvalidParameter):
-            PoissonTruncated(**{**good, **bad})
+            samples.truncated(**{**good, **bad})

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import audit.bench.bench as module
 from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench
@@ -19,7 +18,6 @@ from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
 from audit.fit.fit import fit
-from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 
@@ -149,18 +147,6 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
     assert seen == [(0, 300, LEVEL)]
 
 
-def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
-    """The twin in the place of the slip: three tries at a third of alpha."""
-    alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
-    mock = replace(HALF, run=HALF.twin.run, runs=48)
-    caught = sum(
-        module._Task(entry=mock, role="broken", alpha=Fraction(1, 5), seed=seed).run()[2].refuted
-        is True
-        for seed in range(15)
-    )
-    assert binom.sf(caught - 1, 15, 0.2) > alpha
-
-
 def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
     def failing(dataset: Any, n: int, rng: np.random.Generator) -> Any:
         raise OSError("no disk")
@@ -177,20 +163,6 @@ def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -
         assert "failed: count: count: raised OSError" in text
         assert text.endswith("FAILED; repeat with --seed 1")
     assert capsys.readouterr().out == ""
-
-
-def test_what_is_out_of_range_is_refused() -> None:
-    for given, complaint in (
-        ({"alpha": 0}, "alpha = 0"),
-        ({"alpha": 1}, "alpha = 1"),
-        ({"seed": -1}, "seed = -1"),
-        ({"jobs": 0}, "jobs = 0"),
-    ):
-        with pytest.raises(InvalidParameter, match=complaint):
-            bench([HALF], **given)  # type: ignore[arg-type]  # each of its own type
-    for layer in (Layer.EXACT, Layer.FIT):
-        with pytest.raises(InvalidParameter, match="the laws of half-scale are unknown"):
-            bench([replace(HALF, layer=layer)])
 
 
 def subjects() -> list[Subject]:
@@ -277,23 +249,6 @@ def test_quick_leaves_out_what_needs_many_runs_and_says_so(shell: Shell) -> None
     text = shell("half-scale", "ten-percent", "--quick", "--jobs", 1).out
     assert "left out, as they need more runs: ten-percent" in text
     assert shell("ten-percent", "--quick").code == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("halfscale",), "NAME = halfscale: did you mean half-scale?"),
-        (("half-scale", "--jobs", 0), "jobs = 0"),
-        (("half-scale", "--jobs", "two"), "--jobs"),
-        (("half-scale", "--alpha", 2), "alpha = 2"),
-        (("half-scale", "--seed", "x"), "--seed"),
-        (("half-scale", "-o", "no/such/place"), "--output"),
-    ],
-)
-def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], reason: str) -> None:
-    answer = shell(*words)
-    assert (answer.code, answer.out) == (2, "")
-    assert reason in answer.err
 
 
 def test_the_table_names_what_only_another_layer_finds() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
@@ -17,13 +16,11 @@ from audit.claims.curve_claim import read_claim
 from audit.evidence.family import weigh_views
 from audit.evidence.fixed_size_test import gather, resolution
 from audit.evidence.view import View
-from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
 from audit.features.feature import read_feature
 from audit.outputs.form import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
 from audit.targets.spelling import read_target
-from dpcore import Binomial, DiscreteGaussian
 from dpcore.numbers.parameter import RationalLike
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -109,50 +106,6 @@ def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
 # -- exact ---------------------------------------------------------------------------------------
 
 
-def gaussians(sigma_squared: int, moved: int) -> tuple[Shifted, Shifted]:
-    noise = DiscreteGaussian(sigma_squared=sigma_squared)
-    return Shifted(noise, 0), Shifted(noise, moved)
-
-
-def masses(chance: str, value: int) -> dict[Hashable, Fraction]:
-    p = Fraction(chance)
-    return {3 * value + k: math.comb(8, k) * p**k * (1 - p) ** (8 - k) for k in range(9)}
-
-
-def test_the_classical_gaussian_is_refuted_by_its_law() -> None:
-    entry = entry_of("classical-gaussian")
-    found = epsilon_at(*gaussians(322, 100), entry.delta)
-    assert entry.true_epsilon.lower <= found.lower <= found.upper <= entry.true_epsilon.upper
-    assert 0.788 < hockey_stick(*gaussians(322, 100), 10).lower_float < 0.789
-    # A little more noise than the formula asks for, which is more than is needed for no delta.
-    assert 322 > 100**2 * 2 * math.log(1.25 / 0.25) / 100 > 321
-    assert hockey_stick(*gaussians(611, 100), 10).upper <= entry.delta
-    assert hockey_stick(*gaussians(610, 100), 10).lower > entry.delta
-
-
-def test_the_bits_of_the_lemma_are_refuted_by_their_law() -> None:
-    entry = entry_of("lemma-bits")
-    above, below = (masses("0.726", value) for value in (1, 0))
-    assert hockey_stick(above, below, entry.epsilon).lower > Fraction("0.61")
-    assert epsilon_at(above, below, entry.delta).lower == math.inf
-    above, below = (masses("0.5", value) for value in (1, 0))
-    assert hockey_stick(above, below, entry.epsilon).upper <= entry.twin.delta
-    assert hockey_stick(below, above, entry.epsilon).upper <= entry.twin.delta
-    # The lemma's chance is 90 g^2 ln(2/delta)/(b epsilon^2 n) at b = 2.
-    assert 0.726 < 810 * math.log(2 / 0.49) / (2 * 14**2 * 4) < 0.727
-
-
-def test_bits_are_those_of_the_binomial_law() -> None:
-    law = Binomial(trials=8, probability="0.726")
-    assert all(masses("0.726", 0)[k] in law.enclose_pmf(k) for k in range(9))
-
-
-def test_the_sigma_is_refuted_by_its_law() -> None:
-    entry = entry_of("sigma-for-its-square")
-    found = epsilon_at(*gaussians(2, 1), entry.delta)
-    assert entry.true_epsilon.lower <= found.lower <= found.upper <= entry.true_epsilon.upper
-
-
 def test_what_the_exact_layer_must_catch_is_here() -> None:
     exact = {entry.name for entry in ENTRIES if entry.layer is Layer.EXACT}
     assert exact == {"classical-gaussian", "lemma-bits"}
@@ -191,12 +144,6 @@ def test_floats_look_like_laplace_noise() -> None:
     for amount in (0.0, 1.0):
         outputs = float_laplace(amount, 100_000, np.random.default_rng(8))
         assert kstest(outputs, "laplace", args=(amount, 16)).pvalue > alpha
-
-
-def test_one_plus_noise_is_a_multiple_and_noise_is_not() -> None:
-    outputs = [float_laplace(amount, 50_000, np.random.default_rng(8)) for amount in (0.0, 1.0)]
-    finest = [min(read_feature("lowest-bit").apply(side)) for side in outputs]
-    assert finest[0] < -53 <= finest[1]
 
 
 def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:

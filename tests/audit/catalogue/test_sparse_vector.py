@@ -66,12 +66,6 @@ def test_a_mass_is_that_of_the_law() -> None:
             assert Enclosure.of(row_mass(row, ANSWERS, SCALES)).overlaps(law_of(mass))
 
 
-def test_what_is_not_asked_costs_nothing() -> None:
-    with precision(128):
-        asked = row_mass([0], [1], SCALES)
-        assert asked.overlaps(row_mass([0, -1], [1, 5], SCALES))
-
-
 @pytest.mark.parametrize("below", [1, 2, 4])
 def test_a_value_released_as_compared_costs_with_every_answer_below(below: int) -> None:
     first, second = [-1] * below + [0], [0] * below + [-1]

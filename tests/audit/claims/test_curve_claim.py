@@ -24,6 +24,7 @@ from audit.claims.curve_claim import CurveClaim, read_claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down
+from tests.audit.exact.test_direction import masses
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -54,33 +55,6 @@ def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
     raw = {x: mpmath.exp(-x * x / (2 * written(sigma_squared))) for x in range(-far, far + 1)}
     total = mpmath.fsum(raw.values())
     return {x: mass / total for x, mass in raw.items()}
-
-
-def laplace(scale: Fraction) -> dict[int, mpmath.mpf]:
-    """The discrete Laplace's masses, up to far beyond any digit asked for."""
-    p = mpmath.exp(-1 / written(scale))
-    far = math.ceil(100 * scale) + 5
-    return {x: (1 - p) / (1 + p) * p ** abs(x) for x in range(-far, far + 1)}
-
-
-def poisson(mean: Fraction) -> dict[int, mpmath.mpf]:
-    """The Poisson masses."""
-    far = math.ceil(mean) * 5 + 80
-    return {
-        k: mpmath.exp(-written(mean)) * written(mean) ** k / mpmath.factorial(k) for k in range(far)
-    }
-
-
-def binomial(trials: int) -> dict[int, mpmath.mpf]:
-    """Fair coins."""
-    return {k: mpmath.binomial(trials, k) / mpmath.mpf(2) ** trials for k in range(trials + 1)}
-
-
-def skellam(variance: Fraction) -> dict[int, mpmath.mpf]:
-    """The Skellam masses, by their Bessel functions."""
-    far = 60 + 12 * math.isqrt(math.ceil(variance))
-    v = written(variance)
-    return {k: mpmath.exp(-v) * mpmath.besseli(abs(k), v) for k in range(-far, far + 1)}
 
 
 def below(
@@ -121,24 +95,22 @@ def test_points_of_a_discrete_gaussian_lie_just_above_its_curve(v: Fraction, shi
     assert not loose(points, true)
 
 
-LAWS: dict[str, Callable[[], dict[int, mpmath.mpf]]] = {
-    "discrete-laplace:scale=2": lambda: laplace(Fraction(2)),
-    "discrete-laplace:scale=3": lambda: laplace(Fraction(3)),
-    "skellam:variance=25": lambda: skellam(Fraction(25)),
-    "poisson:mean=4": lambda: poisson(Fraction(4)),
-    "binomial:trials=50,probability=1/2": lambda: binomial(50),
-}
+LAWS = (
+    "discrete-laplace:scale=2",
+    "discrete-laplace:scale=3",
+    "skellam:variance=25",
+    "poisson:mean=4",
+    "binomial:trials=50,probability=1/2",
+)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_points_of_a_law_lie_just_above_its_curve(law: str) -> None:
-    with mpmath.workdps(DIGITS):
-        masses = LAWS[law]()
     for shift in (1, 2):
         points = exact(CurveClaim(spelling=f"{law}@{shift}"))
 
         def true(epsilon: Fraction, shift: int = shift) -> mpmath.mpf:
-            return reached(masses, shift, epsilon)
+            return reached(masses(law), shift, epsilon)
 
         assert not below(points, true)
         assert not loose(points, true)

@@ -59,19 +59,6 @@ def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
     assert "claim" in other.err
 
 
-@pytest.mark.nightly
-def test_a_page_with_figures_is_written_whole(audit: Shell, here: Path) -> None:
-    answer = audit(*HALF, "--html", "page.html", "--json")
-    page = (here / "page.html").read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>")
-    assert page.count("<svg") == 4
-    assert answer.json["witness"]["event"].split(" or ")[0].replace("<", "&lt;") in page.replace(
-        "&gt;", ">"
-    )
-    assert answer.json["trace"]["points"][-1]["runs"] == 2000
-    assert audit(*HALF, "--json").json["trace"] is None
-
-
 REFUSED: dict[str, tuple[list[Any], str]] = {
     "a pair and a file": (["--pair", 0, 1, "--pairs", "x.toml"], "--pairs = "),
     "a pair and a search": (["--pair", 0, 1, "--search", "integer:low=0,high=1"], "--search"),

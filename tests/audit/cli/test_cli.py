@@ -104,16 +104,6 @@ def test_a_noise_is_proven_or_refuted_without_a_run(audit: Shell) -> None:
     assert "output >= 5: probability between 0.622459 and 0.62246 on dataset A" in refuted.out
 
 
-def test_the_sampler_of_a_noise_can_be_doubted_too(audit: Shell) -> None:
-    answer = audit("discrete-gaussian:sigma_squared=4", "--claim", "epsilon=2,delta=0.001",
-                   "--pair", 0, 1, "--layers", "exact,sample", "-n", 2000, "--alpha", ALPHA,
-                   "--json")  # fmt: skip
-    assert answer.code == 0
-    assert answer.json["verdict"] == "proven"
-    assert answer.json["runs"] == 2000
-    assert [layer["layer"] for layer in answer.json["layers"]] == ["exact", "sample"]
-
-
 def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> None:
     assert audit(*at("laplace"), "--resolution", "0.5").code == 0
     answer = audit(*at("laplace"), "--resolution", "1e-4", "--json")
@@ -233,7 +223,6 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
     ("words", "complaint"),
     [
         (["targets.py:absent"], "TARGET = targets.py:absent: the module has no absent"),
-        (["targets.py:laplac"], "did you mean laplace?"),
         (["targets.py:word"], "is of type str, not a callable"),
         (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
         (["absent.py:f"], "there is no file absent.py"),
@@ -248,25 +237,14 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["discrete-laplace:scale=1", "--pair", "0", "0.5"], "dataset B = 0.5: must be an integer"),
         (["half-scale", "--claim", "sigma=0.1"], "accepted are epsilon=E and epsilon=E,delta=D"),
         (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
-        (["half-scale", "--claim", "rho=-1"], "claim = rho=-1"),
         (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
-        (["half-scale", "--claim", "epsilon=inf"], "epsilon = inf: must be a finite number"),
         (["half-scale", "--claim", "epsilon=1,delta=1"], "delta = 1: must lie in [0, 1)"),
         (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),
-        (["half-scale", "--claim", "delta=1e-6"], "accepted are"),
         (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
-        (["half-scale", "--pair", "NaN", "0"], "--pair: dataset A = NaN: must be JSON"),
         (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
-        (["half-scale", "-n", "1.5"], "-n = 1.5: must be a whole number from 1 to 1e12"),
-        (["half-scale", "-n", "many"], "-n = many: must be a whole number from 1"),
-        (["half-scale", "-n", "1e99"], "-n = 1e99: must be a whole number from 1 to 1e12"),
         (["half-scale", "--alpha", "0"], "--alpha = 0: must lie in (0, 1)"),
-        (["half-scale", "--alpha", "1e-400"], "--alpha = 1e-400: must be >= 1e-300"),
-        (["half-scale", "--claim", "epsilon=1e400"], "epsilon = 1e400: must be <= 1e300"),
-        (["half-scale", "--pair", "1e400", "0"], "--pair: dataset A = 1e400: must be JSON"),
         (["half-scale", "--timeout", "x"], "--timeout = x: must be a finite number"),
         (["half-scale", "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
-        (["half-scale", "--seed", "1.5"], "--seed = 1.5: must be a whole number >= 0"),
         (["half-scale", "--zzz"], "No such option: --zzz; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
@@ -280,9 +258,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
             "must be some of exact, fit, replay, sample, each at most once",
         ),
         (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
-        (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
         (["half-scale", "-o", "absent/report.json"], "there is no folder absent"),
-        (["half-scale", "-o", "."], "--output = .: is a directory"),
         (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
         (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
     ],
@@ -375,13 +351,6 @@ def test_audits_start_quickly(here: Path) -> None:
     assert time.monotonic() - begun < 10  # about 1 s on an idle core; benchmarks hold it to 2 s
 
 
-def test_a_pair_that_the_relation_contradicts_is_refused_in_one_line(audit: Shell) -> None:
-    answer = audit("targets.py:coin", "--claim", "epsilon=1", "--pair", "[1,2,3]", "[1,2]")
-    assert answer.code == 2
-    (line,) = answer.err.splitlines()[-1:]
-    assert line.startswith("error: --pair = [1, 2, 3] [1, 2]: must be neighbours under replace: ")
-
-
 COUNTED = """
 def count(dataset, rng):
     with open("calls", "a") as file:
@@ -442,47 +411,6 @@ def test_no_run_is_drawn_twice(tmp_path: Path) -> None:
     """But the 8 runs, never tested, that show whether the target keeps to its seed."""
     loaded(tmp_path, *SAMPLED)
     assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
-
-
-UNMEASURED = """
-def token(v, rng): return "".join(rng.choice([*"abcdefghij"], 24))
-def named(share, person, rng):
-    return "nothing" if rng.random() < share else person + token(0, rng)
-def hardly(person, rng): return named(0.035, person, rng)
-def mostly(person, rng): return named(0.6, person, rng)
-def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
-def grouped(counts, rng):
-    if isinstance(counts, int): return counts + int(rng.geometric(0.02) - rng.geometric(0.02))
-    return [count + rng.laplace(0, 1) for count in counts]
-def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
-"""
-
-
-def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
-    (here / "t.py").write_text(UNMEASURED)
-
-    def code(name: str, a: object, b: object, *words: object) -> int:
-        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", 8000, "--seed", 1)
-        return audit(f"t.py:{name}", *options, *words).code
-
-    assert code("token", 1, 1.25) == 4
-    assert code("hardly", '"ada"', '"bob"') == 4
-    assert code("token", 1, 1.25, "--feature", "sum") == 4
-    # Less than half: but among the others, outputs that name the person have a large probability.
-    assert code("mostly", '"ada"', '"bob"') == 0
-    assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
-    # What the measured half refutes is refuted.
-    assert code("shown", '"ada"', '"bob"') == 1
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_order_of_pairs_decides_nothing(here: Path, audit: Shell, order: int) -> None:
-    (here / "t.py").write_text(UNMEASURED)
-    options = ("--claim", "epsilon=1", "-n", 8000, "--seed", 1, "--pairs", "p.json")
-    vectors = [[0] * 5, [3] * 5]
-    for pair, name, found in ((vectors, "grouped", 1), ([2, 3], "silent", 4)):
-        (here / "p.json").write_text(json.dumps([[0, 1], pair][::order]))
-        assert audit(f"t.py:{name}", *options).code == found
 
 
 MEAN = """

@@ -42,23 +42,6 @@ def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
     assert shell("steps.py:OwnNoise", *STATED).code == 4
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--records", "x"], "--records"),
-        (["--noise-multiplier", "0"], "--noise-multiplier"),
-        (["--rate", "0"], "--rate = 0: must lie in (0, 1): "),
-        (["--clip", "1e300"], "--clip = 1e300: must be in [1e-100, 1e100]: "),
-        (["--sampling", "some"], "--sampling"),
-        (["--alpha", "2"], "--alpha"),
-    ],
-)
-def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> None:
-    found = shell("steps.py:Right", *STATED, *options)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith(f"error: {named}")
-
-
 @pytest.mark.parametrize(("library", "extra"), [("opacus", "opacus"), ("jax-privacy", "bench")])
 def test_a_library_that_is_missing_is_named_with_its_extra(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, library: str, extra: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from fractions import Fraction
@@ -232,15 +231,6 @@ def test_the_order_infinity_is_the_largest_loss() -> None:
         renyi_point(p, q, 1.5)
 
 
-def test_several_coordinates_of_bits_are_infinite_at_zero() -> None:
-    # Each world shows values that the other never does.
-    noise = Binomial(trials=64, probability="1/2")
-    p, q = Shifted(noise, (0, 0)), Shifted(noise, (1, 1))
-    assert epsilon_point(p, q, Fraction()).worse.lower == math.inf
-    found = decide(p, q, Claim(epsilon=1))
-    assert (found.verdict, found.event) == ("refuted", None)
-
-
 def binomial_masses(noise: Binomial, place: int) -> dict[int, Fraction]:
     chance, trials = Fraction(noise.probability), noise.trials
     return {
@@ -328,8 +318,3 @@ def test_what_no_precision_tells_is_undecided(
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
     assert "jumps" in answer.out
-
-
-def test_json_reads_back(shell: Shell) -> None:
-    text = shell("p.json", "q.csv", "--json").out
-    assert json.loads(text)["delta"][0]["worse"] == [0.5, 0.5]

@@ -69,21 +69,12 @@ def test_an_entry_is_read_whole() -> None:
     assert list(alone.sides) == ["broken"]
 
 
-def test_an_infinite_truth_bounds_nothing() -> None:
-    entry = read_entry("x", TEXT.replace('epsilon = "2"', 'epsilon = "infinite"'))
-    assert entry.true_epsilon == math.inf
-    entry = read_entry("x", TEXT.replace('epsilon = "2"', 'delta = "0.1"'))
-    assert entry.true_epsilon == math.inf
-
-
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
         ('package = "leaky"', "", "package"),
-        ('package = "leaky"', 'package = ""', "package"),
         ('package = "leaky"', "package = 3", "package"),
         ("runs = 4000", "runs = 0", "runs"),
-        ("runs = 4000", "runs = true", "runs"),
         ("runs = 4000", "runs = 4000\nruns_more = 1", "runs_more"),
         ("megabytes = 1", "megabytes = 0", "megabytes"),
         ("megabytes = 1", 'megabytes = 1\npython = "4"', "python"),
@@ -91,24 +82,19 @@ def test_an_infinite_truth_bounds_nothing() -> None:
         ("megabytes = 1", 'megabytes = 1\nfeature = "no-such"', "feature"),
         ("https://example.org", "http://example.org", "source"),
         ('"add-remove"', '"substitute"', "relation"),
-        ('[[], ["ada"]]', '[["ada"], ["ada"]]', "pair"),
         ('[[], ["ada"]]', '[[], ["ada", "bob"]]', "pair"),
         ('[[], ["ada"]]', "[[], [nan]]", "pair"),
         ('[[], ["ada"]]', "[[], [2026-01-01]]", "pair"),
         ('claim = "epsilon=1"', 'claim = "epsilon=-1"', "epsilon"),
-        ('claim = "epsilon=1"', 'claim = "safe"', "claim"),
         ('epsilon = "2"', 'epsilon = "1"', "true.epsilon"),
-        ('epsilon = "2"', 'epsilon = "much"', "true.epsilon"),
         ('epsilon = "2"', 'epsilon = "2"\ndelta = "0.1"', "true"),
         ('epsilon = "2"', 'delta = "infinite"', "true.delta"),
-        ('epsilon = "2"', 'delta = "0"', "true.delta"),
         ('["leaky==1.0"]', "[]", "broken.requires"),
         ('["leaky==1.0"]', '["leaky"]', "broken.requires"),
         ('["leaky==1.0"]', '["--index-url=https://example.org"]', "broken.requires"),
         ('["leaky==1.1"]', '["leaky>1"]', "twin.requires"),
         ("seen = 1.5", "seen = 2.5", "broken.seen"),
         ("seen = 1.5", "seen = -1", "seen"),
-        ("seen = 1.5", "seen = nan", "seen"),
         ('code = "output = len"', 'code = "output ="', "broken.code"),
         ('known = "fixed in 1.1"', "", "twin.known"),
         ("[twin]", "[twins]", "twins"),

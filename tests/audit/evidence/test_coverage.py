@@ -33,6 +33,7 @@ from audit.sample import sample
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace as discrete_laplace
 from tests.effort import by_day
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -95,16 +96,6 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
     shown = report.to_html()
     assert "NOTHING MEASURED" in shown
     assert "gone unnoticed" not in shown
-
-
-def test_a_feature_of_the_same_vectors_refutes() -> None:
-    report = sample(of(vectors), replace(PLAN, features=(read_feature("coordinate:0"),)))
-    assert report.verdict == "refuted"
-    assert report.witness is not None
-    assert "coordinate:0(output)" in report.witness.event
-    assert report.to_json()["witness"]["feature"] == "coordinate:0"
-    assert "coordinate:0(output)" in words(report)
-    assert "coordinate:0(output)" in report.to_html()
 
 
 def test_a_constant_that_is_meant_is_accepted() -> None:
@@ -219,19 +210,6 @@ def record(v: float, n: int, rng: np.random.Generator) -> Any:
     return [{"mean": round(x, 6)} for x in (v + rng.laplace(0, 0.25, n)).tolist()]
 
 
-def test_records_that_nothing_reads_fail_in_python() -> None:
-    options: Any = {"seed": 7, "runs": 20_000}
-    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
-    assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
-
-    def of_tokens(v: float, n: int, rng: np.random.Generator) -> Any:
-        return [{"id": token} for token in tokens(v > 0, n, rng)]
-
-    assert audit(of_tokens, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
-    with pytest.raises(NothingMeasured, match="have no order"):
-        assert_private(of_tokens, "epsilon=1", pairs=[(0.0, 0.25)], **options)
-
-
 def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def mean(output): return output['mean']\n")
     own = f"{tmp_path}/own.py:mean"
@@ -298,20 +276,17 @@ ALPHA = Fraction(1, 20)
 AUDITS = 40
 
 
-def shifted_laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
-
-
 Rest = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 RESTS: dict[str, tuple[Rest, Any]] = {
     "nothing else": (lambda worlds, _: np.zeros(len(worlds)), 77),
-    "the same noise in both worlds": (lambda worlds, rng: shifted_laplace(len(worlds), 5, rng), 77),
-    "noise at the claim": (lambda worlds, rng: worlds + shifted_laplace(len(worlds), 1, rng), 77),
-    "between the values": (lambda worlds, rng: 2 * shifted_laplace(len(worlds), 5, rng), 3),
+    "the same noise in both worlds": (
+        lambda worlds, rng: discrete_laplace(len(worlds), 5, rng),
+        77,
+    ),
+    "noise at the claim": (lambda worlds, rng: worlds + discrete_laplace(len(worlds), 1, rng), 77),
+    "between the values": (lambda worlds, rng: 2 * discrete_laplace(len(worlds), 5, rng), 3),
     "continuous": (lambda worlds, rng: rng.laplace(0, 5, len(worlds)), 0.25),
-    "many values": (lambda worlds, rng: shifted_laplace(len(worlds), 500, rng), 10**6),
+    "many values": (lambda worlds, rng: discrete_laplace(len(worlds), 500, rng), 10**6),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.evidence import event
-from audit.evidence.event import Labels, Tally, Witness, witness_of, wording
+from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed_size_test import gather
 from audit.evidence.rule import Trial, learn_rule
 from audit.outputs.form import draw_worlds
@@ -81,38 +81,10 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
 
 
-def test_nan_and_infinities_are_cells_of_their_own() -> None:
-    values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
-    cells = tally_of(values, [True] * 6).cells()
-    found = cells.locate(read(values)).tolist()
-    assert len(set(found[:5])) == 5
-    assert found[0] == found[5]
-    assert cells.counts[1, found[0]] == 2
-
-
 def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
     cells = tally_of(["a", "a", "b", "c"], [False, False, True, True]).cells()
     assert cells.locate(read(["new", "other"])).tolist() == [4, 4]
     assert cells.counts[:, 4].tolist() == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("outputs", "first"),
-    [
-        (np.array([[1, 2], [3, 4]]), "array([1, 2])"),
-        (np.array(["x", "y"]), "np.str('x')"),
-        ([{"k": [1]}, {}], "{'k': [1]}"),
-        ([{1}, {2}], "{1}"),
-        ([np.bool_(True), None], "np.bool(True)"),
-        (np.array([True, False]), "np.bool(False)"),
-    ],
-)
-def test_labels_by_identity(outputs: Any, first: Any) -> None:
-    assert str(read(outputs).names[0]) == first
-
-
-def test_objects_without_a_hash_are_read_by_repr() -> None:
-    assert read([bytearray(b"x"), bytearray(b"y"), bytearray(b"x")]).codes.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("outputs", ["text", b"bytes", 3, np.array(3.0), None, {1, 2}])
@@ -215,20 +187,3 @@ def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.Mon
         assert found.inside_a == sum(places[-1]) == found.inside_b - 7 * len(places[-1])
     assert places == [[2], [2, 4], [0, 2, 4], [0, 2, 3, 4, 5]]
     assert witness_of(cells, np.arange(7) == 6, fresh, "A", integral=True) is None
-
-
-NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8).map(tuple)
-
-
-@given(st.data(), st.lists(NAMES, min_size=1, max_size=3))
-def test_columns_are_those_of_a_dictionary(data: st.DataObject, readings: list[tuple[str]]) -> None:
-    labels, by_name = Labels(), dict[object, int]()
-    for _ in range(5):
-        names = data.draw(st.sampled_from(readings))
-        some = st.lists(st.integers(0, len(names) - 1), unique=True) if names else st.just([])
-        codes = np.array(data.draw(some), dtype=np.int64)
-        expected = [by_name.get(names[code], -1) for code in codes]
-        assert labels.find(names, codes).tolist() == expected
-        labels, columns = labels.add(names, codes)
-        assert columns.tolist() == [by_name.setdefault(names[code], len(by_name)) for code in codes]
-        assert (list(labels), len(labels)) == (list(by_name), len(by_name))

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
@@ -27,17 +25,12 @@ from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace
 from tests.effort import by_day, effort
 
 ALPHA = Fraction(1, 20)
 CURVE = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
 LAPLACE = CurveClaim(spelling="discrete-laplace:scale=2@1")
-
-
-def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def gaussian(size: int, variance: float, rng: np.random.Generator) -> np.ndarray:
@@ -212,32 +205,6 @@ def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
     assert process.rejected_at("0.25") == (crossed[0] if crossed else None)
 
 
-@settings(max_examples=effort(5, 10))
-@given(st.lists(st.integers(0, 80), max_size=5), st.booleans())
-def test_how_runs_are_cut_does_not_matter(cuts: list[int], listed: bool) -> None:
-    outputs, worlds = noisy(200, 0.5, 8)
-    given_as: Any = outputs.tolist() if listed else outputs
-    start = watch_views(LAPLACE, features=(None, "same"))
-    whole = start.update(0, [given_as, outputs], worlds)
-    state, done = start, 0
-    for end in [*np.minimum(np.cumsum(cuts), 200).tolist(), 200]:
-        part = slice(done, end)
-        state = state.update(0, [given_as[part], outputs[part]], worlds[part])
-        done = end
-    np.testing.assert_allclose(state.path, whole.path, atol=1e-12)
-    np.testing.assert_allclose(state.log_wealth(), whole.log_wealth(), atol=1e-12)
-
-
-def test_equal_views_are_marked_alike() -> None:
-    outputs, worlds = noisy(600, 0.4, 8)
-    state = watch_views(LAPLACE, features=(None, "same")).update(0, [outputs, outputs], worlds)
-    marks = [outcome.refuted for outcome in weigh(state, ALPHA).outcomes]
-    assert marks[:4] == marks[4:]
-    assert any(marks)
-    views = [View(feature=name, outputs=outputs, worlds=worlds) for name in (None, "same")]
-    assert any(o.refuted for o in weigh_views(views, LAPLACE, ALPHA, seed=1).outcomes)
-
-
 Law: TypeAlias = dict[tuple[int, int], tuple[Fraction, Fraction]]
 
 
@@ -332,19 +299,6 @@ def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -
     assert stats.binom.sf(audits(CURVE, 4, repeats, monkeypatch) - 1, repeats, 0.05) > alpha
     point = Claim(epsilon="2.02", delta="1e-5")
     assert audits(point, 2, effort(3, 6), monkeypatch) == 0
-
-
-@pytest.mark.nightly
-def test_a_curve_stops_early() -> None:
-    rng = np.random.default_rng(1)
-    worlds = draw_worlds(5_000, rng)
-    state = watch_views(CURVE).update(0, [worlds + gaussian(5_000, 2, rng)], worlds)
-    assert (state.rejected_at() or math.inf) <= 5000
-    found = weigh(state, ALPHA)
-    assert found.verdict == "refuted"
-    assert found.outcomes[found.row].refuted
-    assert found.layer.method == "e-process of guesses; mean of the wealths of 7 tests"
-    assert math.isfinite(found.resolution)
 
 
 NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))

@@ -17,7 +17,7 @@ from audit.evidence import fixed_size_test as fixed
 from audit.evidence.event import Tally
 from audit.evidence.family import LEADER, gather_views, view_seeds, weigh_views
 from audit.evidence.fixed_size_test import GRID, LED, Evidence, gather
-from audit.evidence.rule import EXPERTS, Trial, follow, learn_rule
+from audit.evidence.rule import Trial, follow, learn_rule
 from audit.evidence.view import View
 from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
@@ -66,25 +66,6 @@ def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
     monkeypatch.setattr(fixed, "follow", PEEKING)
     wrong = sum(replace(each).p_value(1) <= level for each in leaders)
     assert stats.binom.sf(wrong - 1, repeats, level) < 1e-3
-
-
-def test_a_view_alone_has_a_leader_that_is_valid_at_the_boundary_and_one_that_peeks_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alpha, repeats = buy_alpha("leader of one view at the boundary", "1e-9"), effort(30, 1500)
-    level = 0.25
-    found = []
-    for seed in range(repeats):
-        (view,) = responses(150, 1, seed)
-        found.append(gather(view.outputs, view.worlds, seed=seed))
-
-    def wrong() -> int:
-        return sum(replace(each).p_values(1)[EXPERTS[-1]] <= level for each in found)
-
-    assert stats.binom.sf(wrong() - 1, repeats, level) > alpha
-    # The mutant chooses whom to follow by the block that it is tested on as well.
-    monkeypatch.setattr(fixed, "follow", PEEKING)
-    assert stats.binom.sf(wrong() - 1, repeats, level) < 1e-3
 
 
 @pytest.mark.nightly

@@ -19,7 +19,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence import family
 from audit.evidence.event import Tally
-from audit.evidence.family import FamilyProcess, by_averages, holm, watch_views, weigh, weigh_views
+from audit.evidence.family import by_averages, holm, weigh_views
 from audit.evidence.fixed_size_test import gather
 from audit.evidence.verdict import Outcome, reported_row
 from audit.evidence.view import View
@@ -137,17 +137,6 @@ def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None
     others = [row(far, 3.0, refuted=True), row(near, 3.0, refuted=False)]
     assert reported_row([*others, rows[0]], 2) == 2
     assert reported_row([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2
-
-
-def test_what_is_watched_reports_a_test_that_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Shares of 4/5 and 1/5: the mean of the wealths is 25, and only the second one is above 20.
-    claim, weights = Claim(epsilon=1), (Fraction(4), Fraction(1))
-    process = watch_views(claim, features=("x", "y"), weights=weights)
-    monkeypatch.setattr(FamilyProcess, "log_wealth", lambda _: np.log([18.75, 50.0]))
-    monkeypatch.setattr(FamilyProcess, "rejected_at", lambda *_: 9)
-    found = weigh(process, ALPHA)
-    assert [outcome.refuted for outcome in found.outcomes] == [False, True]
-    assert (found.verdict, found.row) == ("refuted", 1)
 
 
 @pytest.mark.nightly

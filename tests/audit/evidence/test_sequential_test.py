@@ -22,15 +22,10 @@ from audit.outputs.form import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.evidence.test_fixed_size_test import laplace
 from tests.effort import by_day, effort
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
-
-
-def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
@@ -183,27 +178,6 @@ def test_how_runs_are_cut_into_updates_does_not_matter(
     assert state.epsilon_lower() == whole.epsilon_lower()
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.01])
-def test_wealth_by_runs_is_wealth_by_counts(delta: float) -> None:
-    # The path multiplies run by run from per-cell tables; the bound adds up integer counts.
-    rng = np.random.default_rng(3)
-    worlds = draw_worlds(1500, rng)
-    outputs = np.where(rng.random(1500) < 0.03, 30 + worlds, worlds + laplace(1500, 1, rng))
-    state = watch("1.25", repr(delta)).update(outputs, worlds)
-    at = np.array([1.25])
-    by_counts = sum(
-        np.concatenate(
-            (
-                sequential._expert_gains(trial, at, delta),
-                sequential._kelly_gains(trial, at, delta),
-            )
-        )
-        for trial in state._all_trials()
-    )
-    np.testing.assert_allclose(state.wealth[0], np.asarray(by_counts)[:, 0], rtol=1e-9)
-    assert sum(trial.runs for trial in state._all_trials()) == 1500 - LOOKS[0]
-
-
 def test_the_bound_is_the_scan_it_says() -> None:
     rng = np.random.default_rng(4)
     worlds = draw_worlds(3000, rng)
@@ -270,18 +244,6 @@ def test_a_curve_is_the_average_of_its_points() -> None:
     together = watch_curve(points).update(outputs, worlds)
     np.testing.assert_allclose(together.path, np.log(np.mean(np.exp(alone), axis=0)), atol=1e-9)
     assert together.witness() is not None
-
-
-def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
-    logs = np.array([[math.nan, 1e6, -math.inf], [0.0, 0.0, -math.inf]])
-    found = sequential._log_mean(logs, np.log([0.5, 0.5]))
-    assert found[0] == pytest.approx(math.log(0.5))
-    assert found[1] == pytest.approx(1e6 + math.log(0.5))
-    assert found[2] == -math.inf
-    worlds = draw_worlds(20_000, np.random.default_rng(0))
-    state = watch("1/10").update(worlds.astype(int), worlds)
-    assert state.log_e > 700
-    assert math.isfinite(state.e_value)
 
 
 def test_looks_are_fixed_and_nothing_happens_before_the_first() -> None:

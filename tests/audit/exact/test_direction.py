@@ -31,18 +31,12 @@ from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
-from tests.support.audit.command import Shell
 
 
 @pytest.fixture(autouse=True)
 def digits() -> Iterator[None]:
     with mpmath.workdps(60):
         yield
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(monkeypatch, capsys)
 
 
 # -- the exact layer on every law ----------------------------------------------------------------
@@ -279,18 +273,3 @@ def breaks(report: AuditReport, epsilon: str, delta: Fraction) -> None:
     assert number(Fraction(rare.upper)) <= mpmath.exp(number(epsilon)) * number(
         Fraction(likely.lower)
     ) + number(delta)
-
-
-def test_the_command_proves_a_law(shell: Shell) -> None:
-    claim = "epsilon=1,delta=1e-6"
-    for noise, pair, code in (
-        ("skellam:variance=400", (0, 4), 0),
-        ("skellam:variance=100", (0, 4), 1),
-        ("binomial:trials=5279,probability=1/2", (0, 1), 0),
-        ("poisson:mean=1000", (0, 1), 0),
-        ("discrete-gaussian-sum:count=16,sigma_squared=4", (0, 4), 1),
-        ("polya:shape=1/2,scale=10", (0, 1), 1),
-    ):
-        answer = shell(noise, "--claim", claim, "--pair", *pair, "--json")
-        assert answer.code == code, (noise, answer.err)
-        assert answer.json["verdict"] == ("refuted" if code else "proven")

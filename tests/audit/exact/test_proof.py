@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from audit.assembly import Audit
-from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
 from audit.exact.divergence import Shifted, epsilon_at
 from audit.exact.proof import prove
@@ -65,13 +64,6 @@ def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> No
     kept = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1), (0, 2))
     assert (kept.verdict, kept.pair, kept.epsilon_lower) == ("proven", (0, 2), 1.0)
     assert kept.layers[0].proves == "for every event, on each of these pairs"
-
-
-def test_one_point_on_one_pair_has_no_list() -> None:
-    report = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1))
-    assert (report.outcomes, report.pairs) == ((), ())
-    assert report.to_json()["pairs"] == [[0, 1]]
-    assert isinstance(report.claim, Claim)
 
 
 def test_curves_that_cross_need_the_larger_of_both_directions() -> None:

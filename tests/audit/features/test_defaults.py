@@ -16,6 +16,7 @@ from audit.features import numbers
 from audit.features.defaults import default_family
 from audit.features.numbers import step_of
 from dpcore import DiscreteLaplace, SeededRng
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -90,6 +91,7 @@ def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> 
     return law
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("law", "pair", "claim"),
     [
@@ -128,7 +130,7 @@ def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
     right to refute every epsilon, although ideal Laplace noise of scale 1 would keep 1/50.
     """
     pair = [3] * 50, [3] * 49 + [4]
-    options: Any = {"pair": pair, "seed": 1, "runs": 20_000}
+    options: Any = {"pair": pair, "seed": 1, "runs": 10_000}
     for noise in np.random.default_rng(1).uniform(-4.9, -4.1, 100).tolist():
         assert (Fraction(3.0 + noise) * 2**50).denominator == 1
         assert (Fraction(3.02 + noise) * 2**50).denominator == 2
@@ -143,7 +145,7 @@ def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
     for kept in (of_sum(lambda n, rng: rng.laplace(0, 50, n)), of_sum(_geometric),
                  of_sum(_geometric, 50)):  # fmt: skip
         assert audit(kept, "epsilon=1", **options).verdict == "not_refuted"
-        assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
+    assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
 
 
 def _cents(answer: float, n: int, rng: np.random.Generator) -> Floats:
@@ -169,8 +171,7 @@ def test_noise_in_steps_leaks_what_it_is_added_to(law: Law) -> None:
     assert audit(rounded, "epsilon=0.1", **options).verdict == "not_refuted"
 
 
-@pytest.mark.parametrize("sequential", [False, True])
-@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("order", "sequential"), [(1, False), (-1, True)])
 def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: bool) -> None:
     def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
         noise = rng.laplace(0, 1, (n, 8)) + (d if abs(d) > 1 else 0)
@@ -203,6 +204,7 @@ def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
     return np.rint(_textbook(1.0)(answer, n, rng) * 2.0**30) / 2.0**30
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "law",
     [
@@ -266,15 +268,6 @@ def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[flo
         times = round(each / step)
         assert 1 <= times <= 4
         assert abs(each / (times * step) - 1) < 1e-6
-
-
-def test_half_of_the_outputs_may_lie_anywhere() -> None:
-    found = []
-    for seed in SEEDS:
-        rng = np.random.default_rng(seed)
-        free = rng.laplace(scale=1000, size=RUNS)
-        found.append(step_of(np.where(rng.random(RUNS) < 0.5, of_step(0.3)(rng), free)))
-    assert sum(step is not None for step in found) >= 0.7 * len(SEEDS)
 
 
 @pytest.mark.parametrize(

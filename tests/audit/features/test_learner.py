@@ -7,7 +7,6 @@ import math
 import re
 import tracemalloc
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
-from audit.claims.curve_claim import read_claim
 from audit.evidence.fixed_size_test import block_ends, gather
 from audit.features import additive, learner, steps
 from audit.features.additive import CANDIDATES, learn_parts
@@ -27,7 +25,7 @@ from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
-from audit.features.steps import cell_places, cuts_of
+from audit.features.steps import cell_places
 from audit.outputs.form import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
@@ -96,7 +94,7 @@ def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> 
     alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(6, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
+    assert stats.binom.sf(alarms(8, peeking) - 1, 8, 0.05) < 1e-9
 
 
 def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
@@ -111,35 +109,6 @@ def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
     assert set(models) <= set(ends[:-1])
     other[: ends[-2]] ^= True
     assert (learned_scores(outputs, other, ends)[0]["learned"] != found["learned"]).any()
-
-
-def test_a_score_reads_each_output_by_itself() -> None:
-    outputs, worlds = response(900, 4, np.random.default_rng(3))
-    teacher = OnlineLearner()
-    teacher.scores(outputs, worlds)
-    teacher.learn()
-    fresh = [
-        *np.random.default_rng(4).normal(size=(50, 4)).tolist(),
-        [1.0],
-        None,
-        "x",
-        [math.nan] * 9,
-    ]
-    taught = partial(
-        OnlineLearner,
-        models=teacher.models,
-        schema=teacher.schema,
-        _parts=teacher._parts,
-        _mixtures=teacher._mixtures,
-        _units=teacher._units,
-    )
-    whole = taught()
-    together = whole.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
-    for i in (0, 7, 49, 50, 51, 52, 53):
-        alone = taught()
-        found = alone.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
-        for name, score in found.items():
-            assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
 def a_column(name: str, row: Any, plain: list[float]) -> float:
@@ -270,16 +239,7 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
     assert peak < MOST_MEMORY * runs * 800
 
 
-@pytest.mark.nightly
-def test_a_gaussian_vector_with_a_tenth_too_little_noise() -> None:
-    def gauss(d: int, n: int, rng: np.random.Generator) -> Any:
-        return rng.normal(0, 0.9, (n, 100)) + d / 10
-
-    plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1)
-    assert sample(of(gauss), plan).verdict == "refuted"
-
-
-@pytest.mark.parametrize("step", [1, 2, 3, 4])
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_some_of_many_runs_teach_what_all_of_them_do(
     monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -385,16 +345,3 @@ def test_bins_give_the_places_that_a_search_gives(
     many = np.resize(found[np.isfinite(found)], steps._MANY)
     places = cell_places(edges, many, np.zeros(len(many), np.int16), 128)
     assert places.tolist() == np.searchsorted(edges, many, side="right").tolist()
-
-
-def test_most_places_take_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers, searched = np.random.default_rng(1).laplace(size=20_000), []
-    cuts, search = cuts_of(numbers), np.searchsorted
-
-    def counted(within: Any, values: Any, **how: Any) -> Any:
-        searched.append(len(values))
-        return search(within, values, **how)
-
-    monkeypatch.setattr(np, "searchsorted", counted)
-    cell_places(cuts, numbers, np.zeros(len(numbers), np.int16), 128)
-    assert max(searched) < len(numbers) / 5

@@ -19,7 +19,7 @@ from audit.claims.verdicts import LOOKS
 from audit.evidence.sequential_test import log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
-from audit.fit.statistics import WEIGHTS, CellCounts, FitCells, fit_p_values, joined, log_wealth
+from audit.fit.statistics import CellCounts, FitCells, fit_p_values, joined, log_wealth
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -116,15 +116,6 @@ def test_residues_are_enclosed(noise: Noise) -> None:
             assert low <= float(mass[values % modulus == residue].sum()) <= high
 
 
-def test_counting_is_additive() -> None:
-    cells = FitCells.of(DiscreteLaplace(scale=1000), 10**4)
-    draws = DiscreteLaplace(scale=1000).sample(500, rng=SeededRng(3))
-    whole, parts = cells.count(draws), cells.count(draws[:100]).plus(cells.count(draws[100:]))
-    assert whole.counts.tolist() == parts.counts.tolist()
-    assert (whole.least, whole.most, whole.draws) == (parts.least, parts.most, 500)
-    assert [r.tolist() for r in whole.residues] == [r.tolist() for r in parts.residues]
-
-
 # -- validity -----------------------------------------------------------------------------------
 
 
@@ -181,13 +172,6 @@ def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
         return math.exp(float(logsumexp(tilts)) - math.log(len(tilts)))
 
     assert sum(w * all_tilts(seen) for seen, w in outcomes(THREE, 9)) > 1.1
-
-
-def test_a_rank_counts_the_data_itself_and_ties_against_refuting() -> None:
-    assert statistics._rank(np.array([5.0, 1.0, 2.0, 3.0])) == 0.25
-    assert statistics._rank(np.array([3.0, 3.0 - 1e-12, 3.0 + 1e-12, 1.0])) == 0.75
-    assert joined(dict.fromkeys(WEIGHTS, 1.0)) == 1
-    assert sum(WEIGHTS.values()) <= 1
 
 
 def false_alarms(noise: Noise, cells: FitCells, repeats: int, draws: int) -> int:

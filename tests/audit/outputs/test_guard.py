@@ -13,7 +13,7 @@ import pytest
 import dpcore.command.app
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.outputs.guard import TimeUp, Watchdog, current, reading, stdout_to_stderr
+from audit.outputs.guard import TimeUp, Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan
 from audit.runs.drawn import RunCollector
 from audit.sample import report_of
@@ -82,42 +82,6 @@ def test_a_read_that_never_ends_is_ended_and_many_short_ones_are_not() -> None:
         reading("t.py:f"),
     ):
         reads["often"](theirs["hang"])
-
-
-def test_the_watchdog_on_duty_is_known_where_a_feature_is_called() -> None:
-    assert not current().active
-    assert current().interrupted
-    with Watchdog(1.0) as outer:
-        with Watchdog(2.0) as inner:
-            assert current() is inner
-        assert current() is outer
-    assert not current().active
-
-
-def test_outputs_that_fail_when_they_are_read_are_kept_untested() -> None:
-    theirs = namespace(
-        "class Late:\n"
-        "    told = []\n"
-        "    def __hash__(self):\n"
-        "        if self.told: raise RuntimeError('late')\n"
-        "        return 1\n"
-    )
-
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, sequential=True)
-    target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
-    collected = RunCollector(plan=plan, target=target)
-    first, second, *_ = plan.blocks()
-    collected.keep(first, [theirs["Late"]() for _ in range(first.runs)])
-    theirs["Late"].told.append(1)
-    with pytest.raises(TargetFailed, match="late: raised RuntimeError: late"):
-        collected.keep(second, [theirs["Late"]() for _ in range(second.runs)])
-    found = collected.drawn("the target failed")
-    assert found.runs == first.runs + second.runs
-    assert [bool(kept.shown) for kept in found.blocks] == [True, False]
-    assert found.untested().runs == 0
-    assert found.untested().process is not None
-    with pytest.raises(TargetFailed, match="late: raised RuntimeError"), found.reading():
-        hash(found.outputs()[0])
 
 
 def test_a_report_survives_outputs_that_fail_late() -> None:

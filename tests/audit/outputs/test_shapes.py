@@ -13,12 +13,14 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
 
 from audit.assembly import audit
+from audit.report.report import AuditReport
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Callable[[int, Rng, bool], Any]
@@ -250,7 +252,13 @@ SHAPES: Final[tuple[Shape, ...]] = (
 
 
 def runs_of(shape: Shape) -> int:
-    return 600 if shape is many else 1000 if shape.__name__.startswith("frame") else 3000
+    return 300 if shape is many else 1000 if shape.__name__.startswith("frame") else 3000
+
+
+@cache
+def audited(shape: Shape, *, broken: bool) -> AuditReport:
+    runs = runs_of(shape) if broken else runs_of(shape) // 2
+    return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
@@ -258,17 +266,13 @@ def runs_of(shape: Shape) -> int:
 def test_an_output_of_any_shape_is_read(shape: Shape, broken: bool) -> None:
     if shape.__name__.startswith(("series", "frame")):
         pytest.importorskip("pandas")
-    found = audit(
-        lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs_of(shape), seed=1
-    )
+    found = audited(shape, broken=broken)
     assert found.verdict == ("refuted" if broken else "not_refuted")
     assert (shape is many) == any("2,048 are added up" in warning for warning in found.warnings)
 
 
 def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> None:
-    found = audit(
-        lambda d, rng: sentence(d, rng, False), "epsilon=1", pair=(0, 1), runs=2000, seed=1
-    )
+    found = audited(sentence, broken=False)
     assert (found.verdict, found.to_json()["resolution"], found.warnings) == (
         "not_refuted",
         None,
@@ -291,6 +295,6 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_witness_is_in_the_words_of_the_output(shape: Shape, words: str) -> None:
-    found = audit(lambda d, rng: shape(d, rng, True), "epsilon=1", pair=(0, 1), runs=3000, seed=1)
+    found = audited(shape, broken=True)
     assert found.witness is not None
     assert re.fullmatch(words, found.witness.event)

@@ -13,7 +13,7 @@ from scipy import stats
 import audit
 import audit.targets.target
 from audit.claims.claim import Claim
-from audit.features.feature import read_feature, with_time
+from audit.features.feature import read_feature
 from audit.outputs.form import draw_worlds
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Plan
@@ -27,7 +27,6 @@ from tests.support.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "telling_time.py"
-PAIR = ({"first": 1, "others": 3000}, {"first": 0, "others": 3000})
 ALPHA = buy_alpha("time: an even clock refutes nothing", "1e-9")
 
 
@@ -128,15 +127,6 @@ def test_a_search_is_refused() -> None:
         )
 
 
-def test_beside_time_is_done_once() -> None:
-    both = (read_feature("sign+round:1"), read_feature("time+round:-3"))
-    once = with_time(both)
-    assert with_time(once) == once
-    assert [feature.name for feature in once] == ["sign+round:1", "time+round:-3"]
-    assert [feature.apply([(-7, 12_345)])[0] for feature in once] == [-1, 12_000]
-    assert [with_time(once)[i].apply([(-7, 12_345)])[0] for i in (0, 1)] == [-1, 12_000]
-
-
 def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
     # By the clock of this machine: 3,000 comparisons or one. The twin is not asked, as nobody
     # proves that a machine is even.
@@ -147,12 +137,6 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
     assert "time(output)" in told.out
     by_output = audit(f"{EXAMPLE}:found_early", *words, "--alpha", ALPHA)
     assert by_output.code == 0
-
-
-def test_an_entry_of_the_catalogue_is_refuted_by_its_time_alone(audit: Shell) -> None:
-    told = audit("found-early", "-n", 1500, "--seed", 7, "--feature", "time")
-    assert told.code == 1, told.out + told.err
-    assert audit("found-early", "-n", 1500, "--seed", 7, "--alpha", ALPHA).code == 0
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -169,13 +169,6 @@ def test_fuzzed_constants_are_told_apart(one: Any, other: Any) -> None:
     _refuted_where_apart(one, other)
 
 
-@pytest.mark.nightly
-@given(ANYTHING, ANYTHING)
-@settings(max_examples=3000, deadline=None)
-def test_many_fuzzed_constants_are_told_apart(one: Any, other: Any) -> None:
-    _refuted_where_apart(one, other)
-
-
 def test_an_audit_that_compares_floats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def as_floats(cls: Any, numbers: Any, form: str = "int") -> NumberLine:
         return NumberLine.of_floats(np.array(numbers, dtype=np.float64), form)

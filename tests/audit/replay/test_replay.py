@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -12,19 +11,14 @@ import pytest
 
 import audit.replay.replay
 import audit.replay.rng_hooks
-from audit.catalogue import find
 from audit.errors import TargetFailed
-from audit.replay.evidence import within_reach
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run import Execution
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
-from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
-from tests.support.dpcore.mutants import mutated
 from tests.support.replay_targets import correct, faulty
 
 AMOUNTS = (0.25, 0.75)
@@ -37,14 +31,6 @@ def kinds(report: ReplayReport, severity: str = "error") -> set[str]:
 def only(report: ReplayReport, kind: str) -> Finding:
     (found,) = (found for found in report.findings if found.kind == kind)
     return found
-
-
-def named(name: str, **options: Any) -> ReplayReport:
-    entry = find(name)
-    twins = [e.twin for e in audit.catalogue.ENTRIES]
-    subject = entry or next(twin for twin in twins if twin.name == name)
-    target = Vectorised(spelling=name, function=subject.run)
-    return replay(target, subject.pair, **options)
 
 
 # -- correct mechanisms ------------------------------------------------------------------------
@@ -81,16 +67,6 @@ def test_a_correct_mechanism_gives_no_error(
     assert report.exit_code == 0
 
 
-@by_day(1)
-@pytest.mark.parametrize(
-    "name",
-    ["count", "clipped-to-one", "histogram", "sparse-vector", "noisy-max", "two-days", "arms",
-     "rounded-amount", "rounded", "polya-shares", "wrapped-sum"],
-)  # fmt: skip
-def test_a_correct_twin_gives_no_error(name: str) -> None:
-    assert kinds(named(name, changes=150)) == set()
-
-
 def test_a_noise_of_the_toolkit_is_replayed() -> None:
     report = replay(read_target("discrete-laplace:scale=1"), (0, 1), sensitivity=1, strict=True)
     assert report.verdict == "nothing_found"
@@ -98,25 +74,6 @@ def test_a_noise_of_the_toolkit_is_replayed() -> None:
 
 
 # -- the catalogue -----------------------------------------------------------------------------
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    ("name", "kind", "verdict", "declared"),
-    [
-        ("clipped-to-two", "sensitivity-exceeded", "refuted", 1),
-        ("rounded-sensitivity", "sensitivity-exceeded", "refuted", "1/2"),
-        ("raw-in-a-hundred", "unnoised-branch", "found", None),
-        ("fixed-seed", "no-noise", "found", None),
-        ("noise-reused", "unnoised-part", "found", None),
-        ("broadcast-draw", "unnoised-part", "found", None),
-    ],
-)
-def test_an_entry_is_caught(name: str, kind: str, verdict: str, declared: Any) -> None:
-    report = named(name, sensitivity=declared)
-    assert kind in kinds(report)
-    assert report.verdict == verdict
-    assert report.exit_code == 1
 
 
 LEAKS = [
@@ -320,19 +277,6 @@ def test_another_process_cannot_be_replayed() -> None:
     assert only(report, "elsewhere")
 
 
-def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = '    exchange(os, "urandom", _urandom)\n'
-    mutant = mutated(audit.replay.rng_hooks._exchange, line, "")
-    monkeypatch.setattr(audit.replay.rng_hooks, "_exchange", mutant)
-
-    def noisy(value: int) -> int:
-        return value + os.urandom(1)[0]
-
-    assert replay(noisy, (0, 1), changes=0).verdict == "not_replayable"
-    monkeypatch.undo()
-    assert replay(noisy, (0, 1), changes=0).verdict == "nothing_found"
-
-
 def test_a_failure_on_an_ordinary_tape_is_the_target_s() -> None:
     with pytest.raises(TargetFailed, match=r"raised ValueError: never 0 at faulty.py:\d+"):
         replay(faulty.raises, (0, 1))
@@ -373,17 +317,3 @@ def test_a_deadline_is_said() -> None:
     report = replay(correct.counter, (0, 1), deadline=1e-9)
     assert report.changed == 0
     assert only(report, "not-all-draws")
-
-
-def _run(output: Any) -> Execution:
-    return Execution(output=output, key=repr(output), kind=type(output).__name__, tape=Tape(0))
-
-
-def test_what_lies_among_the_outputs_of_the_other_dataset() -> None:
-    runs = [_run(x) for x in (1, 4, 4)]
-    assert [within_reach(_run(x), runs) for x in (4, 2, 5, 2.5)] == [True, True, False, False]
-    steps = [_run(x) for x in (0.5, 2.0, 2.0, 0.5, 0.5)]
-    assert [within_reach(_run(x), steps) for x in (0.5, 1.0, 1.25)] == [True, False, False]
-    words = [_run(x) for x in ("a", "a", "b", "b")]
-    assert [within_reach(_run(x), words) for x in ("a", "c")] == [True, False]
-    assert within_reach(_run("c"), [*words, _run("d")])

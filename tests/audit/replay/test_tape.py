@@ -17,7 +17,7 @@ from numpy.random import default_rng as imported_default_rng
 
 import audit.replay.rng_hooks
 import dpcore.noise
-from audit.replay.rng_hooks import Session, TapeBits, current, hooked_rngs
+from audit.replay.rng_hooks import current, hooked_rngs
 from audit.replay.tape import EXTREMES, Draw, Stream, Tape
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
@@ -307,11 +307,3 @@ def test_a_door_left_out_is_noticed(
         NOISE.sample()
     with hooked_rngs() as session:
         assert session.play(Tape(7), SOURCES[source]) != session.play(Tape(7), SOURCES[source])
-
-
-def test_bits_of_a_tape_are_a_generator_of_numpy() -> None:
-    with hooked_rngs() as session:
-        drawn = session.play(Tape(7), lambda: session.given().random(20_000))
-    assert isinstance(TapeBits(), np.random.BitGenerator)
-    assert abs(float(drawn.mean()) - 0.5) < 0.02  # 9 standard deviations; the seed is fixed
-    assert Session().tape is None

@@ -1,12 +1,8 @@
-"""The HTML report in a browser, and the script that installs one."""
+"""The HTML report in a browser."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import stat
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -119,65 +115,3 @@ def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_p
     let_through = show(open_to_all, tmp_path, "let-through")
     assert let_through.requests == ("http://127.0.0.1:9/a.png",)
     assert "<title>ran" in let_through.dom
-
-
-# The installer.
-
-
-def installer(folder: Path, commands: dict[str, str], release: str = "ID=debian") -> Any:
-    """Run with no commands but these stand-ins and the few it needs."""
-    for name in ("grep", "sh", "timeout"):
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
-    for name, body in {"id": "echo 0", **commands}.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(stat.S_IRWXU)
-    (folder / "release").write_text(f"{release}\n")
-    return subprocess.run(
-        [str(ROOT / "tests" / "install_browser")],
-        env={
-            "PATH": str(folder),
-            "OS_RELEASE": str(folder / "release"),
-            "LOG": str(folder / "log"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
-APT = 'echo "$*" >> "$LOG"'
-
-
-def test_the_installer_installs_as_root_of_a_debian_machine(tmp_path: Path) -> None:
-    done = installer(tmp_path, {"apt-get": APT})
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    steps = (tmp_path / "log").read_text().splitlines()
-    assert [step.endswith("chromium") for step in steps] == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("commands", "release"),
-    [
-        ({"apt-get": APT, "chromium": "exit 1"}, "ID=debian"),
-        ({"apt-get": APT, "id": "echo 1000"}, "ID=debian"),
-        ({"apt-get": APT}, "ID=ubuntu"),
-        ({}, "ID=debian"),
-    ],
-    ids=["is-there", "no-root", "another-system", "no-apt"],
-)
-def test_the_installer_keeps_out_where_it_may_not(
-    commands: dict[str, str], release: str, tmp_path: Path
-) -> None:
-    done = installer(tmp_path, commands, release)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert not (tmp_path / "log").exists()
-
-
-def test_the_installer_never_fails(tmp_path: Path) -> None:
-    done = installer(tmp_path, {"apt-get": "echo noise; exit 100"})
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.count("\n") == 1
-    assert os.access(ROOT / "tests" / "install_browser", os.X_OK)

@@ -15,7 +15,7 @@ from audit.resume.checkpoint import SCHEMA, header, resume, stored_search
 from audit.runs.block import Plan
 from audit.search.search import Candidate, SearchResult
 from audit.targets.spelling import read_target
-from dpcore.command.records import next_record, started
+from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 
 TARGET = read_target("count")

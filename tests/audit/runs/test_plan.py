@@ -10,11 +10,10 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
-from audit.evidence.fixed_size_test import gather
 from audit.features.feature import Feature, read_feature
 from audit.outputs.form import draw_worlds, interleave
 from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of
-from audit.sample import draw, report_of, sample
+from audit.sample import draw, sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
@@ -47,18 +46,6 @@ def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bo
         if sequential:
             # Every look of the anytime test is the end of a block.
             assert set(LOOKS) & set(range(share)) <= set(itertools.accumulate(mine))
-
-
-def test_pairs_take_turns() -> None:
-    turns = [block.pair for block in plan(runs=1000, pairs=PAIRS).blocks()]
-    assert turns[:9] == [0, 1, 2] * 3
-
-
-@pytest.mark.parametrize("runs", [TRAINING, 48, 100, 5000])
-def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
-    coins = np.arange(runs) % 2 == 0
-    first = next(plan(runs=runs).blocks()).runs
-    assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
 
 
 @pytest.mark.parametrize(
@@ -141,16 +128,6 @@ def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
     else:
         assert report.runs < 600
         assert report.stopped.startswith("the evidence sufficed at run ")
-
-
-def test_an_audit_of_one_pair_is_the_same_alone_and_with_no_others() -> None:
-    drawn = draw(FIVE, plan(runs=500))
-    (view,) = drawn.views
-    assert view.outputs is not None
-    assert np.array_equal(view.outputs, drawn.outputs())
-    assert np.array_equal(view.worlds, drawn.worlds())
-    assert report_of(drawn) == sample(FIVE, plan(runs=500))
-    assert sum(drawn.runs_by_world) == drawn.runs == 500
 
 
 def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 from audit.sample import sample
 from audit.sandbox.jobs import dask_cluster
 from audit.targets.spelling import read_target
-from dpcore.errors import InvalidParameter
 from tests.audit.sandbox.test_jobs import AWK, plan
+
+pytestmark = pytest.mark.nightly  # a cluster takes seconds to start
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +48,6 @@ def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
             assert sample(target, many).to_text() == one.to_text()
 
 
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore")
-def test_a_program_of_vectors_is_learned_alike_on_a_cluster(cluster: str) -> None:
-    vectors = AWK.replace(
-        "print $2 + int(9 * rand())", 'printf "[%d, %d]\\n", 999 * rand(), $2 + 999 * rand()'
-    )
-    assert vectors != AWK
-    target = read_target(vectors)
-    one = sample(target, plan(runs=400))
-    assert one.features == ("identity", "coordinates", "learned")
-    with dask_cluster(cluster):
-        assert sample(target, plan(runs=400, jobs=-1)).to_text() == one.to_text()
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("here")
 def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
@@ -90,12 +76,3 @@ def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
             report = sample(target, plan(jobs=-1, timeout=None))
     assert before == 2
     assert report.to_text() == sample(target, plan(timeout=None)).to_text()
-
-
-def test_without_distributed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(InvalidParameter, match=r"--scheduler = .*pip install 'dpcore\[cluster\]'"),
-        dask_cluster("tcp://127.0.0.1:1"),
-    ):
-        pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,13 +18,11 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.runs.block import Plan, Task, task_of
+from audit.runs.block import Plan
 from audit.sample import sample
-from audit.sandbox.jobs import _lost
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised
-from dpcore.command.workers import OVERDUE
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit.command import HEARS_CTRL_C, ROOT
@@ -64,13 +61,6 @@ def test_two_jobs_fail_as_one_does() -> None:
         one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
         assert one.error is not None
         assert one.to_text() == two.to_text()
-
-
-def test_several_pairs_are_drawn_by_several_jobs() -> None:
-    target = read_target("discrete-laplace:scale=1")
-    reports = [sample(target, plan(pairs=((0, 1), (3, 2), (7, 9)), jobs=jobs)) for jobs in (1, 2)]
-    assert reports[0].to_text() == reports[1].to_text()
-    assert reports[0].pair == (7, 9)
 
 
 def test_a_target_without_a_spelling_is_sent() -> None:
@@ -120,19 +110,6 @@ def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> N
     )
     assert report.verdict is None
     assert 0 < report.runs < 3000
-
-
-@pytest.mark.parametrize(
-    ("codes", "timeout", "reason"),
-    [
-        ("EXIT(7), EXIT(7)", 1.0, r"a worker process died \(EXIT\(7\)\): os._exit"),
-        (f"EXIT({OVERDUE}), SIGKILL(-9)", 0.5, "no answer within 0.5 s, and its worker had to be"),
-        (f"EXIT({OVERDUE})", None, "a worker process died"),
-    ],
-)
-def test_how_a_worker_ended_is_said(codes: str, timeout: float | None, reason: str) -> None:
-    error = RuntimeError(f"terminated. The exit codes of the workers are {{{codes}}}")
-    assert re.match(reason, _lost("f.py:f", timeout, error).reason)
 
 
 @pytest.mark.nightly
@@ -288,18 +265,6 @@ def test_one_job_needs_no_joblib() -> None:
 # -- what a target is written in --------------------------------------------------------------
 
 
-def test_the_content_of_a_target_is_its_file(here: Path) -> None:
-    before = content_of(read_target("targets.py:coin"))
-    assert before is not None
-    assert before == content_of(read_target("targets.py:laplace"))
-    with (here / "targets.py").open("a") as file:
-        file.write("# more\n")
-    assert content_of(read_target("targets.py:coin")) != before
-    assert content_of(read_target("count")) is not None
-    assert content_of(read_target(AWK)) is not None
-    assert content_of(read_target("discrete-laplace:scale=1")) is None
-
-
 def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
     (here / "moving.py").write_text(
         "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"
@@ -317,15 +282,3 @@ def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Pat
         (here / "changing.py").write_text(source.format(offset=offset))
         found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
     assert found == ["not_refuted", "refuted"]
-
-
-def test_a_task_draws_the_same_twice() -> None:
-    # Spawning from a seed sequence changes it: a task must not notice.
-    planned = plan(runs=64)
-    task: Task = task_of(planned, next(planned.blocks()))
-    from audit.outputs.guard import Watchdog
-
-    states = [
-        task.block(Watchdog(None)).seeds[0].spawn(1)[0].generate_state(1)[0] for _ in range(2)
-    ]
-    assert states[0] == states[1]

@@ -20,7 +20,6 @@ from audit.targets.target import Catalogued
 from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
 from dpcore.continual import TreeSum
 from tests.alpha_budget import buy_alpha
-from tests.support.audit.command import Shell
 from tests.support.dpcore.running_sums import BareLevelTree
 
 SPELLED = (
@@ -28,11 +27,6 @@ SPELLED = (
     "continual:doubling,horizon=8,epsilon=1,high=2",
     "continual:square-root,horizon=8,epsilon=1,delta=1e-2",
 )
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(monkeypatch, capsys)
 
 
 def report_of(target: Any, runs: int, alpha: float = 1e-3) -> AuditReport:
@@ -73,13 +67,6 @@ def test_noise_drawn_anew_is_refuted_and_the_same_tree_with_noise_drawn_once_is_
     alpha = buy_alpha("audit of a tree in arrays", "1e-9")
     assert report_of(redrawn(255, anew=True), 4000).verdict == "refuted"
     assert report_of(redrawn(255, anew=False), 1000, alpha).verdict == "not_refuted"
-
-
-def test_the_command_reads_the_target(shell: Shell) -> None:
-    words = ["--runs", "200", "--seed", "1", "--json"]
-    answer = shell("continual:tree,horizon=4,epsilon=1", *words)
-    assert answer.code == 0
-    assert answer.json["verdict"] == "not_refuted"
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def audited(cases: tuple[Hostile, ...], folder: Path, *how: str) -> list[Found]:
 
 
 def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
-    found = audited(tuple(spread(HOSTILE, 8)), tmp_path, "apart")
+    found = audited(tuple(spread(HOSTILE, 6)), tmp_path, "apart")
     assert not [each.wrong for each in found if each.wrong]
 
 

@@ -109,7 +109,7 @@ def test_each_wrong_probability_is_refuted_by_proof_and_by_runs(broken: LocalRep
 
 
 def test_a_correct_report_is_not_refuted_by_runs() -> None:
-    for words in LOCAL:
+    for words in LOCAL[::3]:
         report = audit(f"local:{words},epsilon=1", layers=("sample",), runs=4000, seed=2)
         assert report.verdict == "not_refuted"
 

@@ -225,12 +225,6 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
     assert meant.json["warnings"] == [first]
 
 
-def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
-    answer = audit(*at("no_columns"), "--json")
-    assert answer.code == 4
-    assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), on both datasets"
-
-
 @by_day(1)
 @pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
 def test_bulky_outputs_are_told_apart_whole_and_shown_short(
@@ -257,13 +251,6 @@ def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
 def test_a_child_that_returns_does_not_audit_too(here: Path) -> None:
     answer = started(*at("forks", n=40), "--json", cwd=here)
     assert answer.json["runs"] == 40  # one document and not two
-
-
-def test_equal_datasets_are_noted(audit: Shell) -> None:
-    answer = audit(
-        "targets.py:laplace", "--claim", "epsilon=1", "--pair", 1, 1, "-n", 100, "--json"
-    )
-    assert answer.json["warnings"] == ["both datasets are the same: no test can tell them apart"]
 
 
 def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:

@@ -14,12 +14,11 @@ import dpcore
 from audit.replay.replay import replay
 from audit.targets.spelling import as_target
 from audit.targets.target import Scalar, Vectorised
-from dpcore import DiscreteLaplace, Rng, SeededRng
+from dpcore import DiscreteLaplace, Rng
 from tests.effort import by_day
 from tests.support.audit.command import Shell
 
 NOISE = DiscreteLaplace(scale=1)
-Types = list[type]
 
 
 def one(value: int, rng: Rng) -> int:
@@ -72,16 +71,6 @@ def test_others_are_given_what_they_were(function: Any) -> None:
 
 def test_one_that_ignores_it_is_told_so() -> None:
     assert not audit.audit(seed_ignored, "epsilon=1", pair=(0, 1), runs=400, seed=7).repeatable
-
-
-def test_an_annotation_that_is_not_evaluated_is_read_all_the_same() -> None:
-    def plain(value: int, rng: SeededRng) -> int:
-        return value + NOISE.sample(rng=rng)
-
-    plain.__annotations__["rng"] = SeededRng  # as without the __future__
-    target = as_target("f", plain)
-    assert isinstance(target, Scalar)
-    assert target.ours
 
 
 @by_day(1)

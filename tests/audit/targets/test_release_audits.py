@@ -13,6 +13,7 @@ from audit.targets.release import target_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.selection import Selection
+from tests.effort import by_day
 
 PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
 NOISY = (
@@ -24,6 +25,7 @@ NOISY = (
 )
 
 
+@by_day(6)
 @pytest.mark.parametrize("relation", ["replace", "add-remove"])
 @pytest.mark.parametrize("query", NOISY)
 @pytest.mark.parametrize("price", PRICES)
@@ -102,6 +104,7 @@ BROKEN: tuple[tuple[Query, Query, str], ...] = (
 )
 
 
+@by_day(4)
 @pytest.mark.parametrize(("broken", "right", "relation"), BROKEN, ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("price", [{"epsilon": 1}, {"rho": "1/10"}], ids=["pure", "zcdp"])
 def test_each_wrong_sensitivity_is_refuted(

@@ -145,11 +145,6 @@ def test_a_noise_is_seeded_or_private() -> None:
     assert isinstance(private, NoiseAdded)
 
 
-def test_a_noise_too_wide_for_a_batch_is_drawn_one_by_one() -> None:
-    outputs = drawn(read_target(f"discrete-laplace:scale={2**70}"))
-    assert max(map(abs, outputs)) > 2**63
-
-
 # -- programs ---------------------------------------------------------------------------------
 
 
@@ -181,12 +176,6 @@ def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> N
     target = program("for _ in range(n): print(json.dumps([dataset, sys.argv[1:]]))", "'a b'", "c")
     outputs = drawn(target, ({"x": [1]}, None))
     assert set(outputs) == {'[{"x": [1]}, ["a b", "c"]]', '[null, ["a b", "c"]]'}
-
-
-def test_a_program_in_another_language() -> None:
-    script = "{ for (i = 0; i < $4 + 0; i++) print $2 + 0 }"  # of {"dataset": 1, "n": 5, ...}
-    target = read_target(f"exec:awk -F '[:,}}]' '{script}'")
-    assert [line == "1" for line in drawn(target)] == worlds()
 
 
 @pytest.mark.parametrize(
@@ -289,15 +278,6 @@ def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> 
         assert set(drawn(program(f"for _ in range(n): print({line!r})"))) == {line}
 
 
-def test_lines_nested_too_deep_stay_text() -> None:
-    deep = "[" * 400 + "]" * 400
-    form = OutputParser.learn([deep, "[1]"], np.array([False, True]), lines=True)
-    assert not form.as_json
-    mixed = OutputParser(lines=True, as_json=True, by_kind=False)
-    lines = [deep, "[" * 100_000, "[1]"]
-    assert (mixed.apply(lines), mixed.values(lines)) == (lines, [*lines[:2], [1]])
-
-
 def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> None:
     path = tmp_path / "deaf"
     path.write_text("#!/bin/sh\nexec <&-\nprintf 'x\\n'\n")
@@ -389,15 +369,6 @@ def test_without_a_first_line_the_interpreter_is_named(
     before, _, words = said.partition("could not be started: it has no #! line; try ")
     assert before
     assert shlex.split(words)[0] == advice
-
-
-def test_another_reason_is_told_as_it_is(audit: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "lost"
-    file.write_text("#!/no/such/interpreter\n")
-    file.chmod(0o755)
-    answer = audit("exec:./lost", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
-    assert answer.code == TargetFailed.exit_code
-    assert "could not be started: No such file" in " ".join(answer.err.split())
 
 
 installed = pytest.mark.skipif(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
@@ -56,43 +55,7 @@ def test_it(dp, i):
     )
 
 
-DRIVER = """
-import json, sys, pytest
-class Count:
-    failed = 0
-    def pytest_runtest_logreport(self, report): self.failed += report.failed
-for seed in range(12):
-    count = Count()
-    options = ["-q", "-s", "-p", "no:cacheprovider", "--no-summary", "--tb=no", *sys.argv[1:]]
-    code = pytest.main([*options, "--dp-alpha", "0.05", "--dp-seed", str(seed)], plugins=[count])
-    print("\\n" + json.dumps([int(code), count.failed]))
-"""
 WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
-UNPAID = ("self.buy_alpha(name, price)\n", "pass\n")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kept", [True, False], ids=["shared", "each has the whole"])
-def test_runs_are_red_no_more_often_than_stated(tmp_path: Path, kept: bool) -> None:
-    """12 runs of many tests whose p-values are exactly uniform; the mutant overspends."""
-    plugin = PLUGIN
-    bought = 1e-9
-    if kept:
-        bought = buy_alpha("pytest plugin: red runs at 0.05 each", "1e-9")
-    else:
-        mutant(tmp_path, *WHOLE)
-        source = (tmp_path / "mutant_plugin.py").read_text()
-        assert source.count(UNPAID[0]) == 1
-        (tmp_path / "mutant_plugin.py").write_text(source.replace(*UNPAID))
-        plugin = "mutant_plugin"
-    (tmp_path / "test_suite.py").write_text(HEAD + MANY)
-    (tmp_path / "driver.py").write_text(DRIVER)
-    block = () if kept else ("-p", f"no:{PLUGIN}")
-    run = started(tmp_path, "driver.py", "-p", plugin, *block)
-    results = [json.loads(found) for found in re.findall(r"^\[\d+, \d+\]$", run.out, re.MULTILINE)]
-    assert len(results) == 12, run.out
-    red = sum(code != 0 for code, _ in results)
-    assert (red < beyond(12, Fraction(1, 20), bought)) is kept, results
 
 
 def test_the_budget_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
@@ -218,35 +181,6 @@ def test_unmarked(dp): pass
     assert "the fixture dp is for tests that are marked" in run.out
 
 
-@pytest.mark.nightly
-def test_a_suite_without_marks_is_left_alone(tmp_path: Path) -> None:
-    body = "def test_it():\n    import sys\n    assert not {'dpcore', 'numpy'} & set(sys.modules)\n"
-    outs = {}
-    for name in (PLUGIN, "no:nothing"):
-        run = ran(tmp_path, body, "-q", plugin=name, head="")
-        assert run.code == 0, run.out
-        outs[name] = re.sub(r"in [\d.]+s", "", run.out)
-    assert len(set(outs.values())) == 1
-    for options in (("--dp-alpha", "2"), ("--dp-alpha", "x"), ("--dp-seed", "-1")):
-        run = ran(tmp_path, body, *options, head="")
-        assert run.code == pytest.ExitCode.USAGE_ERROR
-        assert options[0] in run.out
-
-
-@pytest.mark.nightly
-def test_our_own_suite_is_not_disturbed(tmp_path: Path) -> None:
-    """And an entry point beside -p registers the plugin once."""
-    metadata = tmp_path / "entry-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: entry\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {PLUGIN}\n")
-    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/audit/report/test_report.py")
-    for own in ((), ("-p", PLUGIN)):
-        run = started(ROOT, *words, *own, path=tmp_path)
-        assert run.code == 0, run.out
-        assert "\ndp: " not in run.out
-
-
 EXAMPLES = ("-m", "pytest", "examples/suite", "-p", PLUGIN, "-p", "no:cacheprovider", "-rs")
 
 
@@ -257,18 +191,6 @@ def test_the_example_suite_runs() -> None:
     run = started(ROOT, *EXAMPLES, "--dp-alpha", str(alpha))
     assert run.code == 0, run.out
     assert re.search(r"dp: \d+ statistical tests ran, of \d+ collected: .* at most 1e-8", run.line)
-
-
-@pytest.mark.nightly
-def test_the_example_suite_skips_by_name(tmp_path: Path) -> None:
-    for peer in ("opendp", "diffprivlib"):
-        missing = f"raise ModuleNotFoundError('no {peer}', name='{peer}')\n"
-        (tmp_path / f"{peer}.py").write_text(missing)
-    run = started(ROOT, *EXAMPLES, "--dp-alpha", "1e-12", path=tmp_path)
-    assert run.code == 0, run.out
-    assert "2 skipped" in run.out
-    for peer in ("opendp", "diffprivlib"):
-        assert f"{peer}: pip install 'dpcore[peers]'" in run.out
 
 
 HEAVY = ("numpy", "scipy", "dpcore", "accounting", "audit.report", "audit.targets", "audit.sample")

@@ -143,10 +143,10 @@ def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
     def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
         return canaries(scores, coins, claim.partition(",")[0], **given)
 
-    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=150, total=100)
-    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=60, total=1000)
-    assert p_value(sum(report.refuted for report in kept), 150) > 1e-10
-    assert p_value(sum(report.refuted for report in lost), 60) < 1e-10
+    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=40, total=100)
+    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=1000)
+    assert p_value(sum(report.refuted for report in kept), 40) > 1e-10
+    assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
 def test_ties_are_not_broken_by_the_order_of_the_file() -> None:
@@ -171,7 +171,7 @@ def told(mu: float, total: int = 10_000) -> tuple[Scores, Coins]:
 
 def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -> None:
     scores, coins = told(2.0)
-    for claim in ("gdp=1", "epsilon=3,delta=1e-5", "discrete-gaussian:sigma_squared=4@2"):
+    for claim in ("gdp=1", "epsilon=3,delta=1e-5"):
         report = canaries(scores, coins, claim, confidence="0.95")
         assert report.refuted, claim
         assert report.exit_code == 1
@@ -245,7 +245,7 @@ def test_guesses_are_planned_from_what_could_refute() -> None:
 def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -> None:
     # Randomised response at epsilon = 1: every score says as much as any other.
     found = {"ours": 0, "every": 0, "few": 0}
-    for repeat in range(effort(15, 60)):
+    for repeat in range(effort(5, 60)):
         rng = np.random.default_rng([5, repeat])
         coins = rng.random(1000) < 0.5
         scores = response(coins, rng)

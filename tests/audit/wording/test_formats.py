@@ -156,6 +156,8 @@ def test_every_view_of_a_result_keeps_its_schema() -> None:
         assert bool(log["runs"][0]["results"]) >= failing
         assert result.to_format("text") == f"{result}\n"
         assert result.to_format("json") == result.to_text()
+        if name in DOCUMENTS:  # their pages: tests/audit/report/test_html.py
+            continue
         shown = Visible.of(result.to_html())
         assert result.statement().verdict in shown.words
         assert "script" not in shown.tags
@@ -210,16 +212,6 @@ def test_a_finding_points_to_the_line_of_its_function(
         found = location.get("physicalLocation")
         shown = found and (found["artifactLocation"]["uri"], found["region"]["startLine"])
         assert shown == place
-
-
-def test_a_suite_has_a_case_for_each_entry_and_each_twin() -> None:
-    entry = find("half-scale")
-    assert entry is not None
-    cases = list(bench([entry], seed=1).cases())
-    assert [case.outcome for case in cases] == ["passed"] * 3
-    text = formatted("junit", text="", document="", cases=cases)
-    xmlschema.XMLSchema(io.StringIO(JUNIT)).validate(text)
-    assert counts(text) == ("3", "0", "0")
 
 
 PROBABILITIES = [Fraction(k, n) for n in (7, 100, 1999, 10**6 + 3) for k in (1, 3, n - 1)]

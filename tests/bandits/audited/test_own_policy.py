@@ -16,7 +16,7 @@ from accounting.release.curve import PrivacyCurve
 from bandits import Policy
 from bandits.audited.server_view import view_of
 from bandits.audited.target import AuditTarget, audit_view, both, target
-from bandits.batch import Pulls, ReleasedSum
+from bandits.batch import ReleasedSum
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning_users import steady_for
 from bandits.privatizers.protocols import Deployment, SumProtocol
@@ -40,30 +40,6 @@ class Halving(SumPrivatizer):
         return halved(self, encoded_sum, pulls, rng)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forever(Policy[int]):
-    """Not an elimination: the same two batches for ever."""
-
-    of: SumPrivatizer
-    name: str = "forever"
-
-    @property
-    def privatizer(self) -> SumPrivatizer:
-        return self.of
-
-    def init(self, arms: int, horizon: int) -> int:
-        return arms
-
-    def choose(self, state: int) -> Pulls:
-        return Pulls((16,) * state)
-
-    def observe(self, state: int, released: Any) -> int:
-        return state
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return (16,)
-
-
 def _verdict(policy: Policy[Any], runs: int) -> str | None:
     view = audit_view(policy)
     assert (view.epsilon, view.delta) == (Fraction(1), Fraction(0))
@@ -78,10 +54,6 @@ def test_a_policy_that_keeps_its_promise() -> None:
 def test_a_policy_that_does_not_keep_its_promise() -> None:
     short = Halving(trust="pure", epsilon=1, failure="1e-3")
     assert _verdict(BatchedElimination(privatizer=short), 4000) == "refuted"
-
-
-def test_a_policy_that_is_no_elimination() -> None:
-    assert _verdict(Forever(of=PURE), 500) == "not_refuted"
 
 
 MINE = """
@@ -148,12 +120,6 @@ def test_what_is_no_policy_is_refused(rest: str, said: str) -> None:
         target(f"bandit:{rest}", rest, True)
 
 
-def test_audit_view_is_for_policies() -> None:
-    wrong: Any = PURE
-    with pytest.raises(InvalidParameter, match=r"must be a bandits\.Policy"):
-        audit_view(wrong)
-
-
 RUNS = 600
 
 
@@ -163,9 +129,6 @@ def refuted(viewed: AuditTarget, runs: int = RUNS) -> bool:
 
 def policy_of(privatizer: Any) -> BatchedElimination:
     return BatchedElimination(privatizer=privatizer)
-
-
-# -- visits --------------------------------------------------------------------------------------
 
 
 def steady(visits: int) -> Any:
@@ -196,8 +159,6 @@ def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> Non
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta)) is wrong
 
 
-# -- who vanishes --------------------------------------------------------------------------------
-
 GONE = Deployment(dropouts="3/4")
 
 
@@ -222,18 +183,3 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
     runs = RUNS if path == "release" else 10 * RUNS  # 16 devices, so little is to be seen
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
-def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
-    right = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
-    wrong = audit_view(policy_of(private(ForEveryone)), delta="1e-2")
-    assert wrong.epsilon > right.epsilon * Fraction(3, 2)
-
-
-# -- what is asked for ---------------------------------------------------------------------------
-
-
-def test_visits_need_one_law() -> None:
-    pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
-    with pytest.raises(InvalidParameter, match="do not all have the same law"):
-        audit_view(policy_of(pure), visits=2)

@@ -14,20 +14,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, linear_view_of
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
-from bandits.audited.target import across, audit_view, claimed, lead, second, target
-from bandits.batch import Pulls, Released
+from bandits.audited.target import across, audit_view, lead, second, target
+from bandits.batch import Released
 from bandits.combinatorial import streams as totals
-from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.privatizers.averages import AveragePrivatizer
-from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
@@ -37,18 +35,9 @@ from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.support.bandits.audited import (
-    COMBINATORIAL,
-    EVERY,
-    FLOORS,
-    LINEAR,
-    PURE,
-    audited,
-    viewed,
-)
+from tests.support.bandits.audited import COMBINATORIAL, EVERY, FLOORS, LINEAR, audited, viewed
 from tests.support.bandits.worlds import Pulled, same_law
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 BITS = BitPrivatizer(epsilon=1, delta="1e-2")
 
@@ -59,9 +48,6 @@ def summed(trust: Trust) -> SumPrivatizer:
 
 def view(trust: Trust, **given: Any) -> View:
     return view_of(BatchedElimination(privatizer=summed(trust)), **given)
-
-
-# -- a view is what play shows -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,30 +108,6 @@ def test_worlds_differ_in_one_reward_of_one_user() -> None:
         assert sums == [[found.sizes[0] - 1 + reward, found.ones[0][1]], [*found.ones[1]]]
 
 
-def test_what_follows_depends_on_the_user() -> None:
-    left = [view("pure").views(reward, 400, SeededRng(reward))[:, -1] for reward in (0, 1)]
-    dropped = [float((each == 1).mean()) for each in left]
-    assert 0.6 < dropped[0] < dropped[1] < 0.95
-
-
-def test_a_released_sum_off_its_grid_is_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SumPrivatizer, "release", lambda *_: Fraction(1, 10**9 + 7))
-    with refused("released"):
-        view("pure").views(1, 1, SeededRng(1))
-
-
-def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
-    class Favouring(BatchedElimination):
-        def choose(self, state: Any) -> Pulls:  # always the same
-            return Pulls((4, 8))
-
-    with pytest.raises(InvalidParameter, match="equally often"):
-        view_of(Favouring(privatizer=summed("pure")))
-
-
-# -- the claim -----------------------------------------------------------------------------------
-
-
 def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
     """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
     k = np.arange(-reach, reach + 1)
@@ -163,23 +125,6 @@ def test_the_claim_of_skellam_noise_is_that_of_the_first_batch() -> None:
     assert hockey_stick(law, steps, epsilon - 2e-6, 1000) > 1e-3
 
 
-def test_the_claim_of_bits_is_that_of_the_first_batch() -> None:
-    found = viewed("sdp-ae:m=8,epsilon=1,delta=1e-2")
-    law = BITS.noise(8)
-    assert law is not None
-    bits = int(law.parameters["trials"])
-    epsilon, fair = float(found.epsilon), stats.binom(bits, 0.5)
-    assert hockey_stick(fair, 1, epsilon, bits + 1) <= 1e-2
-    assert hockey_stick(fair, 1, epsilon - 2e-6, bits + 1) > 1e-2
-
-
-def test_the_claim_is_not_the_worst_of_later_batches() -> None:
-    found = view("renyi")
-    later = replace(found, sizes=(found.sizes[1], found.sizes[0]))
-    assert claimed(found, None) != claimed(later, None)
-    assert viewed("dist-rdp-se:s=1,epsilon=1").epsilon == claimed(found, None)[0]
-
-
 @pytest.mark.nightly
 def test_pure_claims_are_exact() -> None:
     assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
@@ -191,9 +136,6 @@ def test_pure_claims_are_exact() -> None:
         == viewed("bit-se,epsilon=1").delta
         == Fraction("0.01")
     )
-
-
-# -- devices -------------------------------------------------------------------------------------
 
 
 @by_day(1)
@@ -224,15 +166,6 @@ def test_a_message_is_the_users_own() -> None:
     assert second(zero) == zero[3]
 
 
-def test_devices_take_rewards_that_they_can_hold() -> None:
-    for privatizer, steps in ((summed("pure"), 1), (Unprotected(), 0)):
-        with pytest.raises(InvalidParameter):
-            Devices(of=privatizer).release(steps, 4)
-
-
-# -- by name -------------------------------------------------------------------------------------
-
-
 def test_all_that_runs_by_name_can_be_audited() -> None:
     every = {*EVERY, *LINEAR, *(name.split(",")[0] for name in COMBINATORIAL)} - {"bit-se"}
     assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
@@ -247,67 +180,34 @@ def test_every_algorithm_has_a_view(name: str, path: str) -> None:
     assert len(found.run(1, 2, np.random.default_rng(1))) == 2
 
 
-def test_parameters_may_be_spelled_in_two_ways() -> None:
-    spelled = ("dist-rdp-se:s=1", "dist-rdp-se,scaling=1", "dist-rdp-se")
-    one, also, ten = (viewed(f"{rest},epsilon=1,delta=1e-3").epsilon for rest in spelled)
-    assert one == also != ten
-
-
 @pytest.mark.parametrize(
     ("rest", "argument", "says"),
     [
         ("dist-dp-se", "target", "epsilon is missing"),
         ("se,epsilon=1", "target", "states no claim"),
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
-        ("dist-dpse,epsilon=1", "target", "did you mean dist-dp-se?"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
         (
             "dist-dp-se,epsilon=1,arms=3",
             "target",
             "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path, visits, honest",
         ),
-        (
-            "dist-dp-se,epsilon=1,pathe=wide",
-            "target",
-            "did you mean path.*path: release or",
-        ),
-        ("dist-dp-se,epsilon=0", "epsilon", "must be > 0"),
+        ("dist-dp-se,epsilon=1,pathe=wide", "target", "did you mean path.*path: release or"),
         ("dist-dp-se,epsilon=1,epsilon=2", "target", "epsilon is given twice"),
-        ("dist-dp-se,epsilon=1,radius=wide", "radius", "must be 'exact' or 'paper'"),
         ("dist-dp-se,epsilon=1,path=wire", "path", "must be 'release' or 'devices'"),
         ("dist-rdp-se,epsilon=1,delta=0", "delta", "unbounded"),
-        ("dist-dp-se,epsilon=1,delta=1", "delta", "must lie in"),
         ("bit-se,epsilon=1,scaling=2", "scaling", "has none"),
-        ("bit-se,epsilon=1,radius=paper", "privatizer", "no radius"),
-        ("dp-se,epsilon=1,scaling=2", "scaling", "has none"),
         ("dist-rdp-se,epsilon=1,scaling=1/2", "scaling", "must be >= 1"),
         ("dist-rdp-se:s=4,epsilon=1,scaling=4", "scaling", "given twice"),
-        ("sdp-ae:m=1/2,epsilon=1", "sdp-ae:m", "must be a whole number"),
         ("dist-dp-se,epsilon=1,visits=3", "visits", "must be 1 or 2"),
-        ("dist-dp-se,epsilon=1,visits=0", "max_visits", "must be >= 1"),
-        ("dist-dp-se,epsilon=1,visits=x", "visits", "must be a whole number"),
         ("cdp-se,epsilon=1,visits=2", "algorithms", "visits cannot share"),
-        ("dist-dp-se,epsilon=1,honest=0", "honest", "must lie in"),
         ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "somebody stays"),
-        ("dist-dp-se,epsilon=1,dropouts=nan", "dropouts", "must be a fraction"),
         ("cdp-se,epsilon=1,release=tree", "release", "has none"),
-        ("cdp-se,epsilon=1,calibration=exact", "calibration", "has none"),
         ("cucb,epsilon=1", "target", "non-private policy"),
-        ("cucb-dp", "target", "epsilon is missing"),
         ("cucb-dp,epsilon=1,path=devices", "path", "has release only"),
-        ("cucb-dp,epsilon=1,scaling=2", "scaling", "has none"),
-        ("cucb-dp,epsilon=1,calibration=exact", "calibration", "has none"),
-        ("cucb-dp,epsilon=1,radius=paper", "radius", "has none"),
         ("cucb-dp,epsilon=1,release=some", "release", "must be one of tree"),
-        ("cucb-dp,epsilon=1,visits=2", "visits", "has none"),
         ("cucb-dp,epsilon=1,release=factorisation,delta=0", "delta", "unbounded"),
-        ("cucb-ldp1,epsilon=1,honest=90%", "honest", "has none"),
-        ("cucb-ldp1,epsilon=1,release=tree", "release", "has none"),
-        ("dpe,epsilon=1", "target", "non-private policy"),
-        ("cdp-dpe", "target", "epsilon is missing"),
         ("cdp-dpe,epsilon=1,path=devices", "path", "has release only"),
-        ("cdp-dpe,epsilon=1,scaling=2", "scaling", "has none"),
-        ("cdp-dpe,epsilon=1,delta=0", "delta", "unbounded"),
         ("cdp-dpe,epsilon=1,calibration=some", "calibration", "must be one of exact"),
         ("sdp-dpe,epsilon=1,calibration=pure", "calibration", "binomial noise has no pure"),
         ("cdp-dpe,epsilon=1,calibration=pure,radius=paper", "radius", "no width for Laplace"),
@@ -317,11 +217,6 @@ def test_what_is_not_there_is_refused_by_name(rest: str, argument: str, says: st
     with pytest.raises(InvalidParameter, match=says.replace("?", r"\?")) as refused:
         viewed(rest)
     assert refused.value.argument == argument
-
-
-def test_a_dataset_is_one_reward() -> None:
-    with refused("dataset"):
-        viewed("dist-dp-se,epsilon=1").run(2, 1, np.random.default_rng(1))
 
 
 def test_seeds_repeat_a_view_and_earnest_does_not() -> None:
@@ -375,30 +270,6 @@ def test_a_view_is_four_rounds_of_two_base_arms() -> None:
     assert viewed("cucb-dp,epsilon=1,delta=1/100").epsilon < 1
 
 
-def test_a_policy_of_any_size_is_audited_in_the_small() -> None:
-    policy = cucb("cucb-dp", PAIR, horizon=1000, epsilon="1/2", release="doubling")
-    view = combinatorial_view_of(policy)
-    assert view.policy.privatizer.horizon == 4
-    assert audit_view(policy).epsilon == 0.5
-    with pytest.raises(InvalidParameter, match="privatizer"):
-        audit_view(cucb("cucb", PAIR, horizon=1000))
-
-
-@pytest.mark.parametrize("name", PURE)
-def test_discrete_laplace_noise_is_claimed_pure(name: str) -> None:
-    found = viewed(name)
-    assert found.epsilon == 1
-    assert found.delta == 0
-
-
-def test_the_papers_gaussian_is_claimed_with_what_it_keeps() -> None:
-    exact, paper = (
-        viewed(f"cdp-dpe,epsilon=10,delta=1/4,calibration={word}") for word in ("exact", "paper")
-    )
-    assert exact.epsilon <= 10
-    assert paper.epsilon > 15
-
-
 def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:
     rows = viewed("cdp-dpe,epsilon=1").run(0, 3, np.random.default_rng(1))
     assert rows.shape == (3, 5)
@@ -418,13 +289,3 @@ def test_only_the_model_of_the_view_and_a_promise_have_one() -> None:
     other = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="central"))
     with pytest.raises(InvalidParameter, match="model"):
         linear_view_of(other)
-
-
-def test_in_the_local_model_a_client_is_alone() -> None:
-    for name in ("ldp-dpe", "ldp-pe"):
-        rows = viewed(f"{name},epsilon=1").run(1, 2, np.random.default_rng(1))
-        assert rows.shape == (2, 5)
-    local = AveragePrivatizer(trust="local", bound=1)
-    view = linear_view_of(PhasedElimination(model=MODEL, privatizer=local))
-    assert view.size.users == 1
-    assert view.views(0, 1, SeededRng(1)).shape == (1, 5)

@@ -23,7 +23,7 @@ from accounting.cli.readers import verdict_of
 from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
+from bandits.certificates.recheck import SEEDED, UNKNOWN, recheck, required_assumptions
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope
 from tests.bandits.certificates.test_certificate import (
@@ -35,7 +35,7 @@ from tests.bandits.certificates.test_certificate import (
     sealed,
     summed,
 )
-from tests.effort import by_day, effort, spread
+from tests.effort import effort, spread
 
 NAMES = ("pure", "renyi", "shuffled-pure", "bits", "returning")
 SHORT = 60
@@ -136,7 +136,7 @@ def test_no_edit_of_any_field_holds(name: str) -> None:
     assert held
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["pure", "returning"])
 def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
     original = document(name)
     tried = 0
@@ -173,9 +173,6 @@ def test_a_wrong_digest_is_named() -> None:
         assert failure.where == where
 
 
-# -- certificates that were made to look true ------------------------------------------------
-
-
 def without_worst() -> dict[str, Any]:
     edited = document("renyi")
     best = min(edited["parts"], key=lambda part: Fraction(part["claims"][0]["epsilon"]))
@@ -204,13 +201,6 @@ def decoy(key: str, real: Any) -> dict[str, Any]:
     return edited
 
 
-def first_of_two() -> dict[str, Any]:
-    edited = document("pure")
-    for part in edited["parts"]:
-        part["claims"] = [{"delta": DELTA, "epsilon": "0.001"}, *part["claims"]]
-    return edited
-
-
 def all_new() -> dict[str, Any]:
     edited = document("returning")
     return {**edited, "assumptions": document("pure")["assumptions"]}
@@ -230,12 +220,6 @@ def part_twice() -> dict[str, Any]:
 def release_twice() -> dict[str, Any]:
     edited = document("pure")
     return told(edited, released=[*edited["released"], edited["released"][0]])
-
-
-def more_deltas_of_a_part() -> dict[str, Any]:
-    edited = document("pure")
-    edited["parts"][0]["claims"].append({"delta": "1/2", "epsilon": "1"})
-    return edited
 
 
 def both_users() -> dict[str, Any]:
@@ -263,7 +247,6 @@ def two_relations() -> dict[str, Any]:
 FORGED: dict[str, Callable[[], dict[str, Any]]] = {
     "a part twice": part_twice,
     "a release twice": release_twice,
-    "more deltas of a part": more_deltas_of_a_part,
     "users who are new and return": both_users,
     "releases and rounds of releases": both_kinds,
     "two relations": two_relations,
@@ -273,7 +256,6 @@ FORGED: dict[str, Callable[[], dict[str, Any]]] = {
     "other noise before the real rounds": lambda: decoy(
         "rounds_of", lambda part: [{"part": part, "rounds": 1}]
     ),
-    "two claims of a part at one delta": first_of_two,
     "an extra field": lambda: {**document("pure"), "promise": "0-DP"},
     "no assumptions": lambda: {**document("shuffled-pure"), "assumptions": []},
     "returning users who are new": all_new,
@@ -285,59 +267,26 @@ FORGED: dict[str, Callable[[], dict[str, Any]]] = {
 REASONS = {
     "a part twice": "must not repeat a part",
     "a release twice": "is listed before",
-    "more deltas of a part": "must be at the deltas of the claims, in their order",
     "users who are new and return": "does not fit the parts: users are new",
     "releases and rounds of releases": "must all be releases, or all be rounds of releases",
     "two relations": "must have one relation: scopes never compose",
 }
 
 
-@pytest.mark.parametrize("name", REASONS)
-def test_what_is_wrong_is_said(name: str) -> None:
-    (failure,) = recheck(sealed(FORGED[name]())).failures
-    assert REASONS[name] in failure.reason
-
-
-@pytest.mark.parametrize("made", FORGED.values(), ids=FORGED)
-def test_a_certificate_that_was_made_up_fails(made: Any) -> None:
-    verdict = recheck(sealed(made()))
+@pytest.mark.parametrize("name", FORGED)
+def test_a_certificate_that_was_made_up_fails(name: str) -> None:
+    verdict = recheck(sealed(FORGED[name]()))
     assert not verdict.holds
     assert Status.FAILS in {finding.status for finding in verdict.failures}
-
-
-def test_a_release_of_no_part_is_named() -> None:
-    (failure,) = recheck(sealed(without_worst())).failures
-    assert failure.where.startswith("released[")
-    assert failure.reason == "belongs to no part"
-
-
-def test_what_is_assumed_comes_first() -> None:
-    findings = recheck(text_of("shuffled-pure")).findings
-    assert findings[0].where == "parts[0]"
-    assert findings[0].status is Status.ASSUMED
-    assert "is stated, not derived: an (1/8, 1/1000)-relaxed" in findings[0].reason
-    assert recheck(text_of("pure")).findings[0].status is Status.ASSUMED
-    assert recheck(text_of("pure")).findings[0].reason == SEEDED
-
-
-def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
-    # Whoever rewrites these sentences too tells another story, and no reader can know.
-    edited = document("renyi")
-    count = len(edited["parts"])
-    assert any(each.startswith(f"parts: {count}, all that") for each in edited["assumptions"])
-    assert any(each.startswith("released: ") for each in edited["assumptions"])
-    assert SEEDED in edited["assumptions"]
-    edited["assumptions"][edited["assumptions"].index(SEEDED)] = SYSTEM
-    assert recheck(sealed(edited)).holds
-
-
-# -- text that is no certificate -------------------------------------------------------------
+    if name in REASONS:
+        (failure,) = verdict.failures
+        assert REASONS[name] in failure.reason
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "null", "1", '{"schema": 1}', b"\xff", "[" * 100_000, '{"schema":' * 100_000,
-     '{"schema": ' + "1" * 5000 + "}", '{"schema": NaN}', None, 5, {}],
+    ["", "{}", "[]", '{"schema": 1}', b"\xff", "[" * 100_000,
+     '{"schema": ' + "1" * 5000 + "}", '{"schema": NaN}', None],
     ids=lambda text: repr(text)[:20],
 )  # fmt: skip
 def test_text_that_is_no_certificate_is_a_finding(text: Any) -> None:
@@ -345,7 +294,7 @@ def test_text_that_is_no_certificate_is_a_finding(text: Any) -> None:
     assert failure.status is Status.FAILS
 
 
-@pytest.mark.parametrize("epsilon", ["1e20000000", "1e999999999", "9" * 2001, "1e9"])
+@pytest.mark.parametrize("epsilon", ["1e999999999", "9" * 2001])
 def test_a_number_that_would_take_long_is_refused_at_once(epsilon: str) -> None:
     edited = document("pure")
     edited["claims"][0]["epsilon"] = epsilon
@@ -373,20 +322,7 @@ def reason_of(text: str) -> tuple[str, str]:
     return failure.where, failure.reason
 
 
-# -- the algorithm -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["ldp-se", "cdp-se", "sdp-ae", "dp-se", "ucb", "Dist-dp-se"])
-def test_another_name_needs_other_sentences(name: str) -> None:
-    edited = {**document("pure"), "algorithm": name}
-    for i, each in enumerate(edited["assumptions"]):
-        edited["assumptions"][i] = each.replace(" dist-dp-se with", f" {name} with")
-    verdict = recheck(sealed(edited))
-    assert not verdict.holds
-    assert all(each.reason.startswith("missing: ") for each in verdict.failures)
-
-
-@pytest.mark.parametrize("name", ["ucb", "Dist-dp-se", "halves-se"])
+@pytest.mark.parametrize("name", ["ucb", "Dist-dp-se"])
 def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     edited = {**document("pure"), "algorithm": name}
     verdict = recheck(text_told(edited))
@@ -395,21 +331,6 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     assert (first.where, first.status, first.reason) == ("algorithm", Status.ASSUMED, UNKNOWN)
     assert UNKNOWN in required_assumptions(edited)
     assert UNKNOWN not in document("pure")["assumptions"]
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("se", "se gives no privacy: it has no certificate"),
-        ("dist-dp-se ", "must not start or end with blanks"),
-        (" dist-dp-se", "must not start or end with blanks"),
-        (" ", "must not start or end with blanks"),
-    ],
-)
-def test_names_that_are_refused(name: str, reason: str) -> None:
-    edited = document("pure")
-    text = sealed({**edited, "algorithm": name})
-    assert reason_of(text) == ("algorithm", reason)
 
 
 def test_the_local_model_has_a_sentence_of_its_own() -> None:
@@ -421,9 +342,6 @@ def test_the_local_model_has_a_sentence_of_its_own() -> None:
     edited = json.loads(text)
     edited["assumptions"].remove(sentence)
     assert reason_of(sealed(edited)) == ("assumptions", f"missing: {sentence}")
-
-
-# -- scopes and rounds ---------------------------------------------------------------------------
 
 
 def of_scope(scope: Scope) -> dict[str, Any]:
@@ -441,26 +359,6 @@ def test_scopes_never_compose() -> None:
     other = of_scope(Scope(relation=Relation.ADD_REMOVE))
     edited["parts"].append(other)
     assert reason_of(text_told(edited)) == ("parts", "must have one scope: scopes never compose")
-
-
-def test_rounds_are_those_of_a_user() -> None:
-    edited = document("returning")
-    edited["parts"][0]["is"]["unit"] = "contribution"
-    where, reason = reason_of(text_told(edited))
-    assert where == "parts[0].is.unit"
-    assert reason.startswith("must be user")
-
-
-def test_rounds_of_one_law_stand_together() -> None:
-    edited = document("returning")
-    part = edited["parts"][0]
-    part["is"]["rounds_of"] = [{**part["is"]["rounds_of"][0], "rounds": k} for k in (1, 1)] + [
-        {**part["is"]["rounds_of"][0], "rounds": 1}
-    ]
-    assert reason_of(text_told(edited))[1] == "must not repeat a law: add up its rounds"
-
-
-# -- one thing, one spelling ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])
@@ -490,9 +388,6 @@ def test_no_more_is_released_than_there_were_rounds() -> None:
     )
 
 
-# -- what a text may cost, and small deltas ------------------------------------------------------
-
-
 def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     text = certificate_of(run_of(POLICIES["renyi"], horizon=60), deltas=[DELTA]).text()
     assert recheck(text).holds
@@ -500,16 +395,3 @@ def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = recheck(text).failures
     assert {each.status for each in failures} == {Status.UNCHECKED}
     assert all("more than 10 values in all" in each.reason for each in failures)
-
-
-@by_day(1)
-@pytest.mark.parametrize("delta", ["1e-10", "1e-12", "1e-15", "1e-25"])
-def test_a_pure_run_is_certified_at_any_small_delta(delta: str) -> None:
-    certificate = certificate_of(run_of(POLICIES["pure"], horizon=1000), deltas=["1e-6", delta])
-    assert recheck(certificate.text()).holds
-    assert certificate.claims[1]["epsilon"] == "0.5"
-
-
-def test_a_pure_claim_that_is_stated_is_certified_at_a_small_delta() -> None:
-    run = run_of(POLICIES["shuffled-pure"], horizon=60)
-    assert recheck(certificate_of(run, deltas=["1e-12"]).text()).holds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,8 @@ from accounting.budget.returning_users import per_user
 from accounting.certificates.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
-from bandits.cli.options import read_experiment
-from bandits.policies.registry import read_algorithm
-from bandits.policies.returning_users import RETURNING, returning_policy, steady_for
-from bandits.policies.setting import Setting
-from bandits.privatizers.protocols import Deployment
-from dpcore.errors import InvalidParameter
+from bandits.cli.run import read_experiment
+from bandits.policies.returning_users import RETURNING, steady_for
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 
@@ -30,9 +25,6 @@ def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
     answer = bandit("run", *SMALL, *words, "--json")
     assert (answer.code, answer.err) == (0, "")
     return {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
-
-
-# -- visits --------------------------------------------------------------------------------------
 
 
 @by_day(2)
@@ -73,15 +65,6 @@ def test_the_presets_algorithms_that_can_be_played_are() -> None:
     assert {*read_experiment("cz/easy").algorithms} - {*gone} == {"dp-se"}
 
 
-def test_fewer_people_than_rewards_are_turned_away(bandit: Bandit) -> None:
-    # 40 people give 4 rewards each; then nothing is released, and the arms share the rest.
-    few = rows(bandit, "--visits", "4", "--users", "40", "--algorithms", "dist-rdp-se")
-    many = rows(bandit, "--visits", "4", "--algorithms", "dist-rdp-se")
-    assert few["dist-rdp-se"]["communication"]["numbers"] <= 160
-    assert many["dist-rdp-se"]["communication"]["numbers"] > 400
-    assert few["dist-rdp-se"]["regret_per_round"] > many["dist-rdp-se"]["regret_per_round"]
-
-
 def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
     words = ("--visits", "4", "--algorithms", "dist-dp-se")
     # 10 users give at most 40 rewards: the first batch of three arms needs more.
@@ -97,9 +80,6 @@ def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: 
     enough = bandit("run", *SMALL, *words, "--json").json
     assert "remarks" not in enough
     assert enough["rows"][0]["out_of_users"] == 0
-
-
-# -- certificates --------------------------------------------------------------------------------
 
 
 def certificate(bandit: Bandit, folder: Path, *words: str) -> dict[str, Any]:
@@ -145,17 +125,6 @@ def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> No
         assert not forged({**found, "assumptions": changed})
 
 
-# -- who vanishes --------------------------------------------------------------------------------
-
-
-def test_dropouts_cost_reward_and_no_privacy(bandit: Bandit) -> None:
-    words = ("--algorithms", "dist-dp-se,cdp-se,se")
-    whole, gone = rows(bandit, *words), rows(bandit, *words, "--dropouts", "30%", "--honest", "90%")
-    for name in ("dist-dp-se", "cdp-se"):
-        assert gone[name]["guarantee"]["pure"] == whole[name]["guarantee"]["pure"] == "2"
-    assert whole["se"] == gone["se"]
-
-
 def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
@@ -167,27 +136,3 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out
-
-
-# -- what is refused -----------------------------------------------------------------------------
-
-
-def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
-    words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
-    answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
-    assert answer.code == 2
-    assert "sums 2 to 65,535 users" in answer.err
-
-
-def test_people_and_policies_of_ones_own() -> None:
-    with pytest.raises(InvalidParameter, match="visits cannot share"):
-        steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
-    twice = Setting(epsilon=1, delta="1e-6", max_visits=2, arms=2, horizon=1000)
-    planned = replace(twice, deployment=Deployment(dropouts="1/20"))
-    policy: Any = returning_policy("dist-dp-se", planned)
-    assert policy.most == 250
-    with pytest.raises(InvalidParameter, match="leave s out"):
-        returning_policy("dist-rdp-se", twice, value=Fraction(20))
-    with pytest.raises(InvalidParameter, match="max_visits"):
-        returning_policy("dist-dp-se", replace(twice, max_visits=None))
-    assert str(read_algorithm("dist-rdp-se:s=20")) == "dist-rdp-se:s=20"

@@ -12,9 +12,7 @@ HALVING = (Path(__file__).parents[3] / "examples" / "halving.py").read_text(enco
 OTHERS = """
 from own import Halving
 ready = Halving()
-def plain(): return ready
 def needs(epsilon, words): return ready
-def fails(epsilon): return 1 / 0
 def wrong(epsilon): return epsilon
 def refuses(epsilon): return Halving(epsilon=epsilon).privatizer.noise(-1)
 """
@@ -61,14 +59,10 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
         ("own.py", "must be own.py:NAME, a policy in that file"),
         ("own.py:Nobody", "has no attribute 'Nobody'"),
         ("lost.py:Policy", "there is no file lost.py"),
-        ("lost.module:Policy", "No module named 'lost'"),
         ("others.py:ready", "must be made from epsilon"),
-        ("others.py:plain", "must be made from epsilon"),
         ("others.py:needs", "cannot be made without words"),
-        ("others.py:fails", "ZeroDivisionError"),
         ("others.py:wrong", "is a Fraction, and must be or return a bandits.Policy"),
         ("others.py:refuses", "gives no policy"),
-        ("se:ready", "se has no parameters"),
         ("own.py:Halving,own.py:Halving", "names one twice"),
     ],
 )
@@ -78,10 +72,3 @@ def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: st
     assert refused.err.startswith("error: --algorithms = ")
     assert said in refused.err
     assert refused.err.count("\n") == 1
-
-
-def test_it_is_played_in_worlds_of_arms_by_new_users(bandit: Bandit) -> None:
-    for preset, more in (("csb/topk", ()), ("cz/easy", ("--visits", 2))):
-        refused = bandit("run", preset, "--algorithms", "own.py:Halving", *more)
-        assert refused.code == 2
-        assert "--algorithms = own.py:Halving" in refused.err

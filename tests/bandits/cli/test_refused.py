@@ -15,11 +15,9 @@ import pytest
 
 from bandits.cli import render
 from bandits.experiments import curves
-from bandits.experiments.curves import PlotLine
 from bandits.experiments.experiment import Experiment, float_up
 from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import PAPER, RELEASED, Setting
-from bandits.radius.radius import PaperRadius
+from bandits.policies.setting import Setting
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
@@ -27,80 +25,50 @@ from tests.support.dpcore.mutants import rewired
 REFUSED: dict[str, str] = {
     "cz/easy --arms 0": "--arms = 0: must be >= 1",
     "cz/easy -T 5": "--horizon = 5: must be >= arms = 10",
-    "cz/easy -T 0": "--horizon = 0: must be >= 1",
-    "cz/easy -T 1.5": "--horizon = 1.5: must be a whole number",
     "cz/easy --epsilon 0": "--epsilon = 0: must lie in [1e-6, 1000]",
-    "cz/easy --epsilon x": "--epsilon = x: must be a finite number",
     "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
     "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
     "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
-    "cz/easy --algorithms ,": "--algorithms: must contain at least one name",
     "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
-    "cz/easy --instances 0": "--instances = 0: must be >= 1",
     "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
-    "cz/easy --seed -1": "--seed = -1: must be >= 0",
     "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
-    "cz/easy --schedule best": "--schedule = best: must be one of",
     "cz/easy --data x": "--data = x: cz/easy is simulated",
     "cz/mslr": "PRESET = cz/mslr: needs --data FILE",
     "obd --data none.csv": "--data = none.csv: No such file",
     "cz/easy --algorithms se --output here": "--output = here: is not a folder",
-    "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
-    "cz/easy --algorithms se --resume .": "--resume = .: is not a regular file",
     "cz/easy --algorithms se --resume here": "--resume = here: is not the state",
-    "cz/easy --algorithms se --epsilon=1e-400": "--epsilon = 1e-400: must lie in [1e-6, 1000]",
     "cz/easy --algorithms se,sdp-ae --epsilon=1e-5": "--epsilon = 1e-5: must be >= 0.01 for sdp-ae",
     "cz/easy --algorithms vb-sdp-ae --delta=1e-31": "--delta = 1e-31: must be >= 1e-30 for vb",
     "cz/easy --algorithms dist-rdp-se:s=1e12": "--epsilon (for dist-rdp-se:s=1000000000000) = ",
     "cz/easy --algorithms dpe": "--algorithms = dpe: is played in worlds with linear rewards",
     "cz/easy --algorithms se --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: leave it out",
-    "cz/easy --algorithms se --users=50": "--users = 50: has no effect in cz/easy: leave it out",
-    "cz/easy --algorithms se --calibration=paper": "--calibration = paper: has no effect in",
     "cz/easy --algorithms dp-se --schedule paper": "--schedule = paper: has no effect on dp-se",
     "cz/easy --algorithms se --output ''": "--output = '': must name a place",
     "cz/easy --algorithms se --output q --resume st": "--output = q/regret.csv: is a directory",
-    "cz/easy --algorithms se --output pipe --resume st": "--output = pipe: is not a folder",
     "cz/easy --algorithms se --output out --resume pipe": "--resume = pipe: is not a regular file",
     "cz/easy --algorithms se --output out --resume zeros": "--resume = zeros: is not the state",
     "cz/easy --algorithms dist-rdp-se --radius paper --renyi-tail new": "--renyi-tail = new: must",
     "cz/easy --renyi-tail printed": "--renyi-tail = printed: is of dist-rdp-se with",
     "cz/easy --algorithms dist-rdp-se --radius paper --confidence 0.5": "--confidence = 0.5",
-    "cz/easy --algorithms dist-rdp-se --radius paper --confidence 2/T": "--confidence = 2/T",
     "tkms/binary -T 3000 --algorithms sdp-ae --confidence 0.2": "--confidence = 0.2: has no effect",
     "cz/easy --visits 0": "--visits = 0",
-    "cz/easy --visits 1e12": "--visits",
-    "cz/easy --visits 2 --users 0": "--users = 0",
-    "cz/easy --honest 0": "--honest = 0",
     "cz/easy --dropouts 100%": "--dropouts = 1",
     "cz/easy --dropouts 60% --honest 50%": "--dropouts = 3/5",
-    "cz/easy --aggregation secret": "--aggregation = secret",
-    "cz/easy --aggregation masked --dropouts 50%": "--dropouts = 1/2",
     "cz/easy --aggregation masked --algorithms cdp-se": "--algorithms = cdp-se",
     "cz/easy --visits 2 --algorithms ldp-se": "--algorithms = ldp-se",
     "cz/easy --dropouts 5% --algorithms dp-se": "--algorithms = dp-se",
     "cz/easy --visits 2 --radius paper": "--radius = paper",
     "cz/easy --honest 90% --radius paper": "--radius = paper",
-    "csb/topk --super-arm 0": "--super-arm = 0: must be >= 1",
     "csb/topk --super-arm 21": "--super-arm = 21: must be <= arms = 20",
-    "csb/topk --arms 63": "--arms = 63: must be <= 62",
-    "csb/topk --release blocks": "--release = blocks: must be one of tree, doubling",
     "csb/topk --algorithms cucb --release tree": "--release = tree: has no effect on cucb",
-    "cz/easy --algorithms cucb-dp": "--algorithms = cucb-dp: is played in worlds with super",
     "cz/easy --super-arm 3": "--super-arm = 3: cz/easy has none: leave it out",
     "csb/path --arms 25": "--arms = 25: must be 2 n (n - 1)",
-    "csb/coverage --super-arm 3": "--super-arm = 3: must be a multiple of 2",
     "csb/topk --algorithms cucb-ldp1:c=1": "cucb-ldp1:c = 1: must be a number in [2",
     "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c is of the paper",
     "csb/topk --visits 2": "--algorithms = cucb: has no noise that visits share",
-    "csb/topk --dropouts 5%": "--algorithms = cucb: does not plan for users who vanish",
     "lzj/fig2 --algorithms dpe --users 88000 -T 1e6": "--users = 88000: are too few: 1000000",
-    "lzj/fig2 --algorithms dpe -T 1e7": "--users = 100000: are too few: 10000000 rounds of dpe",
-    "lzj/fig2 --algorithms dpe --users 0": "--users = 0: must be >= 1",
-    "lzj/fig2 --algorithms dpe --alpha 1": "--alpha = 1: must lie in (0, 1)",
-    "lzj/fig2 --algorithms dpe --calibration exactly": "--calibration = exactly: must be",
     "lzj/fig2 --calibration pure --radius paper --algorithms cdp-dpe": "--radius = paper: must be",
     "lzj/fig2 --calibration pure --algorithms sdp-dpe": "--calibration = pure: must be exact or",
-    "lzj/fig2 --algorithms pe": "--users = 100000: are too few: 1000000 rounds of pe need 1000000",
     "lzj/fig2 --algorithms dpe --schedule exact": "--schedule = exact: has no effect on dpe",
 }
 
@@ -132,42 +100,6 @@ def test_a_run_that_cannot_be_made_is_refused_by_name_and_leaves_nothing(
 
 
 SMALL = ("cz/easy", "-T", "3000", "--instances", 1, "--arms", 3, "--epsilon", "0.5")
-RENYI = (*SMALL, "--algorithms", "dist-rdp-se", "--radius", "paper")
-
-
-@pytest.mark.parametrize("schedule", ["paper", "released"])
-@pytest.mark.parametrize("tail", [None, "printed", "released"])
-def test_schedule_and_tail_are_chosen_apart(schedule: str, tail: str | None) -> None:
-    setting = Setting(
-        epsilon=1,
-        delta="1e-6",
-        horizon=10**4,
-        arms=3,
-        radius="paper",
-        schedule=schedule,  # type: ignore[arg-type]  # two of the literals
-        renyi_tail=tail,  # type: ignore[arg-type]  # two of the literals
-    )
-    policy: Any = read_algorithm("dist-rdp-se").policy(setting)
-    assert policy.schedule == (PAPER if schedule == "paper" else RELEASED)
-    own = "released" if schedule == "released" else "printed"
-    assert policy.radius == PaperRadius(form=tail or own)  # type: ignore[arg-type]  # two of the literals
-    # Without a choice of its own the tail follows a schedule that is replaced.
-    if tail is None:
-        other = replace(setting, schedule="paper")
-        followed: Any = read_algorithm("dist-rdp-se").policy(other)
-        assert followed.radius == PaperRadius()
-
-
-def test_the_tail_that_is_played_is_said(bandit: Bandit) -> None:
-    own = bandit("run", *RENYI)
-    assert "schedule released, Renyi tail released, seed 1" in own.out.splitlines()[0]
-    printed = bandit("run", *RENYI, "--renyi-tail", "printed")
-    assert "schedule released, Renyi tail printed, seed 1" in printed.out.splitlines()[0]
-    found = bandit("run", *RENYI, "--json").json
-    same = bandit("run", *RENYI, "--renyi-tail", "released", "--json").json
-    assert found["rows"] == same["rows"]
-    assert "renyi_tail" not in found
-    assert same["renyi_tail"] == "released"
 
 
 def test_confidence_is_an_option(bandit: Bandit) -> None:
@@ -188,7 +120,7 @@ def test_confidence_is_an_option(bandit: Bandit) -> None:
 
 
 RUN = ["run", "cz/easy", "-T", "500", "--instances", "1", "--arms", "3", "--algorithms", "cdp-se"]
-EXACT = ["1/3", "2/3", "0.3", "0.50000000000000000001", "1e-6", "1000", "0.1234567890125", "1e-5"]
+EXACT = ["1/3", "0.3", "0.50000000000000000001", "1e-6"]
 
 
 def experiment(*epsilons: str) -> Experiment:
@@ -205,12 +137,6 @@ def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
     assert Fraction(repr(math.nextafter(found, 0))) < exact
     assert Fraction(render._epsilon(found)) >= exact
     assert Fraction(curves._decimal(text)) >= exact
-
-
-def test_short_epsilons_are_printed_as_they_are_written() -> None:
-    for text in ("0.1", "0.3", "0.5", "1", "10", "1000"):
-        assert float_up(Fraction(text)) == float(text)
-        assert render._epsilon(float(text)) == curves._decimal(text) == text
 
 
 def test_epsilons_below_are_caught() -> None:
@@ -239,22 +165,3 @@ def test_two_epsilons_of_one_float_are_refused(bandit: Bandit) -> None:
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: --epsilon = ")
     assert "names one twice" in answer.err
-
-
-def test_compare_takes_every_document_that_run_writes(bandit: Bandit) -> None:
-    answer = bandit(*RUN, "--epsilon", "0.5", "--epsilon", "0.50000000000000000001", "--json")
-    assert [row["epsilon"] for row in answer.json["rows"]] == [0.5, 0.5000000000000001]
-    Path("a.json").write_text(answer.out)
-    found = bandit("compare", "a.json", "a.json", "--json").json
-    assert [row["ratio"] for row in found["rows"]] == [1.0, 1.0]
-    assert found["unmatched"] == []
-
-
-def test_a_table_without_epsilons_has_no_picture(tmp_path: Path) -> None:
-    lines = [
-        PlotLine(preset="x", algorithm="se", epsilon=text, t=(1,), mean=(0.5,), error=(0,))
-        for text in ("1/0", "some")
-    ]
-    for line in lines:
-        with pytest.raises(InvalidParameter, match="is not an epsilon"):
-            curves.draw_results([line], tmp_path / "regret.svg")

@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 
 from bandits.experiments import playing as module
-from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task, spaced_checkpoints
+from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.experiments.playing import _coins, play_task, run_cells
 from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
-from bandits.policies.registry import read_algorithm
-from bandits.privatizers.privatizer import NEW_USERS
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import DpcoreError
 from tests.support.dpcore.mutants import mutated, rewired
 
 
@@ -117,57 +115,6 @@ def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
         played(small(), jobs=2)
 
 
-def test_checkpoints_end_with_the_horizon() -> None:
-    assert spaced_checkpoints(1) == (1,)
-    for horizon in (7, 1000, 10**6, 10**7):
-        found = spaced_checkpoints(horizon)
-        assert found[-1] == horizon
-        assert list(found) == sorted(set(found))
-        assert len(found) <= 81
-    given = small(checkpoints=(10, 3_000))
-    both = played(given)
-    assert [cell.regret[-1] for cell in both] == [cell.regret[-1] for cell in CELLS]
-    assert all(len(cell.regret) == 2 for cell in both)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"horizon": 10**13},
-        {"instances": 1 << 21},
-        *({"checkpoints": rounds} for rounds in ((10, 20), (20, 20, 3_000), (0, 3_000))),
-    ],
-    ids=str,
-)
-def test_what_no_option_can_ask_for_is_refused_by_name(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        small(**change)
-    assert {refused.value.argument} == {*change}
-
-
-def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
-    with pytest.raises(InvalidParameter, match="horizon = 3"):
-        small(horizon=3).worlds()
-    with pytest.raises(InvalidParameter, match="worlds"):
-        run_cells(small(), Worlds(environments=small().worlds().environments[:1]))
-    with pytest.raises(InvalidParameter, match="worlds"):
-        run_cells(small(instances=1), small().worlds())
-    with pytest.raises(InvalidParameter, match="done"):
-        played(small(), done=CELLS[1:])
-
-
-def test_a_schedule_that_is_left_out_is_that_of_the_radius_or_the_preset() -> None:
-    for name, radius, schedule in (
-        ("cz/easy", "exact", "exact"),
-        ("cz/easy", "paper", "released"),
-        ("tkms/binary", "paper", "paper"),
-    ):
-        assert small(preset=name, radius=radius).schedule == schedule
-
-
-# -- what it says -----------------------------------------------------------------------------
-
-
 def test_rows_are_means_over_instances() -> None:
     rows = rows_of(small(), CELLS, promises_of(small(), 4))
     assert [(row.algorithm, row.epsilon) for row in rows] == [
@@ -184,33 +131,6 @@ def test_rows_are_means_over_instances() -> None:
         assert row.bits_per_user == max(cell.bits_per_user for cell in pair)
         assert row.guarantee["pure"] == {0.5: "1/2", 1.0: "1"}[row.epsilon]
         assert row.guarantee["epsilon_upper"] <= row.epsilon
-
-
-def test_rows_hold_the_mean_and_the_most_of_unequal_cells() -> None:
-    experiment = small(algorithms=("cdp-se",), epsilons=(1,), instances=3)
-    sent = zip(played(experiment), (5, 9, 7), (4.0, 8.0, 6.0), strict=True)
-    cells = [
-        replace(cell, bits_per_user=bits, mean_bits_per_user=mean) for cell, bits, mean in sent
-    ]
-    (row,) = rows_of(experiment, cells, promises_of(experiment, 4))
-    assert (row.bits_per_user, row.mean_bits_per_user) == (9, 6.0)
-
-
-def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
-    short = small(horizon=100, radius="paper", schedule="paper")
-    # 60 rounds for 30 arms, then 8 and 16 for two that are left; two alone have room for 32 more.
-    for arms, sizes in ((30, (2, 4, 8)), (2, (2, 4, 8, 16))):
-        privatizer = read_algorithm("dist-dp-se").policy(short.setting(1, arms)).privatizer
-        found = short.guarantee("dist-dp-se", 1, arms)
-        assert found == NEW_USERS.guarantee(privatizer, sizes)
-
-
-def test_what_is_assumed_has_its_own_epsilon_as_the_upper_end() -> None:
-    paper = small(algorithms=("shuffled-se",), radius="paper")
-    shuffled = paper.guarantee("shuffled-se", 1, 4)
-    found = guarantee_json(shuffled, "1e-6")
-    assert (found["epsilon_upper"], found["pure"]) == (1.0, "1")
-    assert found["text"].startswith("1-DP for each user")
 
 
 def test_the_standard_error_is_that_of_a_mean() -> None:

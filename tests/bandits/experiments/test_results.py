@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,14 +25,12 @@ from bandits.experiments.curves import (
     COLUMNS,
     PlotLine,
     draw_results,
-    lines_of,
     read_lines,
     without_regret,
     write_csv,
 )
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.playing import play_task, run_cells
-from bandits.experiments.results import certificate_name
 from bandits.experiments.summary import compare, guarantee_json, written_up
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
@@ -47,8 +44,6 @@ PARTLY = ["rows.json", "regret.csv", "regret.svg"]
 def names(folder: str) -> set[str]:
     return {path.name for path in Path(folder).iterdir()}
 
-
-# -- sentences are no smaller than their numbers -----------------------------------------------
 
 EXACT = ["1/3", "0.10000004", "1e-400", "1.23456499e-6", "12345649/100000000", "1/7000000000001"]
 
@@ -92,33 +87,6 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(nearest(long)) < long
 
 
-# -- whose files -------------------------------------------------------------------------------
-
-
-def test_a_folder_used_again_holds_the_last_run_only(bandit: Bandit) -> None:
-    few = [*RUN, "--epsilon", "1", "--output", "out"]
-    assert bandit(*few, "--algorithms", "dist-dp-se,cdp-se").code == 0
-    mine = ["certificate-mine.json", "certificate-list.json", "notes.txt"]
-    for name, text in zip(mine, ['{"schema": "mine"}', "[1]", "certificate"], strict=True):
-        Path("out", name).write_text(text)
-    assert bandit(*few, "--algorithms", "cdp-se").code == 0
-    assert names("out") == {*PARTLY, *mine, "certificate-cdp-se-1.json"}
-    answer = bandit(*RUN[:-1], "1", *few[len(RUN) :], "--algorithms", "se")  # one arm
-    assert answer.err.startswith("warning: no regret.svg")
-    assert names("out") == {"rows.json", "regret.csv", *mine}
-
-
-def test_an_epsilon_of_many_digits_has_a_short_name(bandit: Bandit) -> None:
-    long = "0." + "123456789" * 15
-    answer = bandit(*RUN, "--epsilon", long, "--algorithms", "dist-dp-se", "--output", "out")
-    assert answer.code == 0
-    (name,) = names("out") - {*PARTLY}
-    assert len(name) < 120
-    assert name == certificate_name("dist-dp-se", str(Fraction(long)))
-    assert name != certificate_name("dist-dp-se", str(Fraction(long + "1")))
-    assert certificate_name("dist-rdp-se:s=20", "1/2") == "certificate-dist-rdp-se_s=20-1_2.json"
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("closed", ["| true", "> /dev/full"])
 def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> None:
@@ -130,31 +98,10 @@ def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> N
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PARTLY)
 
 
-# -- certificates ------------------------------------------------------------------------------
-
-
-def test_certificates_are_of_the_first_instance_and_the_delta_asked_for() -> None:
-    experiment = Experiment(
-        preset="tkms/binary",
-        algorithms=("cdp-se", "se"),
-        epsilons=(1,),
-        horizon=500,
-        instances=3,
-        arms=3,
-        delta="1e-3",
-    )
-    worlds = experiment.worlds()
-    found = [*results.certificates(experiment, worlds, run_cells(experiment, worlds))]
-    assert [name for name, _ in found] == ["certificate-cdp-se-1.json"]
-    assert json.loads(str(found[0][1]))["claims"][0]["delta"] == "1/1000"
-
-
 @pytest.mark.parametrize(
     ("preset", "algorithm", "more"),
     [
-        ("tkms/binary", "dist-rdp-se:s=20", {}),
         ("tkms/binary", "dist-dp-se", {"max_visits": 2}),
-        ("tkms/binary", "vb-sdp-ae", {}),
         ("lzj/clients", "cdp-pe", {"arms": 12}),
         ("csb/topk", "cucb-dp", {}),
     ],
@@ -185,9 +132,6 @@ def test_a_missing_certificate_names_its_reason(
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
 
 
-# -- pictures ----------------------------------------------------------------------------------
-
-
 def line(algorithm: str, epsilon: str, mean: float) -> PlotLine:
     return PlotLine(
         preset="x", algorithm=algorithm, epsilon=epsilon, t=(1, 2), mean=(mean, mean), error=(0, 0)
@@ -210,16 +154,6 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
         draw_results(lines[:1], path)
 
 
-def test_every_promise_is_made_before_the_first_run() -> None:
-    both = Experiment(
-        preset="cz/easy", algorithms=("se", "cdp-se"), epsilons=(1, 2), horizon=100, instances=1
-    )
-    told: list[int] = []
-    found = summary.promises_of(both, 4, progress=told.append)
-    assert [*found] == [("se", "1"), ("se", "2"), ("cdp-se", "1"), ("cdp-se", "2")]
-    assert told == [1, 2, 3, 4]
-
-
 SMALL = Experiment(
     preset="tkms/binary",
     algorithms=("cdp-se", "se"),
@@ -235,24 +169,6 @@ CELLS = run_cells(SMALL, SMALL.worlds())
 def written(path: Path, experiment: Experiment = SMALL, cells: list[Cell] = CELLS) -> list[str]:
     write_csv(path, experiment, cells)
     return path.read_text().splitlines(keepends=True)
-
-
-def test_the_table_holds_every_run_at_every_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "regret.csv"
-    written(path)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [*csv.DictReader(file)]
-    assert tuple(rows[0]) == COLUMNS
-    assert len(rows) == 12
-    assert [float(row["regret"]) for row in rows[:2]] == [*CELLS[0].regret]
-    assert {row["preset"] for row in rows} == {"tkms/binary"}
-    assert [row["t"] for row in rows[:2]] == ["100", "500"]
-    assert read_lines(path) == lines_of(SMALL, CELLS)
-    first, second = read_lines(path)
-    assert (first.algorithm, second.algorithm, first.t) == ("cdp-se", "se", (100, 500))
-    means = [sum(cell.regret[-1] for cell in CELLS[:3]) / 1500]
-    assert first.mean[1:] == pytest.approx(means)
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_every_column_is_what_it_is_called(tmp_path: Path) -> None:
@@ -299,11 +215,8 @@ HEAD = ",".join(COLUMNS) + "\n"
     ("text", "words"),
     [
         ("", "no column preset"),
-        ("t,regret\n1,2\n", "no column preset"),
         (HEAD, "contains no runs"),
-        (HEAD + "x," * 8 + "0,x,0,1\n", "line 2 holds no round"),
         (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 holds no round"),
-        (HEAD + "x," * 8 + "y,x,5,1\n", "line 2 holds no round"),
         (HEAD + "x\n", "line 2 holds no round"),
         (HEAD + '"x\n', "is not valid CSV"),
     ],
@@ -336,25 +249,6 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
         read_lines(path)
 
 
-def test_runs_of_two_settings_are_no_instances_of_one(tmp_path: Path) -> None:
-    path = tmp_path / "regret.csv"
-    lines = written(path)
-    for name, old, new in (
-        ("seed", ",500,1,", ",500,2,"),
-        ("radius", ",exact,", ",paper,"),
-        ("delta", "1/1000000", "1/1000"),
-    ):
-        others = [line.replace(old, new, 1) for line in lines[1:]]
-        assert others != lines[1:], name
-        path.write_text("".join([*lines, *others]))
-        with pytest.raises(InvalidParameter, match="line 14 is of another setting than line 2"):
-            read_lines(path)
-    # Other algorithms, or other epsilons, are curves of their own.
-    others = [line.replace("cdp-se", "ldp-se").replace(",se,", ",dp-se,") for line in lines[1:]]
-    path.write_text("".join([*lines, *others]))
-    assert len(read_lines(path)) == 4
-
-
 def test_an_instance_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     lines = written(path)
@@ -363,12 +257,6 @@ def test_an_instance_counts_once(tmp_path: Path) -> None:
         read_lines(path)
     forgets = mutated(tidy.read_lines, "if t in run:", "if False:")
     assert len(forgets(path)) == 2
-
-
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidParameter, match="is not a regular file"):
-        read_lines(tmp_path / "pipe")
 
 
 SHARED: dict[str, Any] = {"preset": "x", "arms": 2, "horizon": 10, "data": None}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
@@ -19,8 +16,7 @@ from bandits.experiments.playing import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.sums import BitPrivatizer
-from bandits.worlds.arms import letor_arms
-from benchmarks.combinatorial import PARTS, measure, slope
+from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.section import guarantee_of, regret_of
 from benchmarks.figures.stand_in import letor_text
@@ -134,9 +130,6 @@ def test_certified_noise_costs_what_the_page_says() -> None:
     assert all(float(row["epsilon at 1e-6"]) > 2 for row in weaker)
 
 
-# -- the page Bandits --------------------------------------------------------------------------
-
-
 def test_numbers_on_the_page_are_on_the_page_of_figures() -> None:
     figures = (FIGURES / "README.md").read_text(encoding="utf-8")
     cells = re.findall(r"[\d.]+(?: ± [\d.e-]+)?", figures)
@@ -171,36 +164,6 @@ def lines() -> list[str]:
     return ratios + [f"| {name} | {' | '.join(cells)} |" for name, cells in slopes.items()]
 
 
-def reasons() -> list[str]:
-    """The table of what was tried, a row for each reason."""
-    cells: dict[str, list[str]] = {}
-    for row in FOUND["reasons"]["rows"]:
-        cells.setdefault(row["what"], []).append(f"{row['exponent']:.2f} ± {row['two_se']:.2f}")
-    words = {
-        "clipped": "as played",
-        "not clipped": "bounds not clipped at 1",
-        "less that without privacy": "less the regret without privacy",
-    }
-    assert [*cells] == ["clipped", "less that without privacy", "not clipped"]
-    return [
-        f"| {words[what]} | {' | '.join((*found, *['-'] * (3 - len(found))))} |"
-        for what, found in cells.items()
-    ]
-
-
-def test_what_the_reasons_showed_is_on_the_page() -> None:
-    assert [line for line in reasons() if line not in PAGE] == []
-    by = {(row["algorithm"], row["rounds"], row["what"]): row for row in FOUND["reasons"]["rows"]}
-    for name, rounds in (("cucb-ldp2", 50_000), ("cucb-dp", 50_000), ("cucb-ldp2", 500_000)):
-        played, rest = (by[name, rounds, w] for w in ("clipped", "less that without privacy"))
-        assert rest["exponent"] - rest["two_se"] > played["exponent"] + played["two_se"]
-        assert rest["exponent"] + rest["two_se"] < 2
-    clipped, free = (by["cucb-ldp2", 50_000, what] for what in ("clipped", "not clipped"))
-    assert abs(clipped["exponent"] - free["exponent"]) <= clipped["two_se"] + free["two_se"]
-    halves = [b / a for a, b in zip(clipped["regret"], free["regret"], strict=True)]
-    assert all(0.45 < each < 0.55 for each in halves)
-
-
 def gaps() -> list[str]:
     """The table of gaps, a row for each algorithm."""
     cells: dict[str, list[str]] = {}
@@ -229,15 +192,6 @@ def test_what_the_page_says_of_them_is_so() -> None:
     assert "less than 3 times the bare" in PAGE
 
 
-def test_a_slope_is_that_of_its_law_within_its_error() -> None:
-    world = np.random.default_rng(1)
-    points = [(x, 3 * x**1.5 * world.normal(1, 0.05, 40)) for x in (1.0, 2.0, 4.0, 8.0)]
-    found, error = slope(points)
-    assert abs(found - 1.5) < 4 * error < 0.1
-    wrong, _ = slope([(x, y * x) for x, y in points])
-    assert abs(wrong - 1.5) > 4 * error
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", PARTS)
 def test_the_benchmark_runs(part: str) -> None:
@@ -264,12 +218,6 @@ def test_the_best_action_is_never_lost() -> None:
     assert {row["best lost"] for row in rows_of(RESULTS, "linear")} == {0}
 
 
-def test_more_privacy_costs_more() -> None:
-    for name in ("cdp-dpe", "sdp-dpe"):
-        ordered = [regret(name, epsilon=epsilon) for epsilon in WHOLE.linear_epsilons]
-        assert ordered[0] > ordered[-1]
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["dpe", "cdp-dpe"])
 def test_rows_are_what_the_code_gives(name: str) -> None:
@@ -286,53 +234,6 @@ def test_rows_are_what_the_code_gives(name: str) -> None:
     assert regret_of(found)["value"] == regret(name)
 
 
-# -- the remarks -----------------------------------------------------------------------------------
-
-
-def remark(world: str, algorithm: str, **where: object) -> dict[str, Any]:
-    row = row_of(RESULTS, "remarks", world=world, algorithm=algorithm, **where)
-    return dict(row)
-
-
-def test_users_against_the_cost_of_privacy() -> None:
-    """LZJ, Section 8: T^alpha clients in place of T, and privacy is dearer the fewer they are."""
-    prices = []
-    for alpha, users in (("1/2", 2_475), ("2/3", 17_576), ("4/5", 88_437)):
-        floor, private = (remark("lzj/clients", name, alpha=alpha) for name in ("dpe", "cdp-dpe"))
-        assert floor["users"] == private["users"] == users
-        prices.append(private["regret"]["value"] / floor["regret"]["value"])
-    assert prices == sorted(prices, reverse=True)
-    alone = remark("lzj/clients", "pe")
-    assert alone["users"] == 10**6
-    private = remark("lzj/clients", "cdp-pe", noise="Gaussian, or none")
-    assert private["regret"]["value"] / alone["regret"]["value"] < prices[-1] / 10
-
-
-def test_a_cover_costs_no_more_than_its_radius() -> None:
-    for shape, sizes in (("ball", {64: 2, 311: 4, 1912: 8}), ("box", {64: 4, 512: 8})):
-        for actions, parts in sizes.items():
-            for name in ("dpe", "cdp-dpe"):
-                found = remark(f"lzj/{shape}", name, actions=actions)["regret"]
-                assert found["value"] < 1 / parts
-                assert actions <= (3 * parts) ** 3
-
-
-@pytest.mark.nightly
-def test_a_remark_is_what_the_code_gives() -> None:
-    experiment = Experiment(
-        preset="lzj/box",
-        algorithms=("dpe", "cdp-dpe"),
-        epsilons=("10",),
-        delta="0.25",
-        horizon=10**6,
-        instances=WHOLE.instances,
-        seed=RESULTS["seed"],
-        arms=64,
-    )
-    found = of_experiment(experiment, jobs=2)["cdp-dpe", "10"]
-    assert regret_of(found) == remark("lzj/box", "cdp-dpe", actions=64)["regret"]
-
-
 TEXT = letor_text(1)
 
 
@@ -341,19 +242,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("letor") / "train.txt"
     path.write_text(TEXT, encoding="ascii")
     return path
-
-
-@pytest.mark.nightly
-def test_k_means_finds_the_clusters_that_were_written(file: Path) -> None:
-    # Each cluster is one query: what is found without k-means, and without the reader.
-    rewards: dict[str, list[float]] = {}
-    for line in TEXT.splitlines():
-        relevance, query, _ = line.split(maxsplit=2)
-        rewards.setdefault(query, []).append(int(relevance) / 4)
-    wanted = sorted(float(np.mean(found)) for found in rewards.values())
-    assert len(wanted) == 50
-    assert letor_arms(file).means == pytest.approx(wanted)
-    assert letor_text(2) != TEXT
 
 
 @pytest.mark.nightly
@@ -373,19 +261,8 @@ def test_the_page_says_whose_data_they_are(file: Path, tmp_path: Path) -> None:
     assert stand_in.splitlines()[-10:] == given.splitlines()[-10:]
 
 
-@pytest.mark.nightly
-def test_the_committed_figure_is_not_overwritten_by_other_data(file: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.figures", "--mslr", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "--mslr needs an --output" in done.stderr
-
-
 TEXT_OF_PAGE = " ".join((Path(__file__).parents[3] / "docs" / "bandits.md").read_text().split())
 HORIZON = 10**6
-
-
-# -- batches that double -------------------------------------------------------------------------
 
 
 def decided(policy: ShuffleElimination, gap: float) -> int:
@@ -413,15 +290,6 @@ def test_where_doubling_batches_win_with_the_papers_numbers(
     assert (constant < doubling) is first
     assert f"{constant:,}" in TEXT_OF_PAGE
     assert f"{doubling:,}" in TEXT_OF_PAGE
-
-
-def test_where_doubling_batches_win_with_exact_noise() -> None:
-    constant, doubling = both("1", 0.1, paper=False)
-    assert doubling < constant
-    assert f"(gap 0.1: {doubling:,} against {constant:,})" in TEXT_OF_PAGE
-
-
-# -- batches of 2^b and 4^b ----------------------------------------------------------------------
 
 
 def regrets(schedule: ScheduleName) -> dict[tuple[str, str], float]:

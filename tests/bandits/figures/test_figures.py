@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
@@ -13,35 +11,17 @@ import numpy as np
 import pytest
 
 from accounting.budget.returning_users import per_user, routes
-from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import Commit, Pulls, Released
 from bandits.experiments.experiment import Cell
-from bandits.experiments.summary import mean_and_error
-from bandits.play import Run, play
-from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment
-from benchmarks.figures import returning_table as table
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
-from benchmarks.figures.page import table as page_table
-from benchmarks.figures.returning_table import Route, returning_table, visit_noise
-from benchmarks.figures.section import Effort, falls, guarantee_of, is_less, is_same
-from benchmarks.figures.sweep import (
-    Contender,
-    Outcome,
-    Ratio,
-    _outcome,
-    best_of,
-    of_contenders,
-    ratio,
-)
-from dpcore.errors import InvalidParameter
+from benchmarks.figures.returning_table import Route, visit_noise
+from benchmarks.figures.section import Effort, is_less, is_same
+from benchmarks.figures.sweep import Outcome, _outcome, best_of, ratio
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.numbers.enclosure import round_up
 from tests.effort import by_day
 from tests.support.bandits.committed import complaints
 from tests.support.dpcore.mutants import mutated
@@ -55,8 +35,6 @@ def outcome(*final: float) -> Outcome:
         wrong=0, bits=20, mean_bits=19.5, pure="1/2", epsilon=0.5,
     )  # fmt: skip
 
-
-# -- verdicts ----------------------------------------------------------------------------------
 
 NOISY = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 LESS = tuple(value - 0.1 - 0.01 * (i % 2) for i, value in enumerate(NOISY))
@@ -99,22 +77,6 @@ def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
     assert section._same(tuple(other + noise), NOISY) == "not decided"
 
 
-def test_far_below_is_more_than_below() -> None:
-    third = outcome(*(value / 2 for value in NOISY))
-    assert is_less("", "", third, outcome(*NOISY)).verdict == "holds"
-    far = is_less("", "", third, outcome(*NOISY), at_most=1 / 3)
-    assert (far.verdict, far.figures) == ("does not hold", "0.5 ± 0")
-
-
-def test_what_falls() -> None:
-    def values(*pairs: tuple[float, float]) -> list[Ratio]:
-        return [Ratio(value=value, error=error) for value, error in pairs]
-
-    assert falls("", "", values((3, 0.1), (2, 0.1), (1, 0.1))).verdict == "holds"
-    assert falls("", "", values((3, 0.1), (2, 0.1), (1.9, 0.1))).verdict == "not decided"
-    assert falls("", "", values((1, 0.1), (2, 0.1), (0.5, 0.1))).verdict == "does not hold"
-
-
 def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
     world = np.random.default_rng(1)
     below = world.gamma(4.0, size=400)
@@ -141,64 +103,6 @@ def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
     assert best_of(Bernoulli(means=(0.1, 0.5, 0.5))) == {1, 2}
 
 
-class Hasty(Policy[int | None]):
-    """One batch, then the arm that looked better, which is often the other one."""
-
-    name = "hasty"
-    privatizer = Unprotected()
-
-    def init(self, arms: int, horizon: int) -> None:
-        return None
-
-    def choose(self, state: int | None) -> Choice:
-        return Pulls((500, 500)) if state is None else Commit(state)
-
-    def observe(self, state: int | None, released: Released) -> int:
-        first, second = released.sums
-        return int(first is not None and second is not None and second > first)
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return (500,)
-
-
-def test_an_arm_that_a_short_run_dropped_is_counted_though_pulls_do_not_show_it() -> None:
-    world = Bernoulli(means=(0.5, 0.49))
-    contender = Contender(
-        label="hasty", epsilon=1, policy=Hasty(), worlds=(world,) * 20, horizon=1500
-    )
-    found = of_contenders([contender], seed=1, jobs=1)["hasty", "1"]
-    runs = [
-        play(Hasty(), world, horizon=1500, world=np.random.default_rng([1, i])) for i in range(20)
-    ]
-    assert max(max(run.pulls) / min(run.pulls) for run in runs) <= 2
-    assert found.wrong == sum(run.active == (1,) for run in runs)
-    assert 0 < found.wrong < 20
-
-
-def test_a_pure_epsilon_is_rounded_up() -> None:
-    third = replace(outcome(1.0), pure="1/3", epsilon=1 / 3)
-    assert guarantee_of(third) == ("0.3334", "0.3334")
-    assert guarantee_of(outcome(1.0))[0] == "0.5"
-
-
-def test_bad_ratios() -> None:
-    for above, below, reason in (
-        ([1.0], [1.0], "2 or more"),
-        ([1.0, 2.0], [1.0], "must be 1"),
-        ([1.0, 2.0], [0.0, 0.0], "mean > 0"),
-    ):
-        with pytest.raises(InvalidParameter, match=reason):
-            ratio(above, below)
-
-
-# -- the page ----------------------------------------------------------------------------------
-
-
-def test_cells_are_shown_with_their_errors() -> None:
-    rows = [{"a": {"value": 0.012346, "error": 0.000123}, "b": "x|y", "c": 0.25, "d": 7}]
-    assert page_table(rows).splitlines()[2] == r"| 0.0123 ± 0.00012 | x\|y | 0.25 | 7 |"
-
-
 @pytest.mark.nightly
 def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     folders = []
@@ -215,22 +119,6 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "three").mkdir()
     regenerate(tmp_path / "three", effort=TINY, seed=4, jobs=1, only=("schedules",))
     assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
-
-
-def test_bad_requests(tmp_path: Path) -> None:
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"only": ("magic",)}, "only = magic: must be one of paper_figures"),
-        ({"jobs": 0, "only": ("equal_promises",)}, "jobs = 0: must be a whole number >= 1"),
-        ({"jobs": -5}, "jobs = -5"),
-        ({"seed": -1}, "seed = -1"),
-    ]
-    for edit, reason in bad:
-        asked: dict[str, Any] = {"effort": TINY, "seed": 1, "jobs": 1} | edit
-        with pytest.raises(InvalidParameter, match=reason):
-            regenerate(tmp_path, **asked)
-    with pytest.raises(InvalidParameter, match="no folder"):
-        regenerate(tmp_path / "absent", effort=TINY, seed=1, jobs=1)
-    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
@@ -260,16 +148,6 @@ def test_bad_commands_end_with_a_sentence(
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "FOLDER").exists() or "--mslr" in words
-
-
-def test_the_command_lists_the_studies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["benchmarks.figures", "--help"])
-    with pytest.raises(SystemExit):
-        main()
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(study.__name__ in told for study in STUDIES)
 
 
 @pytest.mark.nightly
@@ -318,106 +196,6 @@ def test_less_noise_than_a_route_found_is_not_certified() -> None:
     )
     assert bound is not None
     assert bound.upper > 1
-
-
-def test_people_come_as_often_as_they_may() -> None:
-    (row,) = returning_table(
-        horizon=20_000,
-        instances=2,
-        max_visits=(16,),
-        routes=("exact",),
-        algorithms=("dist-dp-se",),
-        gap="0.1",
-    )
-    assert row.users == 20_000 // 16
-    assert row.most_visits == 16
-    assert row.turned_away > 100
-    assert 0 <= row.dry <= 2
-
-
-@pytest.mark.nightly
-def test_the_table_says_what_coming_back_costs() -> None:
-    rows = returning_table(
-        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-    assert [(row.max_visits, row.route) for row in rows] == [
-        (b, route) for b in (1, 16) for route in get_args(Route)
-    ]
-    assert all(row.epsilon <= 2 for row in rows)
-    assert all(row.epsilon_exact <= 2 for row in rows)
-    once, often = rows[0], rows[3]
-    assert (once.users, often.users, once.most_visits) == (4000, 250, 1)
-    assert once.most_visits < often.most_visits <= 16
-    assert often.deviation > 5 * once.deviation
-    assert often.regret_per_round > once.regret_per_round
-    assert rows == returning_table(
-        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-
-
-def test_plain_sums_take_their_share_of_delta() -> None:
-    noise, delta = DiscreteLaplace(scale=40), Fraction(1, 10**6)
-    found = table._epsilon(noise, 16, 2, delta, "advanced")
-    one = compose(PrivacyCurve(noise=noise, sensitivity=16))
-    each = one.epsilon(delta / 2, Fraction(1, 10**5)).upper
-    assert found == 2 * each
-    assert each > one.epsilon(delta, Fraction(1, 10**5)).upper
-
-
-def test_the_error_of_one_run_is_not_a_number() -> None:
-    assert mean_and_error((0.0, 1.0, 2.0, 5.0))[1] == pytest.approx((14 / 3 / 4) ** 0.5)
-    (row,) = returning_table(
-        horizon=200, instances=1, max_visits=(1,), routes=("exact",), algorithms=("dist-dp-se",)
-    )
-    assert math.isnan(row.standard_error)
-
-
-def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What each run begins with: its arms, and what its three streams give first.
-    begun: list[tuple[object, ...]] = []
-    found: list[tuple[Run, Pool]] = []
-
-    def spied(policy: Any, environment: Any, **given: Any) -> Run:
-        streams = (copy.deepcopy(given["world"]), copy.deepcopy(given["users"].arrivals))
-        first = (each.random() for each in streams)
-        begun.append((environment.centers, *first, given["rng"].seed))
-        run, pool = play(policy, environment, **given), given["users"]
-        # Instances that differ in what is the same in most of them.
-        more = (1, 3, 2)[len(found)]
-        run = replace(run, bits_per_user=run.bits_per_user + more)
-        pool.visited[0] += 100 * more
-        found.append((run, pool))
-        return run
-
-    monkeypatch.setattr(table, "play", spied)
-    (row,) = returning_table(
-        horizon=2000, instances=3, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
-    )
-    for column in zip(*begun, strict=True):
-        assert len(set(column)) == 3
-    assert not {rewards for _, rewards, _, _ in begun} & {came for _, _, came, _ in begun}
-    each = [run.regret_per_round for run, _ in found]
-    assert len({*each}) == 3
-    assert row.regret_per_round == pytest.approx(np.mean(each))
-    assert row.standard_error == pytest.approx(np.std(each, ddof=1) / 3**0.5)
-    away = [pool.turned_away for _, pool in found]
-    assert row.turned_away == pytest.approx(np.mean(away))
-    assert row.turned_away > 0
-    assert row.bits_per_user == max(run.bits_per_user for run, _ in found)
-    assert row.most_visits == max(pool.most_visits for _, pool in found)
-    assert {row.users} == {pool.users for _, pool in found} == {32}
-
-
-def test_a_row_says_what_its_route_and_its_noise_cost() -> None:
-    (row,) = returning_table(
-        horizon=200, instances=1, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
-    )
-    noise = visit_noise(
-        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
-    )
-    assert isinstance(noise, DiscreteLaplace)
-    assert row.per_visit == round_up(16 / Fraction(noise.scale))
-    assert row.epsilon_exact < row.epsilon <= 1
 
 
 @pytest.mark.nightly  # a search over compositions of binomial noise

@@ -21,15 +21,11 @@ from bandits.papers import code, csb, cz, tkms
 from bandits.papers.statement import LOOSE, Judgement, answer, shown
 from bandits.papers.table import lines, replay, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
-
-
-# -- erratum 1 --------------------------------------------------------------------------------
 
 
 def polya_mass(shape: Any, scale: Any, k: int) -> Any:
@@ -73,9 +69,6 @@ def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
     assert lazy(chosen, Fraction(1, 4)).upper < Fraction("1.01")
 
 
-# -- erratum 2 --------------------------------------------------------------------------------
-
-
 def skellam_renyi(variance: int | Fraction, shift: int, order: int) -> Any:
     with mpmath.workdps(60):
         v = real(variance)
@@ -103,9 +96,6 @@ def test_erratum_2_the_printed_minimum() -> None:
     assert not as_design_states(quiet)
 
 
-# -- erratum 3 --------------------------------------------------------------------------------
-
-
 def gaussian_delta(ratio: Any, epsilon: Any) -> Any:
     upper = mpmath.ncdf(1 / (2 * ratio) - epsilon * ratio)
     return upper - mpmath.exp(epsilon) * mpmath.ncdf(-1 / (2 * ratio) - epsilon * ratio)
@@ -130,9 +120,6 @@ def test_erratum_3_the_gaussian_mechanism() -> None:
         assert find(theorem, "epsilon = 10, delta = 1/1000000, delta").verdict == "fails"
         assert find(theorem, "epsilon = 1, delta = 1/1000000, the least").verdict == "holds"
     assert find("ours: the least", "epsilon = 10, delta = 1/4").verdict == "holds"
-
-
-# -- errata 4, 5 and 6 ------------------------------------------------------------------------
 
 
 def binomial_delta(trials: int, p: Any, shift: int, epsilon: Any) -> Any:
@@ -253,9 +240,6 @@ def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
     assert ">= **-3631**" in text
 
 
-# -- erratum 7 --------------------------------------------------------------------------------
-
-
 def nodes_of(horizon: int, datum: int) -> int:
     """In how many nodes of the prefix sums 1..T does a datum lie?"""
     used: set[tuple[int, int]] = set()
@@ -300,9 +284,6 @@ def test_erratum_7_one_and_a_half_epsilon_and_the_bonus() -> None:
         needed = (mpf(at) / 1000 - mpf(1) / 2) / mpmath.sqrt(mpmath.log(10**5) / 1000)
     assert abs(real(Fraction(bonus.exact.lower or 0)) - needed) < mpf(10) ** -12
     assert round(float(needed), 1) == round(float(bonus.exact.upper), 1) == 1.4
-
-
-# -- errata 8 and 9 ---------------------------------------------------------------------------
 
 
 def test_erratum_8_a_bounded_noise_is_never_pure() -> None:
@@ -371,13 +352,6 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     assert find("ours: one draw for each arm", "").verdict == "holds"
 
 
-def test_thresholds_are_least() -> None:
-    noise = PolyaDifference(shape=3, scale=5)
-    for failure in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**20)):
-        t = csb.least_threshold(noise, failure)
-        assert noise.enclose_sf(t).upper <= failure < noise.enclose_sf(t - 1).lower
-
-
 # What each printed claim must turn out as; rows of ours must hold.
 EXPECTED = {
     "1": {"fails"},
@@ -418,9 +392,6 @@ def as_design_states(rows: Iterable[Judgement]) -> bool:
     if any(row.verdict not in ("holds", "loose") for row in listed if row.ours):
         return False
     return all(row.verdict in ("holds", "loose") for row in listed if row.erratum is None)
-
-
-# -- the whole --------------------------------------------------------------------------------
 
 
 def test_the_quick_replay_says_what_the_design_states() -> None:

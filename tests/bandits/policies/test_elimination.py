@@ -29,7 +29,7 @@ from bandits.policies.elimination import (
 from bandits.policies.policy import Policy
 from bandits.policies.setting import RELEASED, Schedule
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli
@@ -39,7 +39,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.support.bandits.worlds import Given, RecordingRadius, same_law
+from tests.support.bandits.worlds import Given, same_law
 from tests.support.dpcore.mutants import mutated
 
 PLAIN = Unprotected()
@@ -47,9 +47,6 @@ PLAIN = Unprotected()
 
 def released(sums: Sequence[Fraction | int | None]) -> Released:
     return Released(tuple(None if s is None else ReleasedSum(Fraction(s)) for s in sums))
-
-
-# -- one batch ---------------------------------------------------------------------------------
 
 
 def test_batches_pull_the_active_arms_as_often_as_the_schedule_says() -> None:
@@ -75,22 +72,6 @@ def test_an_arm_stays_while_its_interval_meets_the_best() -> None:
     assert strict(means, 0.5) == (0,)
 
 
-def test_a_batch_counts_alone() -> None:
-    # Means are from this batch only: what an arm had before does not help it.
-    policy = BatchedElimination(privatizer=PLAIN, radius=Given(beta=0.3))
-    state = policy.observe(policy.init(2, 100), released([2, 1]))
-    assert state.active == (0, 1)
-    assert policy.observe(state, released([0, 3])).active == (1,)
-
-
-def test_the_radius_is_told_the_batch_the_active_arms_and_the_confidence() -> None:
-    radius = RecordingRadius()
-    policy = BatchedElimination(privatizer=PLAIN, radius=radius, confidence="1/20")
-    state = policy.observe(policy.init(3, 1000), released([2, 1, 2]))
-    policy.observe(state, released([4, None, 4]))
-    assert radius.asked == [(2, 1, 3, Fraction(1, 20)), (4, 2, 2, Fraction(1, 20))]
-
-
 @given(
     sums=st.lists(st.lists(st.fractions(-3, 9), min_size=4, max_size=4), min_size=1, max_size=6),
     beta=st.floats(0, 1),
@@ -112,8 +93,6 @@ def test_an_eliminated_arm_never_comes_back(sums: list[list[Fraction]], beta: fl
         assert best in after.active
         state = after
 
-
-# -- the regret against play round by round ----------------------------------------------------
 
 MEANS = (0.3, 0.8, 0.6)
 
@@ -155,9 +134,6 @@ def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
     assert same_law(rounds, other) < 1e-9
 
 
-# -- the confidence ----------------------------------------------------------------------------
-
-
 def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     """How often the best of five arms is dropped in 2000 rounds."""
     policy = BatchedElimination(privatizer=privatizer, radius=radius, confidence="1/10")
@@ -196,9 +172,6 @@ def test_a_width_that_is_too_small_is_caught() -> None:
     assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue < 1e-9
 
 
-# -- names, sizes, refusals --------------------------------------------------------------------
-
-
 def test_a_missing_sum_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="released"):
         means_of((0, 1), released([1, None]), 2)
@@ -221,13 +194,6 @@ def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon:
     assert epoch_pulls(epoch, active, epsilon, "0.1") == expected  # type: ignore[arg-type]  # all rationals
 
 
-def test_rewards_are_encoded_in_about_the_root_of_the_epoch() -> None:
-    for n in (857, 900, 901, 10**6):
-        protocol = DP_SE.privatizer.protocol(n)
-        assert (protocol.precision - 1) ** 2 < n <= protocol.precision**2
-        assert protocol.planned_noise == DiscreteLaplace(scale=2 * protocol.precision)
-
-
 def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
     state = DP_SE.init(3, 10**6)
     n = DP_SE.length(1, 3)
@@ -242,17 +208,6 @@ def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
     assert DP_SE.choose(EliminationState(arms=3, active=(2,), batch=4)) == Commit(2)
 
 
-def test_the_best_arm_is_found_and_every_release_is_pure() -> None:
-    world, rng = np.random.default_rng(1), SeededRng(1)
-    run = play(DP_SE, Bernoulli(means=(0.3, 0.9, 0.1)), horizon=10**5, world=world, rng=rng)
-    assert run.pulls[1] > 9 * 10**4
-    assert run.guarantee is not None
-    assert run.guarantee.pure().upper == Fraction(1, 2)
-    assert len(run.releases) == 3
-    sizes = DP_SE.sizes(3, 10**5)
-    assert {pulled for pulled in run.pulls if pulled < 10**4} <= set(sizes)
-
-
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-9")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=4000), steps=8, failure="1e-9")
 SCHEDULE = Schedule(first=40, growth=3)
@@ -261,16 +216,6 @@ SCHEDULE = Schedule(first=40, growth=3)
 def policy_of(batches: int | None = None, **given: Any) -> BatchedElimination:
     usual = {"privatizer": LAPLACE, "schedule": SCHEDULE, "radius": ExactRadius(batches=batches)}
     return BatchedElimination(**{**usual, "most": 4, **given})
-
-
-@pytest.mark.parametrize("most", [1, 7, 39, 40, 41, 1000])
-def test_parts_are_nearly_equal_and_make_a_batch(most: int) -> None:
-    for batch in (1, 2, 3):
-        parts = policy_of(most=most).parts(batch)
-        assert sum(parts) == SCHEDULE.pulls(batch)
-        assert max(parts) <= most
-        assert max(parts) - min(parts) <= 1
-        assert len(parts) == -(-SCHEDULE.pulls(batch) // most)
 
 
 def sums(*values: int) -> Released:
@@ -311,8 +256,6 @@ def pulls_of(policy: Policy[Any], horizon: int) -> tuple[int, ...]:
     return play(policy, arms, horizon=horizon, world=world, rng=SeededRng(2)).pulls
 
 
-# -- coverage ------------------------------------------------------------------------------------
-
 RUNS = 600
 
 
@@ -345,63 +288,3 @@ def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> 
 
     narrow = replace(policy, radius=OfOneNoise(batches=1))
     assert dropped(narrow, privatizer, 5) > most
-
-
-# -- runs ----------------------------------------------------------------------------------------
-
-
-def test_a_run_in_a_pool_goes_on_beyond_the_people_there_are() -> None:
-    pool = Pool(users=50, max_visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
-    policy = policy_of(privatizer=SKELLAM, most=25)
-    run = play(
-        policy,
-        Bernoulli(means=(0.9, 0.1)),
-        horizon=4000,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=pool,
-    )
-    assert run.pulls[0] > run.pulls[1]
-    assert run.batches >= 7
-    assert pool.most_visits <= 64
-    assert len(run.releases) == 2 * run.batches
-    # Without parts the second batch would need more people than there are.
-    whole = Pool(users=50, max_visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
-    short = play(
-        BatchedElimination(privatizer=SKELLAM, schedule=SCHEDULE),
-        Bernoulli(means=(0.9, 0.1)),
-        horizon=4000,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=whole,
-    )
-    assert (short.batches, whole.dry) == (1, True)
-
-
-@pytest.mark.parametrize("horizon", [10, 79, 81, 100, 321, 1000])
-def test_sizes_name_every_part_that_is_released(horizon: int) -> None:
-    # ``play`` refuses any other; a batch that the horizon cuts has released its first parts.
-    policy = policy_of(privatizer=SKELLAM, most=7)
-    run = play(
-        policy,
-        Bernoulli(means=(0.5, 0.5)),
-        horizon=horizon,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-    )
-    assert sum(run.pulls) == horizon
-    assert set(policy.sizes(2, horizon)) <= {each for b in range(1, 5) for each in policy.parts(b)}
-    assert policy.sizes(1, horizon) == ()
-
-
-def test_a_batch_without_a_share_of_p_has_no_gap() -> None:
-    parts, two = policy_of().parts(1), ExactRadius(batches=2)
-    for batch, active, named in ((3, 2, "batch"), (1, -3, "active"), (1, 2.5, "active")):
-        with pytest.raises(InvalidParameter) as refused:
-            two.gap(LAPLACE, parts, batch=batch, active=active, failure="1/10")  # type: ignore[arg-type]  # what is refused
-        assert refused.value.argument == named
-    often_misread = replace(LAPLACE, failure="1/10")
-    gap = ExactRadius().gap(often_misread, parts, batch=1, active=2, failure="1/10")
-    assert gap == math.inf
-    with pytest.raises(InvalidParameter, match="pulls"):
-        PaperRadius().gap(LAPLACE, parts, batch=1, active=2, failure="1/10")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
@@ -13,28 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.batch import Pulls, Released
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, DpSe, SuccessiveElimination
-from bandits.policies.registry import ALGORITHMS, _privatizer, read_algorithm
+from bandits.policies.elimination import BatchedElimination, DpSe
+from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import PAPER, RELEASED, Setting, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
 from bandits.worlds.environment import Bernoulli
-from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
-from tests.support.dpcore.mutants import mutated
 
 NAMES = [
     "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
     "sdp-ae", "vb-sdp-ae",
-]  # fmt: skip
-LINEAR = [
-    "dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe", "dpe-fixedu",
 ]  # fmt: skip
 TRUST = {
     "cdp-se": "central",
@@ -52,28 +46,6 @@ def setting(**more: Any) -> Setting:
 
 
 PAPERS = setting(radius="paper", schedule="released")
-
-
-def test_the_names_are_those_of_the_papers() -> None:
-    assert [entry.name for entry in ALGORITHMS if entry.world == "arms"] == NAMES
-    linear = [entry.name for entry in ALGORITHMS if entry.world == "linear"]
-    assert linear == LINEAR
-
-
-@pytest.mark.parametrize("name", LINEAR)
-@pytest.mark.parametrize("radius", ["exact", "paper"])
-def test_every_linear_algorithm_is_made_under_its_own_name(name: str, radius: str) -> None:
-    model = sphere_instance(1, 30, dimension=3).model
-    policy = read_algorithm(name).policy(setting(model=model, radius=radius))
-    assert policy.name == name
-    assert policy.privatizer.name == {"c": "central", "l": "local", "s": "shuffle"}.get(
-        name[0], "none"
-    )
-
-
-def test_a_linear_algorithm_without_a_model_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="is played in linear worlds, such as lzj/fig2"):
-        read_algorithm("dpe").policy(setting())
 
 
 @by_day(12)
@@ -128,73 +100,6 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
         assert policy.privatizer.parameters == "exact"
 
 
-@by_day(8)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("arms", "rounds"), [(2, 20), (10, 25), (10, 1000), (150, 70), (500, 200)])
-def test_no_wraparound_takes_an_intervals_share(name: str, arms: int, rounds: int) -> None:
-    horizon = arms * rounds
-    made = read_algorithm(name).policy(setting(arms=arms, horizon=horizon))
-    if isinstance(made, ShuffleElimination):
-        assert 2 * made.width(1, horizon) < math.inf
-        return
-    assert isinstance(made, SuccessiveElimination)
-    first = made.length(1, arms)
-    gap = made.radius.gap(made.privatizer, first, batch=1, active=arms, failure=made.confidence)
-    assert gap < math.inf
-    if isinstance(made.privatizer, SumPrivatizer):
-        certain = replace(made.privatizer, failure="1e-40")
-        free = made.radius.gap(certain, first, batch=1, active=arms, failure=made.confidence)
-        assert gap <= 1.01 * free
-        wrong = replace(made.privatizer, failure=Fraction(1, horizon))
-        assert made.privatizer.bits(first) <= wrong.bits(first) + 2
-
-
-def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
-    # What the exact radius would have if the protocol failed with chance 1/T.
-    few = setting(arms=150, horizon=10**4, epsilon=50)
-    made = read_algorithm("dist-dp-se").policy(few)
-    assert isinstance(made, BatchedElimination)
-    wrong = replace(made.privatizer, failure=Fraction(1, 10**4))  # type: ignore[type-var]  # a dataclass
-    gap = made.radius.gap(wrong, 64, batch=1, active=150, failure="1/10")
-    assert (
-        gap == math.inf > made.radius.gap(made.privatizer, 64, batch=1, active=150, failure="1/10")
-    )
-    means = (0.97,) + (0.03,) * 149
-    coins = np.random.default_rng(1)
-    run = play(made, Bernoulli(means=means), horizon=10**4, world=coins, rng=SeededRng(1))
-    assert run.active == (0,)
-    assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
-
-
-def test_the_confidence_of_a_setting_is_that_of_its_policies() -> None:
-    made_for = setting(confidence="1/1000")
-    assert made_for.failure == setting(confidence="1/10").failure / 100
-    pure = read_algorithm("dist-dp-se").policy(made_for)
-    assert isinstance(pure, BatchedElimination)
-    assert pure.confidence == Fraction(1, 1000)
-    sure, less_sure = (
-        exact_schedule(pure.privatizer, arms=3, horizon=10**4, failure=failure)
-        for failure in ("1/1000", "1/10")
-    )
-    assert pure.schedule == sure != less_sure
-    dp_se = read_algorithm("dp-se").policy(made_for)
-    assert isinstance(dp_se, DpSe)
-    assert dp_se.confidence == Fraction(1, 1000)
-
-
-def test_another_scaling_is_another_precision() -> None:
-    ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
-    assert isinstance(ten.privatizer, SumPrivatizer)
-    assert isinstance(hundred.privatizer, SumPrivatizer)
-    assert ten.privatizer.precision(1024) == 160
-    assert hundred.privatizer.precision(1024) == 1600
-    assert str(read_algorithm(" dist-cdp-se:s=25/2 ")) == "dist-cdp-se:s=25/2"
-    forgets = mutated(
-        _privatizer, "default if algorithm.value is None else algorithm.value", "default"
-    )
-    assert forgets(read_algorithm("dist-rdp-se:s=100"), PAPERS).scaling == 10
-
-
 def test_the_other_algorithms_are_what_they_are_called() -> None:
     exact, paper = (read_algorithm("dp-se").policy(s) for s in (setting(), PAPERS))
     assert exact == DpSe(epsilon="1/2", failure=setting().failure, radius=ExactRadius())
@@ -235,13 +140,6 @@ REFUSED = {
 def test_unknown_names_and_parameters_are_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidParameter, match=REFUSED[text]):
         read_algorithm(text)
-
-
-def test_one_round_has_a_failure_below_one() -> None:
-    one = Setting(epsilon=1, delta="1e-6", horizon=1, arms=1, radius="paper")
-    assert one.failure == Fraction(1, 2)
-    # A hundredth of p/(1 2 1).
-    assert replace(one, radius="exact").failure == Fraction(1, 2000)
 
 
 ROOT = Path(__file__).parents[3]
@@ -367,13 +265,6 @@ def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path)
         assert complaint in found[f"peek_{number}"], (why, found[f"peek_{number}"])
 
 
-def test_what_is_released_is_exact_or_refused() -> None:
-    assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
-    for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
-        with pytest.raises(InvalidParameter, match="sums"):
-            Released(raw)  # type: ignore[arg-type]  # what is refused
-
-
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:
     # mypy refuses this line too: an ignore that it does not need would be an error.
     released = Released((Fraction(1),))  # type: ignore[arg-type]  # what is refused
@@ -393,8 +284,3 @@ def test_nobody_changes_a_state_or_a_choice() -> None:
 def test_counts_that_are_no_batch_are_refused(counts: object) -> None:
     with pytest.raises(InvalidParameter, match="counts"):
         Pulls(counts)  # type: ignore[arg-type]  # what is refused
-
-
-def test_an_arm_to_commit_to_is_an_index() -> None:
-    with pytest.raises(InvalidParameter, match="arm"):
-        Commit(-1)

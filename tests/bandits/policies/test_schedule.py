@@ -13,35 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.batch import Commit, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, DpSe, completed_sizes
+from bandits.policies.elimination import BatchedElimination, completed_sizes
 from bandits.policies.policy import Policy
-from bandits.policies.setting import (
-    EXACT_GROWTH,
-    EXACT_SCALING,
-    PAPER,
-    RELEASED,
-    Schedule,
-    _lengths,
-    exact_schedule,
-)
+from bandits.policies.setting import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli
-from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import SeededRng
 from tests.support.bandits.worlds import Given
 from tests.support.dpcore.mutants import mutated
 
 ARMS, P = 10, Fraction(1, 10)
-
-
-def _pure(epsilon: str, scaling: int = EXACT_SCALING) -> SumPrivatizer:
-    return SumPrivatizer(trust="pure", epsilon=epsilon, failure="1e-7", scaling=scaling)
 
 
 def test_lengths_and_batches() -> None:
@@ -53,34 +40,6 @@ def test_lengths_and_batches() -> None:
             rounds = [2 * schedule.pulls(b) for b in range(1, found + 2)]
             assert sum(rounds) > horizon
             assert sum(rounds[:-1]) <= horizon or found == 1
-
-
-def test_lengths_are_powers_of_two_and_three_times_as_many() -> None:
-    assert _lengths(12) == [1, 2, 3, 4, 6, 8, 12]
-    assert _lengths(11) == [1, 2, 3, 4, 6, 8]
-    assert _lengths(1) == [1]
-
-
-def test_three_is_the_cheapest_growth() -> None:
-    def overhead(growth: float) -> float:
-        return growth / math.log(growth)
-
-    assert min(range(2, 20), key=overhead) == EXACT_GROWTH
-    # What the formula says, by laying the length that is enough at every place of a period.
-    for growth in (2, 3, 4):
-        enough = np.exp(np.linspace(0.0, math.log(growth), 2001)[1:])
-        pulled = growth * growth / (growth - 1) / enough
-        assert pulled.mean() == pytest.approx(overhead(growth), rel=2e-3)
-
-
-@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
-def test_rounding_does_not_show(epsilon: str) -> None:
-    for pulls in (100, 10**4, 10**6):
-        steps = _pure(epsilon).precision(pulls)
-        paper = _pure(epsilon, 1).precision(pulls)
-        assert EXACT_SCALING * (paper - 1) <= steps <= EXACT_SCALING * paper
-        rounding = Fraction(pulls, 4 * steps * steps)
-        assert rounding <= 2 / Fraction(epsilon) ** 2 / 128
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
@@ -98,38 +57,6 @@ def test_the_first_batch_is_the_shortest_that_is_sure(epsilon: str, trust: str) 
     shorter = found.first // 3 * 2 if found.first % 3 == 0 else found.first // 4 * 3
     assert sure(found.first)
     assert not sure(shorter)
-
-
-def test_less_privacy_needs_less_and_a_short_horizon_is_not_overrun() -> None:
-    firsts = [
-        exact_schedule(_pure(e), arms=ARMS, horizon=10**6, failure=P).first for e in ("0.1", "1")
-    ]
-    assert firsts == sorted(firsts, reverse=True)
-    floor = exact_schedule(Unprotected(), arms=ARMS, horizon=10**6, failure=P)
-    assert floor.first <= firsts[-1]
-    for horizon in (ARMS, 2000):
-        found = exact_schedule(_pure("0.1"), arms=ARMS, horizon=horizon, failure=P)
-        assert found.first * ARMS <= max(horizon // 2, ARMS)
-
-
-# -- against DP-SE, in a simulation of its own ----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("argument", "edit"),
-    [("arms", {"arms": 0}), ("horizon", {"horizon": 9}), ("failure", {"failure": 1})],
-)
-def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"arms": 10, "horizon": 1000, "failure": "0.1"} | edit
-    with pytest.raises(InvalidParameter, match=argument):
-        exact_schedule(Unprotected(), **given)
-    for name, wrong in (("first", {"first": 0}), ("growth", {"growth": 1})):
-        with pytest.raises(InvalidParameter, match=name):
-            Schedule(**({"first": 2, "growth": 2} | wrong))
-    with pytest.raises(InvalidParameter, match="batch"):
-        PAPER.pulls(0)
-    with pytest.raises(InvalidParameter, match="horizon"):
-        PAPER.batches(0)
 
 
 Length = Callable[[int, int], int]
@@ -184,32 +111,6 @@ def test_a_first_batch_of_two_arms_only_is_seen_to_name_too_many() -> None:
     assert set(short(10, 99, length)) < by_every_path(10, 99, length)
 
 
-POLICIES: dict[str, Policy[Any]] = {
-    "paper": BatchedElimination(privatizer=Unprotected(), schedule=PAPER),
-    "released": BatchedElimination(privatizer=Unprotected(), schedule=RELEASED),
-    "by three": BatchedElimination(privatizer=Unprotected(), schedule=Schedule(first=5, growth=3)),
-    "dp-se": DpSe(epsilon=1, failure="1e-3"),
-    "vb-sdp-ae": ShuffleElimination(privatizer=SHUFFLED),
-    "sdp-ae": ShuffleElimination(privatizer=SHUFFLED, batch=7),
-}
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_names_what_it_can_complete(name: str) -> None:
-    policy = POLICIES[name]
-    length: Length
-    match policy:
-        case BatchedElimination() | DpSe():
-            length = policy.length
-        case ShuffleElimination():
-            size = policy.size
-            length = lambda batch, _: size(batch)  # noqa: E731  # one line as the others
-    for arms in (1, 2, 3, 5):
-        for horizon in (5, 12, 30, 77, 1500, 5000):
-            rounds = min(horizon, 200) if name == "sdp-ae" else horizon
-            assert set(policy.sizes(arms, rounds)) == by_every_path(arms, rounds, length)
-
-
 @given(
     arms=st.integers(1, 5),
     more=st.integers(0, 300),
@@ -223,9 +124,7 @@ def test_play_never_meets_a_size_that_was_not_named(
 ) -> None:
     # play refuses a batch of another size, so a run that ends is the assertion.
     policy = BatchedElimination(
-        privatizer=Unprotected(),
-        schedule=Schedule(first=first, growth=2),
-        radius=Given(beta=beta),
+        privatizer=Unprotected(), schedule=Schedule(first=first, growth=2), radius=Given(beta=beta)
     )
     bits = ShuffleElimination(privatizer=SHUFFLED, batch=first)
     world = Bernoulli(means=np.random.default_rng(seed).random(arms).tolist())
@@ -245,17 +144,6 @@ def released(*sums: int | None) -> Released:
     return Released(tuple(None if s is None else ReleasedSum(Fraction(s)) for s in sums))
 
 
-def test_phases_pull_a_constant_or_doubling_number_of_users() -> None:
-    state, steady = VB.init(2, 10**6), CONSTANT.init(2, 10**6)
-    for phase in (1, 2, 3):
-        assert VB.choose(state) == Pulls((2**phase, 2**phase))
-        assert CONSTANT.choose(steady) == Pulls((50, 50))
-        state, steady = VB.observe(state, released(1, 1)), CONSTANT.observe(steady, released(9, 9))
-        assert VB.pulled(phase) == sum(2**t for t in range(1, phase + 1))
-        assert CONSTANT.pulled(phase) == 50 * phase
-    assert (VB.name, CONSTANT.name) == ("vb-sdp-ae", "sdp-ae")
-
-
 def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShuffleElimination, "width", lambda *_: 0.1)
     state = CONSTANT.observe(CONSTANT.init(2, 1000), released(30, 25))
@@ -266,12 +154,6 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     state = CONSTANT.observe(state, released(0, 50))
     assert state.active == (1,)
     assert CONSTANT.choose(state) == Commit(1)
-
-
-def test_an_arm_goes_when_it_is_two_widths_below_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShuffleElimination, "width", lambda *_: 0.1)
-    state = CONSTANT.init(3, 1000)
-    assert CONSTANT.observe(state, released(30, 21, 19)).active == (0, 1)
 
 
 def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,19 +167,6 @@ def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.Monk
     state = CONSTANT.observe(CONSTANT.init(2, 1000), released(30, 25))
     CONSTANT.observe(state, released(30, 25))
     assert asked == [(1, 1000), (2, 1000)]
-
-
-def test_an_interval_misses_with_the_chance_of_the_theorem() -> None:
-    laws = tuple(BITS.noise(2**t) for t in (1, 2, 3))
-    assert VB.width(3, 1000) == joint_width(laws, 14, Fraction(4, 1000**4))  # type: ignore[arg-type]  # all binomial
-    # Where 4/T^4 is no chance, an interval of one round.
-    assert VB.width(1, 1) == joint_width(laws[:1], 2, Fraction(1, 2))  # type: ignore[arg-type]  # all binomial
-
-
-def test_either_side_of_the_noise_is_covered() -> None:
-    few, many = (Binomial(trials=900, probability=p) for p in ("1/9", "8/9"))
-    chance = Fraction(1, 1000)
-    assert joint_width((few,), 400, chance) == joint_width((many,), 400, chance)
 
 
 def test_the_papers_width_is_the_papers() -> None:
@@ -348,22 +217,3 @@ def test_the_joint_width_covers_and_is_not_much_too_long(mean: float, failure: s
 def test_a_width_without_the_noise_does_not_cover() -> None:
     short = joint_width((Binomial(trials=1, probability="1/2"),), 400, Fraction(1, 1000))
     assert miss(LAWS, 400, 0.5, short) > 1 / 1000
-
-
-@pytest.mark.parametrize("policy", [VB, CONSTANT], ids=lambda p: p.name)
-def test_a_run_finds_the_best_arm_at_the_promised_price(policy: ShuffleElimination) -> None:
-    world, rng = np.random.default_rng(1), SeededRng(1)
-    environment = Bernoulli(means=(0.1, 0.9))
-    run = play(policy, environment, horizon=50_000, world=world, rng=rng)
-    assert run.pulls[1] > 40_000
-    assert run.guarantee is not None
-    assert run.guarantee.epsilon("1e-6").upper <= 1
-    assert run.guarantee.pure().upper == math.inf
-    assert run.bits_per_user == max(policy.privatizer.bits(n) for n in policy.sizes(2, 50_000)[:1])
-
-
-def test_a_missing_sum_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="released"):
-        VB.observe(VB.init(2, 100), released(1, None))
-    with pytest.raises(InvalidParameter, match="released"):
-        VB.observe(VB.init(2, 100), released(1))

@@ -20,8 +20,6 @@ from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, means_of
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers import protocols as module
 from bandits.privatizers.privatizer import (
     NEW_USERS,
     Privatizer,
@@ -30,15 +28,12 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment, masked_sum
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.radius.radius import ExactRadius, PaperRadius
+from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.skellam import Skellam
-from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -46,26 +41,21 @@ from tests.support.bandits.worlds import Counted
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
-# -- counts --------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("honest", ["1", "9/10", "1/2", "1/3"])
-@pytest.mark.parametrize("dropouts", ["0", "1/20", "1/4", "33/100"])
+@pytest.mark.parametrize("honest", ["1", "9/10", "1/3"])
+@pytest.mark.parametrize("dropouts", ["0", "1/4", "33/100"])
 def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
     if Fraction(honest) <= Fraction(dropouts):
         with pytest.raises(InvalidParameter, match="nobody would be left"):
             Deployment(honest=honest, dropouts=dropouts)
         return
     plan = Deployment(honest=honest, dropouts=dropouts)
-    for n in range(1, 200):
+    for n in range(1, 60):
         gone, dishonest = n - plan.reporting(n), plan.colluding(n)
         assert gone <= n * Fraction(dropouts) < gone + 1
         assert dishonest <= n * (1 - Fraction(honest)) < dishonest + 1
         assert plan.counted_on(n) == n - gone - dishonest >= 1
         assert n <= plan.factor * plan.counted_on(n)
-
-
-# -- promises ------------------------------------------------------------------------------------
 
 
 def test_pure_noise_of_who_is_left_is_exactly_epsilon() -> None:
@@ -94,33 +84,6 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
     share = protocol.share
     each = share.variance if trust == "renyi" else share.sigma_squared
     assert 260 * Fraction(each) == Fraction(planned.precision(400)) ** 2 * 4
-
-
-def test_bits_are_planned_for_who_is_left() -> None:
-    bits = BitPrivatizer(epsilon="1/2", delta="1e-6", deployment=PLAN)
-    for n in (1, 16, 300):
-        promised = bits.guarantee(n)
-        assert promised is not None
-        assert promised.delta("1/2").upper <= Fraction(1, 10**6)
-    everyone = BitPrivatizer(epsilon="1/2", delta="1e-6")
-    assert bits.protocol(16).noise_bits > everyone.protocol(16).noise_bits
-
-
-def test_the_papers_plan_for_everyone_alone() -> None:
-    for build in (
-        lambda: SumPrivatizer(
-            trust="pure", epsilon=1, failure="1e-3", parameters="paper", deployment=PLAN
-        ),
-        lambda: BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper", deployment=PLAN),
-    ):
-        with pytest.raises(InvalidParameter, match="users who all stay"):
-            build()
-    planned = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3", deployment=PLAN)
-    with pytest.raises(InvalidParameter, match="vanish or collude"):
-        PaperRadius().width(planned, 64, batch=1, active=2, failure="1/10")
-
-
-# -- what is learned from who reports --------------------------------------------------------------
 
 
 def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
@@ -160,16 +123,6 @@ def test_the_exact_width_covers_means_of_who_reports() -> None:
     assert missed > 0
 
 
-# -- masks ---------------------------------------------------------------------------------------
-
-
-def test_masks_add_up_to_the_sum_of_who_stays() -> None:
-    share = Skellam(variance="1/1000000")
-    protocol = AggregatedSum(users=20, precision=4, threshold=20, share=share)
-    for total in (0, 1, 33, 60):
-        assert masked_sum(protocol, total, PLAN, SeededRng(total)) == Fraction(total, 4)
-
-
 def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     ideal = SumPrivatizer(
         trust="pure", epsilon=1, failure="1e-6", deployment=Deployment(dropouts="1/4")
@@ -193,38 +146,6 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
 
 def _coins(count: int) -> list[float]:
     return [float(u) for u in np.random.default_rng(4).uniform(size=count)]
-
-
-class Counting(MaskedAggregation):
-    """Counts the rounds that are really run."""
-
-    rounds = 0
-
-    def total(self, *args: Any, **kwargs: Any) -> Any:
-        Counting.rounds += 1
-        return super().total(*args, **kwargs)
-
-
-def test_every_masked_release_is_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MaskedAggregation", Counting)
-    private = SumPrivatizer(
-        trust="pure",
-        epsilon=2,
-        failure="1e-6",
-        deployment=Deployment(dropouts="1/20", aggregation="masked"),
-    )
-    Counting.rounds = 0
-    run = run_of(private, horizon=120)
-    assert Counting.rounds == len(run.releases) > 0
-
-
-@pytest.mark.parametrize("trust", ["central", "local", "shuffled-pure"])
-def test_only_sums_over_secure_aggregation_are_masked(trust: Any) -> None:
-    private = SumPrivatizer(
-        trust=trust, epsilon=1, failure="1e-3", deployment=Deployment(aggregation="masked")
-    )
-    with pytest.raises(InvalidParameter, match="secure aggregation"):
-        private.guarantee(8)
 
 
 @pytest.mark.parametrize("users", [1, 1 << 16])
@@ -251,11 +172,7 @@ def guaranteed(privatizer: Privatizer) -> Guarantee:
 
 
 def played(
-    policy: Policy[int],
-    world: Environment = EASY,
-    *,
-    rng: Rng = SYSTEM,
-    users: Users = NEW_USERS,
+    policy: Policy[int], world: Environment = EASY, *, rng: Rng = SYSTEM, users: Users = NEW_USERS
 ) -> Run:
     coins = np.random.default_rng(1)
     return play(policy, world, horizon=1000, world=coins, rng=rng, users=users)
@@ -303,9 +220,6 @@ class Asked(Users):
         return NEW_USERS.guarantee(privatizer, sizes)
 
 
-# -- the sizes ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
 def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
@@ -313,15 +227,6 @@ def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) ->
         played(Explore(private(), *said), counted, users=asked)
     # Nobody was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])
-
-
-def test_honest_sizes_promise_what_is_released() -> None:
-    asked = Asked()
-    run = played(Explore(private("concentrated"), 10), users=asked)
-    assert asked.calls == ["guarantee", "admit", "admit", "admit"]
-    assert run.guarantee is not None
-    curve = private("concentrated").guarantee(10)
-    assert run.guarantee.epsilon("1e-6").upper == curve.epsilon("1e-6").upper  # type: ignore[union-attr]  # a curve
 
 
 def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
@@ -339,10 +244,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
     assert {release.mechanism for release in run.releases} == {mechanism}
 
 
-# -- the worst ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trust", ["central", "local", "pure", "shuffled-pure"])
+@pytest.mark.parametrize("trust", ["local", "pure"])
 def test_pure_runs_promise_epsilon(trust: Trust) -> None:
     promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
     assert promised is not None
@@ -392,26 +294,6 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         assert as_pure(promised) == Pure(1)
 
 
-def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
-    # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
-    policy = BatchedElimination(privatizer=private())
-    promised = run_guarantee(policy, 10, 28)
-    assert promised is not None
-    assert policy.sizes(10, 28) == (2, 4)
-    assert promised.epsilon("1e-6").lower is None
-    assert promised.delta(0).lower is None
-
-
-def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
-    bits = BitPrivatizer(epsilon=1, delta="1e-6")
-    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
-    assert promised is not None
-    assert promised.delta(1).upper <= 1e-6
-    assert promised.epsilon("1e-6").upper <= 1
-    assert promised.epsilon(0).upper == float("inf")
-    assert promised.pure().upper == math.inf
-
-
 def test_no_noise_promises_nothing_and_no_release_everything() -> None:
     assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
     alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
@@ -425,9 +307,6 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
         alone.delta(-1)
 
 
-# -- who draws the noise -----------------------------------------------------------------------
-
-
 class Tied(SystemRng):
     """Looks like the system's randomness."""
 
@@ -437,9 +316,6 @@ class Tied(SystemRng):
 )
 def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
     assert played(Explore(private(), 10), rng=rng).simulated is simulated
-
-
-# -- the world ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,12 +330,6 @@ class Odd(Environment):
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         return 0
-
-
-@pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
-def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
-    with pytest.raises(InvalidParameter, match="must have means in"):
-        played(Explore(private(), 10), Odd(stated=means))
 
 
 def test_a_policy_is_no_world() -> None:

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from accounting.claims.claim import Pure, Rdp
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.theorems.filter import filter_for
@@ -30,23 +28,14 @@ from bandits.privatizers.returning_users import (
     Names,
     Pool,
     SteadyPrivatizer,
-    people,
     visits_budget,
     visits_of,
 )
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
-from dpcore.protocols.sums import AggregatedSum
 from tests.alpha_budget import buy_alpha
-from tests.bandits.privatizers.test_returning_users import (
-    LAPLACE,
-    SKELLAM,
-    each_steady,
-    pool_of,
-    run_with,
-)
+from tests.bandits.privatizers.test_returning_users import LAPLACE, SKELLAM
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 from tests.support.ledger.workers import processes
@@ -82,66 +71,6 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
     assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
 
 
-@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
-def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
-    called: str, tmp_path: Path
-) -> None:
-    curve = LAPLACE.curve
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
-        with pytest.raises(InvalidParameter, match="release = "):
-            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
-        assert ledger.charges() == 0
-
-
-# -- what a visit is -----------------------------------------------------------------------------
-
-
-def test_epsilon_and_deviation_are_rounded_up() -> None:
-    for variance in (2, 3, 401, 12345):
-        steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
-        less = steady.epsilon - Fraction(1, 10**6)
-        assert less**2 * variance < 49 <= steady.epsilon**2 * variance
-        assert (Fraction(steady.deviation) * 7) ** 2 >= variance
-    assert LAPLACE.epsilon == Fraction(1, 8)
-
-
-@each_steady
-def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
-    protocol, law = steady.protocol(9), steady.law
-    assert isinstance(protocol, AggregatedSum)
-    tau = protocol.threshold
-    assert law.enclose_tail(tau).upper <= Fraction(1, 1000)
-    assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
-    with pytest.raises(InvalidParameter, match="encoded_sum"):
-        steady.release(9 * steady.steps + 1, 9)
-
-
-# -- who is charged ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_visits", [1, 3])
-def test_a_pool_without_a_book_keeps_one_for_its_visits(max_visits: int) -> None:
-    pool = pool_of(LAPLACE, users=2, max_visits=max_visits)
-    admitted = [pool.admit(Pulls((2,)), f"b{i}") for i in range(max_visits)]
-    assert admitted == [True] * max_visits
-    assert not pool.book.able(np.arange(2)).any()
-    assert not pool.admit(Pulls((2,)), "one more")
-
-
-def test_who_is_charged_is_charged_for_the_release_of_that_name() -> None:
-    names: list[str] = []
-
-    class Named(MemoryBook):
-        def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-            names.append(release)
-            return super().pay(users, release)
-
-    book = Named(users=2000, curve=LAPLACE.curve, max_visits=1)
-    run = run_with(pool_of(LAPLACE, users=2000, max_visits=1, book=book))
-    assert names == [f"{release.batch}/call 1" for release in run.releases]
-
-
 def passed_over(seed: int) -> Iterator[int]:
     """How many of four stand before the last of two who are taken, in two releases of a pool."""
     arrivals = np.random.default_rng(seed)
@@ -150,7 +79,7 @@ def passed_over(seed: int) -> Iterator[int]:
     yield int(np.flatnonzero(~np.isin(second, first[:2]))[-1]) + 1 - 2
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> None:
     arrivals = np.random.default_rng(seed)
     pool = Pool(users=4, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
@@ -162,21 +91,8 @@ def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> N
     assert (pool.turned_away, pool.dry) == (sum(passed_over(seed)) + 4, True)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_who_is_spent_by_the_book_alone_is_passed_over(seed: int) -> None:
-    # Another pool had 0, 1 and 2: of the six the book alone knows.
-    book = MemoryBook(users=6, curve=LAPLACE.curve, max_visits=1)
-    book.pay(np.arange(3), "of another pool")
-    arrivals = np.random.default_rng(seed)
-    pool = Pool(users=6, max_visits=1, privatizer=LAPLACE, arrivals=arrivals, book=book)
-    assert pool.admit(Pulls((2,)), "b")
-    assert (pool.visited[:3].sum(), pool.visited[3:].sum()) == (0, 2)
-    came = np.random.default_rng(seed).permutation(6)
-    assert pool.turned_away == int(np.flatnonzero(came > 2)[1]) + 1 - 2
-
-
 STEADY = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
-PEOPLE, THREADS, TIMES = 20_000, 4, 20
+PEOPLE, THREADS, TIMES = 20_000, 4, 5
 
 
 @pytest.fixture(name="often_switched")
@@ -250,11 +166,8 @@ def users(*numbers: int) -> Names:
     return np.array(numbers, dtype=np.int64)
 
 
-# -- budgets -------------------------------------------------------------------------------------
-
-
 @each_curve
-@pytest.mark.parametrize("max_visits", [1, 2, 3, 7, 13, 64, 100, 999])
+@pytest.mark.parametrize("max_visits", [1, 2, 13, 999])
 def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> None:
     budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
@@ -263,33 +176,12 @@ def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> N
     assert not keeper.admits([a * max_visits for a in price.amounts], price)
 
 
-def test_a_plain_budget_would_lose_a_visit() -> None:
-    scope = visits_budget(CURVE, 13).scope
-    keeper = filter_for(Pure(Fraction(13, 8), scope=scope))
-    price = keeper.price(replace(CURVE, scope=scope))
-    assert not keeper.admits([a * 12 for a in price.amounts], price)
-
-
-def test_a_budget_of_skellam_noise_holds_at_every_order() -> None:
-    budget = visits_budget(SKELLAM_CURVE, 2)
-    assert isinstance(budget, Rdp)
-    assert sorted(order for order, _ in budget.points) == [2, 4, 8, 16, 32]
-
-
-def test_as_many_visits_as_counters_hold_have_a_budget() -> None:
-    assert visits_of(1 << 29) == 1 << 29
-    assert visits_budget(CURVE, 1 << 29)
-
-
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: visits_budget("x", 1), "curve"),  # type: ignore[arg-type]  # what is refused
     (lambda: visits_budget(CURVE, 0), "max_visits"),
-    (lambda: visits_budget(CURVE, (1 << 29) + 1), "max_visits"),
     (lambda: visits_of("4"), "max_visits"),
-    (lambda: people(True), "users"),
     (lambda: MemoryBook(users=-1, curve=CURVE, max_visits=1), "users"),
     (lambda: MemoryBook(users=1 << 28, curve=CURVE, max_visits=1), "users"),
-    (lambda: MemoryBook(users="x", curve=CURVE, max_visits=1), "users"),  # type: ignore[arg-type]  # what is refused
     (lambda: MemoryBook(users=3, curve="x", max_visits=1), "curve"),  # type: ignore[arg-type]  # what is refused
     (lambda: MemoryBook(users=3, curve=CURVE, max_visits=0), "max_visits"),
 ]
@@ -299,9 +191,6 @@ def test_a_book_of_nothing_is_refused() -> None:
     for call, argument in REFUSED:
         with refused(argument):
             call()
-
-
-# -- who pays ------------------------------------------------------------------------------------
 
 
 @each_curve
@@ -337,28 +226,16 @@ def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path
         assert ledger.charges() == 0
 
 
-def test_a_user_that_a_book_does_not_have_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match=r"numbers in \[0, 3\)"):
-        MemoryBook(users=3, curve=CURVE, max_visits=1).pay(users(3), "a")
-
-
-# -- a ledger ------------------------------------------------------------------------------------
-
-
 def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
     far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
         for argument, value in (
             ("ledger", None),
-            ("ledger", ""),
             ("curve", "x"),
             ("curve", far),
             ("run", ""),
-            ("run", " x"),
             ("run", "a\nb"),
-            ("run", 3),
-            ("run", None),
             ("run", "x" * 101),
         ):
             with refused(argument):
@@ -366,13 +243,6 @@ def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
         with pytest.raises(NotDerived):
             LedgerBook(ledger=ledger, curve=SKELLAM_CURVE, run="no pure price")
         assert ledger.charges() == 0
-
-
-def test_the_longest_run_name_leaves_room_for_every_release(tmp_path: Path) -> None:
-    release = "dist-rdp-se-in-parts/batch 1000000/arm 1000000/call 1000000"
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=CURVE, run="x" * 100)
-        assert book.pay(users(1), release).all()
 
 
 def test_a_charge_that_was_made_before_admits_nobody(tmp_path: Path) -> None:
@@ -394,7 +264,7 @@ def test_a_charge_that_was_made_before_admits_nobody(tmp_path: Path) -> None:
         assert ledger.charges() == 2
 
 
-ROUNDS = 25
+ROUNDS = 8
 
 
 def play_one_run(url: str, barrier: Barrier, path: str) -> None:

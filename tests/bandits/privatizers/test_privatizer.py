@@ -15,19 +15,16 @@ from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import choose
-from accounting.protocols.paper_parameters import cz_renyi
 from accounting.protocols.pure_shuffle import CertifiedShuffle
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
-from accounting.theorems.convert import as_pure
 from audit.fit.fit import fit
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
-from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SUM_ONLY, noise_by_user
+from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
-from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -38,19 +35,12 @@ from dpcore.protocols.aggregation import IdealAggregation, RelaxedAggregation, S
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.sums import AggregatedSum, ShuffledPure
-from dpcore.sampling.rng import Rng, SeededRng, SystemRng
+from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import rewired
 
-TRUSTS: tuple[Trust, ...] = (
-    "central",
-    "local",
-    "pure",
-    "renyi",
-    "concentrated",
-    "shuffled-pure",
-)
+TRUSTS: tuple[Trust, ...] = ("central", "local", "pure", "renyi", "concentrated", "shuffled-pure")
 PURE: tuple[Trust, ...] = ("central", "local", "pure")
 RUNS = 1200
 
@@ -72,9 +62,6 @@ def fitted(steps: list[int], law: Noise, alpha: float) -> str | None:
         return np.array(taken)
 
     return fit(sampler, law, runs=len(steps), alpha=alpha, seed=5).verdict
-
-
-# -- the law of what is released ---------------------------------------------------------------
 
 
 @by_day(2)
@@ -136,33 +123,6 @@ def test_bits_have_the_law_of_the_shuffle() -> None:
     assert fitted(one_by_one, law, alpha / 2) == "not_refuted"
 
 
-def test_many_local_draws_are_as_many_as_users() -> None:
-    seen: list[int] = []
-
-    class Counted(PolyaDifference):
-        def sample(self, size: object = None, *, rng: object = None) -> object:  # type: ignore[override]  # a stub
-            assert isinstance(size, int)
-            seen.append(size)
-            return np.ones(size, dtype=np.int64)
-
-    law = Counted(shape=1, scale=1)
-    parts = [*noise_by_user(law, users=(1 << 17) + 5, runs=1, rng=SystemRng())]
-    assert (sum(int(part.sum()) for part in parts), seen) == ((1 << 17) + 5, [1 << 16, 1 << 16, 5])
-    many = [part.shape for part in noise_by_user(law, users=5, runs=1 << 15, rng=SystemRng())]
-    assert many == [(2, 1 << 15), (2, 1 << 15), (1, 1 << 15)]
-
-
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_sums_below_0_and_above_n_are_read_back(trust: Trust) -> None:
-    privatizer, rng = made(trust, epsilon="1/10"), SeededRng(15)
-    n = 4
-    full = n * privatizer.precision(n)
-    low = [privatizer.release(0, n, rng) for _ in range(60)]
-    high = [privatizer.release(full, n, rng) for _ in range(60)]
-    assert min(low) < 0 < max(low)
-    assert min(high) < n < max(high)
-
-
 def test_a_sum_is_read_right_as_long_as_the_noise_is_within_the_threshold() -> None:
     protocol = made("pure", failure="1/10").protocol(4)
     tau, g, m = protocol.threshold, protocol.precision, protocol.modulus
@@ -173,28 +133,13 @@ def test_a_sum_is_read_right_as_long_as_the_noise_is_within_the_threshold() -> N
     assert protocol.analyze((-tau - 1) % m) == Fraction(m - tau - 1, g)
 
 
-def test_the_sum_itself_is_released_where_nothing_is_protected() -> None:
-    plain: Privatizer = Unprotected()
-    assert plain.release(plain.precision(8) * 3, 8) == 3
-    assert (plain.noise(8), plain.guarantee(8), plain.record(8, "b")) == (None, None, None)
-    assert (plain.bits(8), plain.epsilon, plain.protocol(8)) == (21, None, None)
-
-
-# -- parameters --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 7, 256])
 @pytest.mark.parametrize("trust", ["central", "pure", "renyi", "concentrated", "shuffled-pure"])
 def test_the_papers_parameters_are_the_papers(trust: Trust, n: int) -> None:
     privatizer = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-6", parameters="paper")
     delta = "1e-6" if trust in ("renyi", "concentrated") else 0
     plan = choose(
-        instance=trust,
-        users=n,
-        epsilon="1/2",
-        delta=delta,
-        failure="1e-6",
-        parameters="paper",
+        instance=trust, users=n, epsilon="1/2", delta=delta, failure="1e-6", parameters="paper"
     )
     assert privatizer.protocol(n) == plan.protocol
     exact = made(trust, failure="1e-6")
@@ -216,26 +161,6 @@ def test_the_threshold_of_local_sums_is_the_least_certified_one(n: int) -> None:
     ).protocol(n)
 
 
-def test_large_local_batches_are_planned_quickly() -> None:
-    protocol = made("local", failure="1e-7").protocol(1 << 20)
-    deviation = math.sqrt(2 * protocol.users) * 2 * protocol.precision
-    assert 5 < protocol.threshold / deviation < 5.6  # about the normal quantile of 1e-7
-    assert protocol.bits_per_user == (protocol.modulus - 1).bit_length()
-
-
-def test_scaling_makes_the_steps_finer() -> None:
-    four = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6", scaling=4)
-    assert four.precision(256) == 4 * made("pure").precision(256) == 32
-    promised = four.guarantee(256)
-    assert promised is not None
-    assert as_pure(promised) == Pure("1/2")
-    ten = SumPrivatizer(trust="renyi", epsilon="1/2", failure="1e-6", scaling=10)
-    assert ten.noise(64) == cz_renyi(64, "1/2", "1e-6", 10).noise
-
-
-# -- what is promised --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 9, 1000])
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
@@ -255,18 +180,6 @@ def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
     assert promised.pure().upper == (Fraction(1, 2) if trust in PURE else math.inf)
 
 
-@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
-def test_noise_chosen_for_a_delta_has_the_scaling_and_failure_asked_for(trust: Trust) -> None:
-    given: dict[str, Any] = {"epsilon": 1, "delta": "1e-4", "failure": "1e-3", "scaling": 10}
-    privatizer = SumPrivatizer(trust=trust, **given)
-    plan = choose(instance=trust, users=64, **given)
-    protocol = privatizer.protocol(64)
-    assert protocol == plan.protocol
-    assert privatizer.precision(64) == 80
-    tail = protocol.planned_noise.enclose_tail(protocol.threshold)
-    assert tail.upper <= Fraction(1, 1000)
-
-
 @pytest.mark.parametrize("n", [2, 100, 5000])
 def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -280,18 +193,6 @@ def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     assert record is not None
     assert record.mechanism.noise == privatizer.noise(n) == few
     assert privatizer.bits(n) == 1 + privatizer.protocol(n).noise_bits
-
-
-def test_what_is_assumed_is_said() -> None:
-    assert made("local").assumed(8) == ()
-    assert "trusted" in made("central").assumed(8)[0]
-    assert "sum" in made("pure").assumed(8)[0]
-    relaxed = f"an (1/8, {Fraction('1e-30')})-relaxed aggregation (CZ Theorem 3)"
-    assert made("shuffled-pure").assumed(8) == (relaxed, ALL_HONEST)
-    assert "bits" in BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)[0]
-
-
-# -- refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -385,16 +286,6 @@ def test_a_release_has_the_law_that_is_stated() -> None:
     assert fitted([*steps], DiscreteLaplace(scale="1/2"), alpha) == "refuted"
 
 
-@pytest.mark.nightly
-def test_so_have_the_messages() -> None:
-    alpha, rng = buy_alpha("bandits: messages of a pure shuffle", "1e-10"), SeededRng(16)
-    protocol, law = ASKED.protocol(20), ASKED.noise(20)
-    assert law is not None
-    held: Any = [1] * 7 + [0] * 13
-    sent: Any = [run(protocol, held, Shuffler(), batch="b", rng=rng).estimate for _ in range(RUNS)]
-    assert fitted([int(estimate) - 7 for estimate in sent], law, alpha) == "not_refuted"
-
-
 def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -408,14 +299,3 @@ def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
     for wrong in ({"epsilon": 0}, {"failure": 0}, {"failure": 1}, {"deployment": 3}):
         with pytest.raises(InvalidParameter):
             PureShufflePrivatizer(**(given | wrong))
-
-
-def test_covers_are_paid_for_by_the_radius() -> None:
-    few = PureShufflePrivatizer(epsilon=1, failure="1e-9")
-    many = PureShufflePrivatizer(epsilon=1, failure="1e-2")
-    radius = ExactRadius(batches=1)
-    asked: dict[str, Any] = {"batch": 1, "active": 2, "failure": "1/10"}
-    assert radius.gap(few, 64, **asked) < radius.gap(many, 64, **asked) < math.inf
-    assert radius.width(few, 64, **asked) < radius.width(many, 64, **asked) < math.inf
-    asked["failure"] = "1/1000"
-    assert radius.gap(many, 64, **asked) == radius.width(many, 64, **asked) == math.inf

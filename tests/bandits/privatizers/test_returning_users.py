@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +23,6 @@ from accounting.theorems.convert import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState
-from bandits.policies.setting import Schedule
 from bandits.privatizers import protocols
 from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning_users import (
@@ -106,17 +104,6 @@ def run_with(pool: Pool, *, horizon: int = 600) -> Run:
     )
 
 
-# -- one mechanism for every release -------------------------------------------------------------
-
-
-def test_the_papers_noise_costs_more_in_some_releases() -> None:
-    paper = SumPrivatizer(trust="renyi", epsilon=1, failure="1e-3")
-    assert len({paper.guarantee(n) for n in (2, 16, 1024)}) == 3
-
-
-# -- the pool ------------------------------------------------------------------------------------
-
-
 @by_day(2)
 @each_steady
 @pytest.mark.parametrize("held", [3, 64], ids=["book of 3", "book of 64"])
@@ -157,12 +144,6 @@ def test_a_book_that_does_not_charge_is_noticed() -> None:
     assert max(book.visits.values()) > 4
 
 
-def test_nobody_is_twice_in_a_release() -> None:
-    book = Noted(MemoryBook(users=150, curve=LAPLACE.curve, max_visits=2))
-    run_with(pool_of(LAPLACE, users=150, max_visits=2, book=book))
-    assert all(len(asked) == len(set(asked)) for asked in book.releases.values())
-
-
 def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     @dataclass
     class Raced(Noted):
@@ -183,35 +164,6 @@ def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     (asked,) = book.releases.values()
     assert len(asked) == len(set(asked)) == 15
     assert not pool.admit(Pulls((26, 0)), "c")
-
-
-def test_an_exhausted_pool_asks_once(tmp_path: Path) -> None:
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(LAPLACE.curve, 1)) as ledger:
-        book = Noted(LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="first"))
-        pool = pool_of(LAPLACE, users=300, max_visits=1, book=book)
-        assert pool.admit(Pulls((300, 0)), "b1")
-        # Another run on the same ledger does not know yet who is spent.
-        again = Noted(LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="second"))
-        other = pool_of(LAPLACE, users=300, max_visits=1, book=again)
-        assert not other.admit(Pulls((1, 0)), "b1")
-        assert (other.turned_away, other.dry, again.asked, ledger.charges()) == (300, True, 2, 1)
-        assert not pool.admit(Pulls((1, 0)), "b2")
-        assert ledger.charges() == 1
-
-
-def test_when_too_few_are_left_nothing_more_is_released() -> None:
-    pool = pool_of(LAPLACE, users=40, max_visits=2)
-    run = run_with(pool)
-    assert sum(run.pulls) == 600
-    # 2 arms of 2, 4 and 8 users fit into 80 visits, and of 16; 32 do not.
-    assert run.batches == 4
-    assert abs(run.pulls[0] - run.pulls[1]) <= 1
-
-
-def test_a_release_larger_than_the_pool_has_too_few() -> None:
-    pool = pool_of(LAPLACE, users=3, max_visits=10)
-    assert not pool.admit(Pulls((4, 4)), "b")
-    assert pool.admit(Pulls((3, 3)), "b")
 
 
 def test_the_guarantee_is_that_of_all_visits() -> None:
@@ -300,9 +252,6 @@ def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -
     }
     with refused(argument):
         Pool(**given)
-
-
-# -- the ledger ----------------------------------------------------------------------------------
 
 
 def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> None:
@@ -427,44 +376,3 @@ def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivati
     assert 0.85 < np.std(released) / spread < 1.15
     with pytest.raises(InvalidParameter, match="encoded_sum"):
         planned.release(31 * steady.steps, 40, rng)
-
-
-# -- pools ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("steady", [BITS, GAUSSIANS], ids=["bits", "gaussians"])
-@pytest.mark.parametrize(
-    "policy_of",
-    [
-        lambda steady: BatchedElimination(privatizer=steady),
-        lambda steady: BatchedElimination(
-            privatizer=steady, schedule=Schedule(first=16, growth=3), most=30
-        ),
-    ],
-    ids=["batched", "in parts"],
-)
-def test_a_pool_plays_and_nobody_comes_too_often(
-    steady: SteadyPrivatizer, policy_of: Callable[[SteadyPrivatizer], Any]
-) -> None:
-    pool = pool_of(steady, users=200, max_visits=3)
-    run = play(
-        policy_of(steady),
-        Bernoulli(means=(0.6, 0.5)),
-        horizon=900,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=pool,
-    )
-    assert run.batches > 0
-    assert pool.most_visits == 3
-    assert {release.mechanism.noise for release in run.releases} == {steady.law}
-
-
-def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
-    plan = Deployment(honest="9/10")
-    for steady in (BITS, GAUSSIANS, LAPLACE, SKELLAM):
-        planned = replace(steady, deployment=plan)
-        together = planned.noise_of((21, 20))
-        apart = [planned.noise(n) for n in (21, 20)]
-        variance = sum(spread_of(each) ** 2 for each in apart)
-        assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)

@@ -16,7 +16,7 @@ from scipy.spatial import KDTree
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
 from bandits.combinatorial.decisions import Unions
-from bandits.combinatorial.problem import AtLeastOne, Problem
+from bandits.combinatorial.problem import Problem
 from bandits.play import play
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer
@@ -33,8 +33,7 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
-from bandits.worlds.environment import Bernoulli
-from bandits.worlds.linear import CoveredWorld, LinearWorld, signs_instance, sphere_instance
+from bandits.worlds.linear import CoveredWorld, LinearWorld
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
@@ -43,7 +42,6 @@ from tests.support.dpcore.refusals import refused
 
 CHANCES = (0.5, 0.5, 0.9, 0.2)
 TOP = Problem(decisions=Unions.subsets(4, 2))
-ANY = Problem(decisions=TOP.decisions, reward=AtLeastOne())
 COMBINATORIAL = [preset.name for preset in PRESETS if preset.kind == "combinatorial"]
 
 
@@ -90,10 +88,6 @@ def test_outcomes_have_their_joint_law(together: tuple[int, ...]) -> None:
     assert abs(share - observed / rounds).max() > 0.02
 
 
-def test_alone_is_each_in_a_group_of_its_own() -> None:
-    assert joint(None, 100) == joint((0, 1, 2, 3), 100)
-
-
 @pytest.mark.parametrize("name", COMBINATORIAL)
 def test_presets_have_worlds_of_one_problem(name: str) -> None:
     preset = preset_of(name)
@@ -104,13 +98,6 @@ def test_presets_have_worlds_of_one_problem(name: str) -> None:
     assert (first.arms, first.most) == (preset.arms, preset.super_arm)
     assert worlds.digest() == preset.worlds(3).digest() != preset.worlds(2).digest()
     assert len({world.means for world in worlds.environments}) in (1, 3)
-
-
-def test_the_grid_is_the_cheapest_road() -> None:
-    problem = path(0, 24, 6).of
-    assert len(problem.decisions.listed()) == 20  # binom(6, 3) roads through 4 by 4 crossings
-    assert problem.best(np.full(24, 0.75)) == pytest.approx(-6 * 0.25)
-    assert len(tree(0, 15, 5).of.decisions.listed()) == 6**4  # Cayley
 
 
 def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
@@ -130,9 +117,6 @@ def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
             preset_of(name).worlds(1, super_arm=3)
 
 
-# -- the hard instances -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "arms", "size"), [(hard_mab, 20, 1), (hard_paths, 20, 4), (hard_public, 20, 4)]
 )
@@ -149,14 +133,6 @@ def test_all_super_arms_but_one_are_worse_by_one_gap(make: Any, arms: int, size:
     assert len(hard_public(0, 20, 4).of.decisions.listed()) == 1 + 20 - 2 * 4 + 1
 
 
-def test_base_arms_of_a_path_have_one_outcome() -> None:
-    rows = hard_paths(1, 12, 3).outcomes(200, np.random.default_rng(1)).reshape(200, 4, 3)
-    assert (rows == rows[:, :, :1]).all()
-    assert len(np.unique(rows[:, :, 0], axis=0)) == 16
-    shared = hard_public(1, 12, 3).outcomes(200, np.random.default_rng(1))[:, 3:5]
-    assert (shared[:, 0] == shared[:, 1]).all()
-
-
 def test_lower_bounds_are_those_of_the_theorems() -> None:
     at = {"horizon": 10**4, "epsilon": "1/2"}
     log, local = math.log(10**4), 64 * (math.exp(0.5) - 1) ** 2
@@ -171,16 +147,6 @@ def test_lower_bounds_are_those_of_the_theorems() -> None:
     assert lower_bound("csb/topk", arms=20, super_arm=2, **at) is None  # type: ignore[arg-type]  # as above
 
 
-def test_hard_instances_that_do_not_exist_are_refused_by_name() -> None:
-    for make, arms, size, argument in (
-        (hard_mab, 20, 2, "super_arm"),
-        (hard_paths, 20, 3, "super_arm"),
-        (hard_public, 7, 4, "arms"),
-    ):
-        with refused(argument):
-            make(0, arms, size)
-
-
 FINE = Encoding(precision=1 << 30, low=-64, high=64)
 
 
@@ -189,32 +155,6 @@ def sums(world: LinearWorld, ask: SharedRounds | OwnRounds, runs: int, seed: int
     coins = np.random.default_rng(seed)
     held = np.array([world.encoded_sums(ask, FINE, coins) for _ in range(runs)], dtype=np.float64)
     return held / (1 << 30) * 128 - 64 * ask.users
-
-
-def test_the_figures_settings_are_the_papers() -> None:
-    preset = preset_of("lzj/fig2")
-    assert (preset.arms, preset.users, preset.horizon, preset.instances) == (1000, 10**5, 10**6, 20)
-    assert (preset.epsilons, preset.delta) == (("10",), "0.25")
-    world = preset.worlds(2).environments[1]
-    assert isinstance(world, LinearWorld)
-    model = world.model
-    assert (model.actions.count, model.actions.dimension) == (1000, 20)
-    assert float(model.deviation) == 0.1
-    norms = np.sqrt((model.actions.points**2).sum(axis=1))
-    assert np.abs(norms - 1).max() < 1e-12
-    assert math.hypot(*world.theta) == pytest.approx(1)
-    assert sphere_instance(1, 1000) == world  # the same at every call
-    assert sphere_instance(2, 1000).theta != world.theta
-
-
-def test_means_are_inner_products() -> None:
-    world = sphere_instance(3, 40, dimension=4)
-    for mean, point in zip(world.means, world.model.actions.points, strict=True):
-        assert mean == pytest.approx(
-            math.fsum(a * b for a, b in zip(point, world.theta, strict=True))
-        )
-    assert max(world.gaps) <= 2
-    assert min(world.gaps) == 0
 
 
 def test_shared_rounds_have_the_covariance_of_the_model() -> None:
@@ -234,30 +174,6 @@ def test_shared_rounds_have_the_covariance_of_the_model() -> None:
     assert np.abs(seen - alone).max() > 0.5  # clients who drew xi for each action would be seen
 
 
-def test_own_rounds_have_the_variance_of_one_reward() -> None:
-    world = LinearWorld(
-        of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
-    )
-    found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
-    alpha = buy_alpha("linear world: own rounds are normal", "1e-9")
-    law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
-    assert stats.kstest(found, law.cdf).pvalue > alpha
-    assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01
-
-
-def test_signs_are_bounded_and_have_the_mean() -> None:
-    world = signs_instance(1, 5, dimension=2)
-    encoding = Encoding(precision=4, low=-1, high=1)
-    coins = np.random.default_rng(2)
-    one = [world.encoded_sums(OwnRounds(1, (3,)), encoding, coins)[0] for _ in range(50)]
-    assert {*one} <= {0, 4}
-    many = world.encoded_sums(OwnRounds(400_000, (3,)), encoding, coins)[0]
-    assert many / 400_000 / 2 - 1 == pytest.approx(world.means[3], abs=0.01)
-    shared = world.encoded_sums(SharedRounds(3000, (0, 3), (2, 5)), encoding, coins)
-    for action, total in zip((0, 3), shared, strict=True):
-        assert total / 3000 / 2 - 1 == pytest.approx(world.means[action], abs=0.06)
-
-
 def test_the_clip_is_that_of_the_encoding() -> None:
     world = LinearWorld(
         of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
@@ -270,38 +186,6 @@ def test_the_clip_is_that_of_the_encoding() -> None:
     below = stats.norm.pdf(3) - 3 * stats.norm.sf(3)
     assert mean == pytest.approx(1 - above + below, abs=0.01)
     assert abs(mean - 1) > 0.05
-
-
-@pytest.mark.parametrize(
-    ("theta", "name"),
-    [
-        ((1.0,), "theta"),
-        ((math.nan, 0.0), "theta"),
-        ((math.inf, 0.0), "theta"),
-        ((1.0, 1.0), "theta"),
-    ],
-)
-def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
-
-
-def test_bounded_rewards_of_users_who_differ_are_refused() -> None:
-    model = LinearModel(actions=Actions(np.eye(2)), deviation="0.1", bounded=True)
-    with pytest.raises(InvalidParameter, match="deviation"):
-        LinearWorld(of=model, theta=(0.0, 0.0))
-
-
-def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> None:
-    coins = np.random.default_rng(1)
-    with pytest.raises(InvalidParameter, match="ask"):
-        Bernoulli(means=(0.5,)).encoded_sums(
-            SharedRounds(3, (0,), (2,)), Encoding(precision=1), coins
-        )
-    with pytest.raises(InvalidParameter, match="ask"):
-        Bernoulli(means=(0.5,)).encoded_sums(OwnRounds(3, (0,)), FINE, coins)
-    with pytest.raises(InvalidParameter, match="averages"):
-        sphere_instance(1, 3, dimension=2).encoded_sum(0, 3, 4, coins)
 
 
 @pytest.mark.parametrize(
@@ -326,9 +210,6 @@ def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
         make()
 
 
-# -- covers ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])
 def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> None:
     for world in preset_of(name).worlds(3, arms=size).environments:
@@ -348,12 +229,6 @@ def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> Non
         # Against the best of the cover alone, nothing would be left of that.
         alone = LinearWorld(of=world.of, theta=world.theta)
         assert min(alone.gaps) == 0 < min(world.gaps)
-
-
-@pytest.mark.parametrize(("name", "size"), [("lzj/ball", 312), ("lzj/box", 2), ("lzj/ball", 1)])
-def test_only_sizes_of_covers_are_taken(name: str, size: int) -> None:
-    with pytest.raises(InvalidParameter, match="must be the size of a cover"):
-        preset_of(name).worlds(1, arms=size)
 
 
 def somewhere(shape: Shape, dimension: int) -> Floats:
@@ -391,23 +266,6 @@ def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str
     if shape == "box":
         assert actions.count == math.ceil(1 / far * (1 - 1e-9)) ** dimension
         assert np.abs(actions.points).max() <= 1 / math.sqrt(dimension)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dimension", "radius", "name"),
-    [
-        ("sphere", 2, "1/2", "shape"),
-        ("ball", 0, "1/2", "dimension"),
-        ("ball", 2, 0, "radius"),
-        ("ball", 2, "nan", "radius"),
-        ("ball", 2, 2, "radius"),
-        ("ball", 20, "1/2", "radius = 1/2: needs a grid"),
-        ("box", 2, "1/1000", "radius = 1/1000: needs a grid"),
-    ],
-)
-def test_what_has_no_cover_is_refused(shape: Shape, dimension: int, radius: str, name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        cover(shape, dimension, radius)
 
 
 def test_the_regret_against_the_whole_ball_is_that_of_the_cover_and_the_radius() -> None:

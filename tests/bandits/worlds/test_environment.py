@@ -11,11 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
-import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from bandits.worlds.arms import obd_arms, table_arms
@@ -23,15 +20,12 @@ from bandits.worlds.environment import (
     Bernoulli,
     ClippedNormal,
     Environment,
-    Reordered,
     Table,
     cz_instance,
 )
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
-from tests.support.typed import typed
 
 NORMAL = ClippedNormal(centers=(0.5, 0.97, 0.02), deviation=0.1)
 TABLE = Table(rewards=([0, 1, 1, "1/3"], np.array([0.25, 0.25, 0.5])))
@@ -98,26 +92,6 @@ def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) ->
         assert miss > alpha / 3
 
 
-def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
-    # 2^12 rewards in 2^40 steps are what a float holds: twice as many are two such sums.
-    world, steps, chunk = ClippedNormal(centers=(0.5,)), 1 << 40, 1 << 12
-    coins = np.random.default_rng(2)
-    halves = sum(world.encoded_sum(0, chunk, steps, coins) for _ in range(2))
-    assert world.encoded_sum(0, 2 * chunk, steps, np.random.default_rng(2)) == halves
-
-
-@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 1000.0])
-@pytest.mark.parametrize("center", [0.0, 0.05, 0.5, 0.999])
-def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> None:
-    world = ClippedNormal(centers=(center,), deviation=deviation)
-    with mpmath.workdps(40):
-        c, s = mpmath.mpf(center), mpmath.mpf(deviation)
-        low, high = -c / s, (1 - c) / s
-        inside = mpmath.ncdf(high) - mpmath.ncdf(low)
-        bent = s * (mpmath.npdf(low) - mpmath.npdf(high))
-        assert abs(world.means[0] - (mpmath.ncdf(-high) + c * inside + bent)) < 1e-12
-
-
 def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
     alpha = buy_alpha("bandits: sums of Bernoulli rewards", "1e-9")
     world, bits = np.random.default_rng(7), Bernoulli(means=(0.0, 1.0, "3/10"))
@@ -145,11 +119,6 @@ def test_a_table_is_drawn_with_replacement_and_rounded_at_random() -> None:
     assert stats.binomtest(sum(rounded), 3000, 1 / 3).pvalue > alpha / 2
 
 
-def test_floats_of_a_table_are_read_as_decimals() -> None:
-    assert Table(rewards=([0.1],)).values == ((Fraction(1, 10),),)
-    assert Table(rewards=(np.array([0.1, 0.1]),)) == Table(rewards=(["0.1", "1/10"],))
-
-
 def test_instances_are_those_of_the_published_code() -> None:
     legacy = np.random.RandomState(4)
     easy = cz_instance("0.5", 4)
@@ -157,19 +126,6 @@ def test_instances_are_those_of_the_published_code() -> None:
     assert all(0.45 <= center <= 0.55 for center in cz_instance("0.1", 11).centers)
     assert cz_instance("0.1", 0, arms=3).arms == 3
     assert cz_instance("0.5", 1) != cz_instance("0.5", 2)
-
-
-@given(
-    pulls=st.integers(1, 300),
-    steps=st.integers(1, 50),
-    seed=st.integers(0, 1000),
-    world=st.sampled_from([NORMAL, TABLE, Bernoulli(means=(0.2, 0.7))]),
-)
-def test_a_sum_is_one_of_encodings(pulls: int, steps: int, seed: int, world: Environment) -> None:
-    for arm in range(world.arms):
-        total = world.encoded_sum(arm, pulls, steps, np.random.default_rng(seed))
-        assert 0 <= total <= pulls * steps
-        assert total == world.encoded_sum(arm, pulls, steps, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("world", [NORMAL, TABLE, Bernoulli(means=(0.2, 0.7))])
@@ -190,81 +146,10 @@ def test_draws_out_of_range_are_refused_by_name(world: Environment) -> None:
         assert refused.value.argument == name
 
 
-REFUSED: list[tuple[Callable[[], Environment], str]] = [
-    (lambda: ClippedNormal(centers=()), "centers"),
-    (lambda: ClippedNormal(centers=(1.2,)), "centers"),
-    (lambda: ClippedNormal(centers=(float("nan"),)), "centers"),
-    (lambda: ClippedNormal(centers=(0.5,), deviation=0), "deviation"),
-    (lambda: Bernoulli(means=()), "means"),
-    (lambda: Bernoulli(means=(0.5, -0.1)), "means"),
-    (lambda: Table(rewards=()), "rewards"),
-    (lambda: Table(rewards=([],)), "rewards"),
-    (lambda: Table(rewards=([0, 2],)), "rewards"),
-    (lambda: Table(rewards=(np.array([0.5, -1e-9]),)), "rewards"),
-    (lambda: Table(rewards=(np.array([0.5, np.nan]),)), "rewards"),
-    (lambda: ClippedNormal(centers=None), "centers"),  # type: ignore[arg-type]  # what is refused
-    (lambda: ClippedNormal(centers="11"), "centers"),  # type: ignore[arg-type]  # what is refused
-    (lambda: ClippedNormal(centers=(0.5,), deviation=1001), "deviation"),
-    (lambda: ClippedNormal(centers=(0.5,), deviation="1e400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
-    (lambda: ClippedNormal(centers=(0.5,), deviation="1e-400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
-    (lambda: Bernoulli(means=None), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Bernoulli(means=0.5), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Bernoulli(means="1"), "means"),
-    (lambda: Bernoulli(means=np.array(0.5)), "means"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=None), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=0), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=(0.5,)), "rewards"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Table(rewards=("01",)), "rewards"),
-    (lambda: Reordered(world=NORMAL, order=None), "order"),  # type: ignore[arg-type]  # what is refused
-    (lambda: Reordered(world=NORMAL, order=2), "order"),  # type: ignore[arg-type]  # what is refused
-    (lambda: cz_instance(0, 1), "gap"),
-    (lambda: cz_instance("1.5", 1), "gap"),
-    (lambda: cz_instance("0.5", -1), "seed"),
-    (lambda: cz_instance("0.5", 1 << 32), "seed"),
-    (lambda: cz_instance("0.5", 1, arms=0), "arms"),
-]
-
-
-def test_instances_may_be_as_wide_as_rewards() -> None:
-    assert cz_instance(1, 0).centers == tuple(np.random.RandomState(0).random_sample(10).tolist())
-
-
-@pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_worlds_that_are_none_are_refused_by_name(which: int) -> None:
-    make, name = REFUSED[which]
-    with refused(name):
-        make()
-
-
-def test_reordered_arms_are_those_of_the_world_within() -> None:
-    inner = Table(rewards=([0], [1], ["1/2"]))
-    world = Reordered(world=inner, order=(2, 0, 1))
-    assert (world.arms, world.means) == (3, (0.5, 0.0, 1.0))
-    coins = np.random.default_rng(1)
-    assert [world.encoded_sum(arm, 10, 4, coins) for arm in range(3)] == [20, 0, 40]
-    for order in ((0, 1), (0, 0, 1), (1, 2, 3), (0, 1, 2, 2)):
-        with pytest.raises(InvalidParameter, match="order"):
-            Reordered(world=inner, order=order)
-    with pytest.raises(InvalidParameter, match="world"):
-        Reordered(world=(0.5,), order=(0,))  # type: ignore[arg-type]  # a wrong kind
-
-
-TEXT = "left, right,best\n0,1/4,0.9\n1,0.5,1\n0,0.25,1e0\n"
-
-
 def at(folder: Path, text: str) -> Path:
     path = folder / "rewards.csv"
     path.write_text(text, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("text", [TEXT, TEXT.partition("\n")[2], "\ufeff" + TEXT + "\n"])
-def test_columns_are_arms_and_rows_are_rewards(tmp_path: Path, text: str) -> None:
-    found = table_arms(at(tmp_path, text))
-    exact = (Fraction(1, 3), Fraction(1, 3), Fraction(29, 30))
-    assert found.means == tuple(map(float, exact))
-    assert found.values[1] == (Fraction(1, 4), Fraction(1, 2))
-    assert found.counts[1] == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -288,29 +173,6 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path, text: str, words: s
     with pytest.raises(InvalidParameter, match=words) as refused:
         table_arms(at(tmp_path, text))
     assert refused.value.argument == "data"
-
-
-def test_a_run_on_ones_own_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = at(tmp_path, TEXT)
-    words = ["-T", 20000, "--instances", 2, "--algorithms", "dist-dp-se,se", "--json"]
-    answer = typed(capsys, "bandit", "run", "own", "--rewards", place, *words)
-    assert (answer.code, answer.err) == (0, "")
-    rows = answer.json["rows"]
-    # No round costs more than the largest gap, 19/30, and the best arm is found.
-    assert all(0 < row["regret_per_round"] < 19 / 30 / 3 for row in rows)
-    by_data = typed(capsys, "bandit", "run", "own", "--data", place, *words)
-    assert by_data.out == answer.out
-    for words_given, said in (
-        (["own"], "error: PRESET = own: needs --rewards FILE"),
-        (["cz/mslr", "--rewards", place], "error: PRESET = cz/mslr: has rewards of its own"),
-        (["lzj/fig2", "--rewards", place], "error: PRESET = lzj/fig2: has rewards of its own"),
-        (["own", "--rewards", place, "--data", place], "error: --rewards = "),
-        (["own", "--rewards", tmp_path / "none"], "none: No such file"),
-        (["own", "--rewards", place, "--arms", 2], "error: --arms = 2"),
-    ):
-        refused = typed(capsys, "bandit", "run", *words_given, *words)
-        assert (refused.code, refused.out) == (2, "")
-        assert said in refused.err
 
 
 PACKAGE = "obp==0.4.1"
@@ -338,14 +200,3 @@ def test_the_arms_are_the_click_rates_of_the_log(log: Path) -> None:
     for item, mean in enumerate(found.means):
         clicks = [click for shown, click in rows if shown == item]
         assert mean == sum(clicks) / len(clicks)
-
-
-def test_shuffled_bits_run_on_real_means(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--epsilon", "1", "-T", "1e5", "--instances", "2", "--json")
-    answer = typed(capsys, "bandit", "run", "obd", "--data", log, *options)
-    assert answer.code == 0, answer
-    rows = {row["algorithm"]: row for row in answer.json["rows"]}
-    assert [*rows] == ["sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"]
-    # Rates of a few clicks in a thousand: no regret exceeds the best rate.
-    best = max(obd_arms(log).means)
-    assert all(0 < row["regret_per_round"] < best for row in rows.values())

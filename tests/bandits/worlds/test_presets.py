@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bandits.policies.registry import read_algorithm
-from bandits.worlds import PRESETS, Worlds, preset_of
+from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.arms import FEATURES, letor_arms, obd_arms
-from bandits.worlds.environment import (
-    Bernoulli,
-    ClippedNormal,
-    Environment,
-    Reordered,
-    Table,
-    cz_instance,
-)
+from bandits.worlds.environment import ClippedNormal, Reordered, Table, cz_instance
 from dpcore.errors import InvalidParameter
 from tests.support.typed import typed
 
@@ -58,11 +48,6 @@ def test_presets_have_the_settings_of_their_papers(name: str) -> None:
     assert preset.delta == "1e-6"
 
 
-def test_the_arms_of_worlds_are_the_most() -> None:
-    two, three = (Bernoulli(means=(0.5,) * n) for n in (2, 3))
-    assert Worlds(environments=(two, three, two)).arms == 3
-
-
 @pytest.mark.parametrize(("name", "gap"), [("cz/easy", "0.5"), ("cz/hard", "0.1")])
 def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
     preset = preset_of(name)
@@ -79,19 +64,6 @@ def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
     assert few.arms == 4
 
 
-def test_binary_rewards_have_the_means_of_the_easy_instances() -> None:
-    found = preset_of("tkms/binary").worlds(2).environments
-    assert found == tuple(Bernoulli(means=cz_instance("0.5", i).centers) for i in range(2))
-
-
-@pytest.mark.parametrize("count", [0, -1, 1 << 21, "3"])
-def test_counts_out_of_range_are_refused_by_name(count: int) -> None:
-    with pytest.raises(InvalidParameter, match="instances"):
-        preset_of("cz/easy").worlds(count)
-    with pytest.raises(InvalidParameter, match="arms"):
-        preset_of("cz/easy").worlds(1, arms=count)
-
-
 def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="is simulated: leave the file out"):
         preset_of("cz/easy").worlds(1, data=tmp_path)
@@ -102,9 +74,6 @@ def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
             preset_of(name).worlds(1, data=tmp_path / "none")
     with pytest.raises(InvalidParameter, match="did you mean cz/hard"):
         preset_of("cz/hrad")
-
-
-# -- LETOR text -------------------------------------------------------------------------------
 
 
 def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
@@ -140,31 +109,6 @@ def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
     assert len(worlds.data) == 64
 
 
-def test_several_files_are_one_world(tmp_path: Path) -> None:
-    # The paper's pairs are those of train, vali and test: cut anywhere, they are the same pairs.
-    lines = letor_text(5).splitlines(keepends=True)
-    whole, parts = (
-        tmp_path / "all.txt",
-        [tmp_path / f"{name}.txt" for name in ("train", "vali", "test")],
-    )
-    whole.write_text("".join(lines), encoding="ascii")
-    for part, (start, end) in zip(parts, ((0, 31), (31, 44), (44, 60)), strict=True):
-        part.write_text("".join(lines[start:end]), encoding="ascii")
-    together, alone = letor_arms(parts, 5), letor_arms(whole, 5)
-    assert (together.values, together.counts) == (alone.values, alone.counts)
-    assert letor_arms(parts[:2], 5).counts != alone.counts
-    worlds = preset_of("cz/mslr").worlds(1, arms=5, data=parts)
-    digests = [hashlib.sha256(part.read_bytes()).hexdigest() for part in parts]
-    assert worlds.data == hashlib.sha256("\n".join(digests).encode()).hexdigest()
-    assert preset_of("cz/mslr").worlds(1, arms=5, data=parts[:1]).data == digests[0]
-    with pytest.raises(InvalidParameter, match="names one file twice"):
-        preset_of("cz/mslr").worlds(1, arms=5, data=[parts[0], *parts])
-    with pytest.raises(InvalidParameter, match="obd reads one file"):
-        preset_of("obd").worlds(1, data=parts)
-    with pytest.raises(InvalidParameter, match="must name one file or more"):
-        letor_arms([], 5)
-
-
 def test_the_command_takes_several_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,26 +124,6 @@ def test_the_command_takes_several_files(
     assert (none.code, "none: No such file" in none.err) == (2, True)
     twice = typed(capsys, "bandit", "run", "cz/mslr", *both[:2], *both[:2], *words)
     assert (twice.code, "names one file twice" in twice.err) == (2, True)
-
-
-def test_as_many_pairs_as_clusters_are_enough(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_text(letor_text(5, each=1), encoding="ascii")
-    assert letor_arms(path, 5).arms == 5
-
-
-def test_pairs_without_clear_clusters_give_the_same_arms_again(tmp_path: Path) -> None:
-    rng = np.random.default_rng(8)
-    lines = [letor_line(i % 5, 1, rng.random(FEATURES)) for i in range(120)]
-    path = tmp_path / "train.txt"
-    path.write_text("".join(lines), encoding="ascii")
-    assert len({letor_arms(path, 8).counts for _ in range(4)}) == 1
-
-
-def test_the_preset_of_the_paper_has_fifty_clusters(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_text(letor_text(50, each=4), encoding="ascii")
-    assert preset_of("cz/mslr").worlds(1, data=path).arms == 50
 
 
 ZERO = np.zeros(FEATURES)
@@ -233,14 +157,6 @@ def test_what_is_no_letor_text_is_refused_by_name(tmp_path: Path, which: int) ->
         letor_arms(path)
     assert refused.value.argument == "data"
 
-
-def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(InvalidParameter, match=r"pip install 'dpcore\[bandits\]'"):
-        letor_arms(tmp_path / "train.txt")
-
-
-# -- the Open Bandit Dataset ------------------------------------------------------------------
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"
 
@@ -302,28 +218,3 @@ def test_what_is_no_log_is_refused_by_name(tmp_path: Path, text: str, words: str
     path.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidParameter, match=words):
         obd_arms(path)
-
-
-def test_a_byte_order_mark_and_a_blank_line_are_no_data(tmp_path: Path) -> None:
-    plain, marked = tmp_path / "plain", tmp_path / "marked"
-    for text, read in ((letor_text(5), lambda at: letor_arms(at, 5).means), (CLICKS, clicks)):
-        plain.write_text(text, encoding="utf-8")
-        marked.write_text(text + "\n", encoding="utf-8-sig")
-        assert read(plain) == read(marked)
-
-
-def clicks(path: Path) -> tuple[float, ...]:
-    return obd_arms(path).means
-
-
-@pytest.mark.parametrize("name", ["obd", "cz/mslr"])
-def test_a_pipe_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidParameter, match=r"data = .*pipe: is not a regular file"):
-        preset_of(name).worlds(1, data=tmp_path / "pipe")
-
-
-@pytest.mark.parametrize("read", [obd_arms, letor_arms])
-def test_a_folder_is_no_file(tmp_path: Path, read: Callable[[Path], Environment]) -> None:
-    with pytest.raises(InvalidParameter, match="data"):
-        read(tmp_path)

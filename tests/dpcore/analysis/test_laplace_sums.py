@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import signal
+import time
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
 
 import pytest
+from flint import acb, arb
 
+import dpcore
 from dpcore import InvalidParameter, PolyaDifference
 from dpcore.analysis import laplace_sums as laplace_sum
+from dpcore.analysis.polya_integral import Integrand, integral
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.dpcore.mutants import mutated
 
@@ -49,29 +55,53 @@ def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
     assert not cut.overlaps(true)
 
 
-@pytest.mark.parametrize(
-    ("draws", "scale", "least"),
-    [(1000, 10**12, 200 * 10**12), (1000, 10**17, 1), (10**6, 10**17, 10**21)],
-)
-def test_wide_sums_need_no_more_frequencies_than_narrow_ones(
-    draws: int, scale: int, least: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    last = laplace_sum._last
-
-    def counted(*arguments: Any) -> int:
-        seen.append(last(*arguments))
-        return seen[-1]
-
-    monkeypatch.setattr(laplace_sum, "_last", counted)
-    tail = laplace_sum.sum_tail(draws=draws, scale=scale, least=least, bits=20)
-    assert sum(seen) < 200
-    # A sum of that many wide draws is nearly normal.
-    normal = math.erfc(least / scale / math.sqrt(2 * draws) / math.sqrt(2)) / 2
-    assert float(tail.upper) == pytest.approx(normal, rel=0.2)
+TIGHT = arb(2) ** -50
+Integrate = Callable[[Integrand], acb]
 
 
-@pytest.mark.parametrize("scale", ["1e-10", "1e39"])
-def test_scales_that_floats_cannot_look_at_are_refused_by_name(scale: str) -> None:
-    with pytest.raises(InvalidParameter, match="scale"):
-        laplace_sum.sum_tail(draws=16, scale=scale, least=1, bits=10)
+def ours(f: Integrand) -> acb:
+    return integral(f, arb(0), arb(1000), rel_tol=TIGHT, abs_tol=TIGHT)
+
+
+def bare(f: Integrand) -> acb:
+    return acb.integral(f, arb(0), arb(1000), rel_tol=TIGHT, abs_tol=TIGHT)
+
+
+def interrupted(integrate: Integrate, after: float) -> type[BaseException] | None:
+    r"""What leaves an integration that SIGINT meets ``after`` seconds from its start."""
+    stop = time.monotonic() + 5
+    ended: type[BaseException] | None = None
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        while time.monotonic() < stop:
+            integrate(lambda z, _: z.exp().sin() * z)
+    except (KeyboardInterrupt, SystemError) as error:
+        ended = type(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return ended
+
+
+def test_an_interrupt_leaves_an_integral_as_an_interrupt() -> None:
+    # At many places of the integration: within the integrand, at its door, and between two calls.
+    assert {interrupted(ours, 0.002 + 0.00013 * i) for i in range(60)} == {KeyboardInterrupt}
+    assert SystemError in {interrupted(bare, 0.002 + 0.00013 * i) for i in range(20)}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError, SystemError])
+def test_what_the_integrand_raises_is_what_the_caller_sees(error: type[BaseException]) -> None:
+    def f(z: acb, analytic: bool) -> acb:  # FLINT's own signature
+        raise error("said here")
+
+    with pytest.raises(error, match="said here"):
+        ours(f)
+
+
+def test_nothing_else_calls_flints_integral() -> None:
+    root = Path(dpcore.__file__).parent.parent
+    packages = ("dpcore", "accounting", "audit", "bandits")
+    files = [file for package in packages for file in (root / package).rglob("*.py")]
+    callers = [file.name for file in files if "acb.integral(" in file.read_text("utf-8")]
+    assert callers == ["polya_integral.py"]

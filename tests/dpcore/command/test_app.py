@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import IO
@@ -16,7 +18,10 @@ import pytest
 
 import dpcore.command.app
 from dpcore import DiscreteLaplace, SeededRng
+from dpcore.command import time_limit as module
+from dpcore.command.time_limit import OutOfTime, time_limit
 from tests.effort import by_day
+from tests.support.typed import typed
 
 ROOT = Path(__file__).parents[3]
 LAPLACE = "discrete-laplace:scale=10"
@@ -42,13 +47,6 @@ def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
 
 
-def test_draws_as_json(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["sample", LAPLACE, "--seed", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["noise"] == {"law": "discrete-laplace", "scale": "10"}
-    assert (found["schema"], found["seed"], len(found["values"])) == (1, 1, 1)
-
-
 @pytest.mark.parametrize("before", [[], ["--"]])
 def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
     values = ["-1", "0", "12", "-30"]
@@ -60,27 +58,6 @@ def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
             mass = mpmath.tanh(mpmath.mpf(1) / 20) * mpmath.exp(-mpmath.mpf(abs(int(k))) / 10)
             assert mpmath.mpf(float(lower)) <= mass <= mpmath.mpf(float(upper))
             assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
-
-
-def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
-    far = "1000000000000000000000000"
-    assert dpcore.command.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
-    out = capsys.readouterr().out
-    near, away = json.loads(out)["pmf"]
-    assert near["lower"] < near["upper"]
-    assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
-    assert "-0.0" not in out
-
-
-def test_the_version(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["-V"]) == dpcore.command.app.run(["--version"]) == 0
-    assert capsys.readouterr().out.split()[0] == "dpcore"
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["sample", "-h"], ["pmf", "--help"]])
-def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> None:
-    assert dpcore.command.app.run(words) == (0 if words else 2)
-    assert "Usage: dpcore" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -142,26 +119,6 @@ def test_a_defect_is_never_taken_for_a_verdict(
 
 
 @by_day(1)
-def test_help_is_a_word_too(capsys: Capture) -> None:
-    for words in ([], ["sample"]):
-        assert dpcore.command.app.run(["help", *words]) == 0
-        said = capsys.readouterr().out
-        assert dpcore.command.app.run([*words, "--help"]) == 0
-        assert said == capsys.readouterr().out
-    assert dpcore.command.app.run(["help", "nothing"]) == 2
-
-
-@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
-def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    running = start(*words, stdout=write)
-    os.close(write)
-    _, err = running.communicate(timeout=30)
-    assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
-
-
-@by_day(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
@@ -192,3 +149,55 @@ def test_closed_streams_are_no_error() -> None:
         repr(str(ROOT)), f'"{ROOT}"'
     )
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+def busy(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with pytest.raises(OutOfTime, match="no answer within 1 seconds"), time_limit(1):
+        busy(3)
+    with time_limit(5):
+        busy(0.01)
+    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    noise = ["--noise", "skellam:variance=400", "--rounds", "10"]
+    answer = typed(capsys, "budget", "epsilon", *noise, "--delta", "1e-3999", "--within", "1")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: no answer within 1 seconds of computing")
+    assert answer.err.count("\n") == 1
+
+
+def test_draws_take_as_long_as_they_need_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    @contextmanager
+    def noted(seconds: int) -> Iterator[None]:
+        limits.append(seconds)
+        yield
+
+    monkeypatch.setattr(module, "time_limit", noted)
+    noise = "discrete-laplace:scale=1"
+    assert typed(capsys, "sample", noise).code == 0
+    assert limits == []
+    assert typed(capsys, "sample", noise, "--within", "7").code == 0
+    assert typed(capsys, "pmf", noise, "0").code == 0
+    assert limits == [7, 60]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1/2", "nan", "1e309", ""])
+def test_an_end_is_a_whole_number_of_seconds(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "pmf", "discrete-laplace:scale=1", "0", "--within", value)
+    assert answer.code == 2
+    assert answer.err.startswith("error: --within = ")

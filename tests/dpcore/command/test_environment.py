@@ -34,16 +34,6 @@ def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -
     assert capsys.readouterr().out == "sample\n"
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "x", "", "99999999999999999999", "\u0663"])
-def test_a_window_of_no_size_is_none(
-    size: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
-        monkeypatch.setenv(name, size)
-    assert dpcore.command.app.run(["--help"]) == 0
-    assert "sample" in capsys.readouterr().out
-
-
 def test_variables_that_are_believed_are_seen(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.command import output_file
+from dpcore.command.input_file import read_text
 from dpcore.command.output_file import check_folder, made_folder, whole_picture, write_whole
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import rewired
@@ -98,3 +99,38 @@ def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
     assert (new / "result").exists()
     with pytest.raises(InvalidParameter, match="is not a folder"):
         check_folder("--output", new / "result")
+
+
+MOST = 1 << 10
+
+
+def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    for text in ("", "a\nb", "é" * (MOST // 2)):
+        file.write_text(text, encoding="utf-8")
+        assert read_text("--x", file, most=MOST) == text
+    file.write_text("marked", encoding="utf-8-sig")
+    assert read_text("--x", str(file), most=MOST) == "marked"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("folder", "is not a regular file"),
+        ("pipe", "is not a regular file"),
+        ("link", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        ("nothing", "No such file"),
+        ("large", "must have at most 1,024 bytes"),
+        ("bytes", "is not text in UTF-8"),
+        ("\0", "is not a valid file name"),
+    ],
+)
+def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: to open it would wait for ever
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "large").write_bytes(b"x" * (MOST + 1))
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidParameter, match=reason):
+        read_text("--x", tmp_path / name, most=MOST)

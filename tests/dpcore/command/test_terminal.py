@@ -1,24 +1,19 @@
-r"""What somebody else named never steers the terminal of who reads it: one door, every command.
-
-Each command that echoes text of its user is given text that clears the screen, colours, turns
-letters around, forges a line, and looks like markup.
-"""
+r"""What somebody else named never steers the terminal of who reads it: one door, every command."""
 
 from __future__ import annotations
 
 import ast
 import io
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from audit.claims.claim import Claim
-from audit.cli.written import show
-from audit.report.report import AuditReport
 from dpcore.command import app as cli
 from dpcore.command import terminal
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import page, printable
 from tests.effort import by_day
 
@@ -129,30 +124,6 @@ def test_a_printer_that_shows_text_as_it_is_is_seen(
     assert steers("".join(capsys.readouterr()))
 
 
-def test_a_coloured_table_has_no_colours_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    report = AuditReport(
-        target=HOSTILE,
-        claim=Claim(epsilon=1),
-        pair=(HOSTILE, 1),
-        verdict="not_refuted",
-        epsilon_lower=0.25,
-        alpha="0.05",
-        runs_by_world=(0, 0),
-        stopped="interrupted",
-    )
-    shown = Terminal()
-    show(report.statement(), shown)
-    assert COLOUR.search(shown.getvalue())
-    assert not steers(shown.getvalue())
-    assert "[bold red]x[/]" in "".join(shown.getvalue().split("\n"))
-
-
 def prints(source: str) -> list[int]:
     r"""The lines that write by another way, and are no JSON, no help and no words of our own."""
     found = []
@@ -173,3 +144,21 @@ def test_commands_write_lines_through_the_door_only() -> None:
         source = path.read_text(encoding="utf-8").replace("print(line)", "print('')")
         assert prints(source) == [], path
     assert prints("print(f'warning: {name}')\nprint('done')\nprint(json.dumps(x))") == [1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("total", "shown"), [(8, "50%"), (None, "sizes: 4")])
+def test_what_is_done_is_shown(
+    total: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar("sizes", total) as advance:
+        for done in (1, 2, 3, 4):
+            advance(done)
+    assert shown in screen.getvalue()

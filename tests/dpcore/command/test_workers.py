@@ -112,10 +112,6 @@ def test_workers_end_that_were_starting_when_their_parent_was_killed(
     assert ended
 
 
-def test_what_is_played_here_is_not_watched() -> None:
-    assert [*in_processes(os.getpgid, [(0,), (0,)], 1)] == [os.getpgid(0)] * 2
-
-
 def test_calls_are_given_out_no_further_ahead_than_said() -> None:
     ahead = Prefetch(calls=iter([(each,) for each in range(100)]), most=4)
     assert list(ahead) == [(0,), (1,), (2,), (3,)]

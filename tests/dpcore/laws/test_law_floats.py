@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, read_noise
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
@@ -20,7 +20,6 @@ from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.laws import (
-    EVERYDAY,
     FLOAT_NOISES,
     LAWS,
     WIDE,
@@ -30,8 +29,6 @@ from tests.support.laws import (
     second,
     spelled,
 )
-
-# -- float64 -------------------------------------------------------------------------------------
 
 NARROW = [noise for noise in FLOAT_NOISES if reach(noise) < WIDE]
 FUNCTIONS = ("pmf", "log_pmf", "cdf", "sf")
@@ -118,19 +115,6 @@ def test_floats_at_any_parameters(
     assert float_errors(noise, function, [sign * depth(noise, nats)]) == []
 
 
-@by_day(6)
-@pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
-def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
-    for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
-        if LAWS[noise.name].decay(noise, k) < 10_000:
-            for function in FUNCTIONS:
-                assert float_errors(noise, function, [k]) == []
-        else:
-            above, below = (0.0, 1.0) if k > 0 else (1.0, 0.0)
-            assert (noise.pmf(k), noise.sf(k), noise.cdf(k)) == (0.0, above, below)
-            assert noise.log_pmf(k) < -5000
-
-
 def test_plain_float_formulas_are_seen() -> None:
     # What the pairs are for: k and s rounded to floats lose e^-x its digits for large x.
     noise = DiscreteLaplace(scale="1048576.3")
@@ -140,9 +124,6 @@ def test_plain_float_formulas_are_seen() -> None:
     gaussian = DiscreteGaussian(sigma_squared=4096)
     normal = np.exp(-(np.array([0, 64, 640]) ** 2) / 8192) / math.sqrt(2 * math.pi * 4096.001)
     assert float_errors(gaussian, "pmf", [0, 64, 640], normal)
-
-
-# -- quantiles -----------------------------------------------------------------------------------
 
 
 def compared(noise: Noise, function: str, k: int, level: Fraction) -> int:
@@ -216,17 +197,3 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
             if 0 < below < 1:
                 assert noise.quantile(below) == k
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
-
-
-@by_day(2)
-@pytest.mark.parametrize("text", EVERYDAY.values())
-def test_levels_beyond_floats_are_decided(text: str) -> None:
-    noise = read_noise(text)
-    for p in (Fraction(1, 10**400), 1 - Fraction(1, 10**400)):
-        assert least_reaching(noise, int(noise.quantile(p)), p)
-
-
-@pytest.mark.nightly
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
-def test_any_level_is_exact(p: float, noise: Noise) -> None:
-    assert wrong_quantiles(noise, [p]) == []

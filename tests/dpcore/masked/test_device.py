@@ -1,8 +1,4 @@
-r"""A device answers each step once, whoever asks: again, meanwhile or from a copy.
-
-Mutants: a state that is not taken out, a lock that is not held, a refusal that loses the state, an
-order that is not looked at. Forks: test_fork.py.
-"""
+r"""A device answers each step once, whoever asks: again, meanwhile or from a copy."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import DpcoreError
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
 from dpcore.masked.device import AggregationServer, Device
@@ -65,9 +61,6 @@ class Ann:
                 return self.device.unmask(received)
 
 
-# -- the same bytes as the functions, each once ---------------------------------------------------
-
-
 @pytest.mark.parametrize("step", Step)
 def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
     ann = Ann(step)
@@ -81,24 +74,10 @@ def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
             assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
 
 
-@pytest.mark.parametrize("step", Step)
-def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
-    for earlier in Step:
-        if earlier < step:
-            ann = Ann(earlier)
-            refused = refusal(ann.ask, step)
-            assert refused is not None
-            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
-            assert ann.ask(earlier)
-
-
 def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
     with pytest.raises(AttributeError):  # the function got a state that is not its own
         Ann(Step.SHARES).ask(Step.UNMASK)
-
-
-# -- a refusal gives the state back, anything else does not ---------------------------------------
 
 
 def survives_refusals(step: Step) -> bool:
@@ -159,9 +138,6 @@ def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.Monke
     assert answers_after(Step.SHARES)
 
 
-# -- meanwhile ------------------------------------------------------------------------------------
-
-
 def test_a_state_forgotten_within_a_step_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,14 +172,6 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
     assert len(answers_within(step)) == 1
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
     assert len(answers_within(step)) > 1
-
-
-class Unheld:
-    def here(self) -> Unheld:
-        return self
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 def race(
@@ -249,8 +217,6 @@ def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPa
     assert refused == ["was taken already"]
 
 
-# -- copies ---------------------------------------------------------------------------------------
-
 COPIES: dict[str, Callable[[Any], object]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -278,11 +244,3 @@ def test_a_device_shows_no_secret() -> None:
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
     assert repr(ann.device) == "<Device of 'ann': nothing is due>"
-
-
-@pytest.mark.parametrize("wrong", [None, 7, PLAY.users[Step.SHARES]["ann"]])
-def test_it_starts_at_a_seat(wrong: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"seat = .not shown.: must be a Participant"):
-        Device(wrong)
-    with pytest.raises(InvalidParameter, match=r"opened = .not shown.: must be an Advertising"):
-        AggregationServer(wrong)

@@ -1,7 +1,4 @@
-r"""In the child of a fork nothing is answered, also where what is run at a fork was cut short.
-
-Mutant: a device that forgets nothing.
-"""
+r"""In the child of a fork nothing is answered, also where what is run at a fork was cut short."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow.
-
-The second path computes AES blocks one by one and residues in Python integers. The statistical
-test sees the bias of a modulus that does not divide 2^64; its twin reduces without rejection.
-"""
+r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow."""
 
 from __future__ import annotations
 
@@ -22,11 +18,11 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.masked.second_path import residues
 
 KEY = bytes(range(32))
-MODULI = [2, 3, 7, 1000, 2**16, 2**20 + 7, 2**31 - 1, 2**62 // 3, 3 * 2**60, 2**62 - 57, 2**62]
+MODULI = [2, 7, 1000, 2**31 - 1, 3 * 2**60, 2**62 - 57, 2**62]
 
 
 @pytest.mark.parametrize("modulus", MODULI)
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+@pytest.mark.parametrize("count", [0, 7, 100])
 def test_the_mask_is_that_of_the_second_path(modulus: int, count: int) -> None:
     found = mask(KEY, count=count, modulus=modulus)
     assert found.dtype == np.int64
@@ -83,13 +79,10 @@ def test_a_mutant_of_add_is_wrong_at_the_border() -> None:
     ("argument", "key", "count", "modulus"),
     [
         ("modulus", KEY, 1, 1),
-        ("modulus", KEY, 1, 0),
-        ("modulus", KEY, 1, -5),
         ("modulus", KEY, 1, 2**62 + 1),
         ("modulus", KEY, 1, 2.0),
         ("count", KEY, -1, 5),
         ("key", KEY[:16], 1, 5),
-        ("key", b"", 1, 5),
     ],
 )
 def test_what_is_no_mask_is_refused(argument: str, key: bytes, count: int, modulus: Any) -> None:

@@ -1,8 +1,4 @@
-r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name.
-
-Canonical: whatever decodes encodes to the same bytes, for edited messages of every type. Mutants:
-a decoder that reads over the end, or takes identities in any order.
-"""
+r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name."""
 
 from __future__ import annotations
 
@@ -172,14 +168,10 @@ ONE = PublicKeys(sharing=b"\1" * 32, masking=b"\2" * 32)
 P = (2**255 - 19).to_bytes(32, "little")
 BAD = {
     "empty": (b"", "is truncated"),
-    "version 0": (b"\0" + written(KeyAdvertisement(keys=ONE))[1:], "version 0, which is unknown"),
     "version 2": (b"\2" + written(KeyAdvertisement(keys=ONE))[1:], "version 2, which is unknown"),
     "type 0": (b"\1\0" + written(KeyAdvertisement(keys=ONE))[2:], "type 0, which is unknown"),
-    "type 8": (b"\1\x08" + written(KeyAdvertisement(keys=ONE))[2:], "type 8, which is unknown"),
     "round": (edited(KeyAdvertisement(keys=ONE), -9, b"\x77"), "belongs to another round"),
     "name": (edited(KeyAdvertisement(keys=ONE), -4, b"\xff\xfe"), "is not UTF-8"),
-    "surrogate": (edited(KeyAdvertisement(keys=ONE), -4, b"\xed\xa0\x80"), "is not UTF-8"),
-    "overlong": (edited(KeyAdvertisement(keys=ONE), -4, b"\xc0\x80"), "is not UTF-8"),
     "first key": (edited(KeyAdvertisement(keys=ONE), 0, P), "not canonical"),
     "second key": (edited(KeyAdvertisement(keys=ONE), 32, b"\xff" * 32), "not canonical"),
     "value": (edited(zeros(3), 2, b"\x03\xe8"), "not below the modulus"),
@@ -189,10 +181,7 @@ BAD = {
         edited(UnmaskReply(seeds={"bob": 0}, keys={}), 6, PRIME.to_bytes(33, "big")),
         "outside the field",
     ),
-    "nobody": (
-        edited(UnmaskReply(seeds={"bob": 0}, keys={}), 2, b"\0"),
-        "not in increasing order",
-    ),
+    "nobody": (edited(UnmaskReply(seeds={"bob": 0}, keys={}), 2, b"\0"), "not in increasing order"),
     "twice": (
         written(UnmaskRequest(survivors=("abc", "bob"), dropped=())).replace(b"abc", b"bob"),
         "not in increasing order",
@@ -213,16 +202,7 @@ def test_what_is_not_a_message_is_refused_by_name(name: str) -> None:
     assert reason in refused.reason
 
 
-def test_a_refusal_names_message_sender_and_reason() -> None:
-    refused = refusal(decode, written(zeros(2)), TERMS)
-    assert refused is not None
-    assert (refused.message, refused.sender) == ("MaskedInput", "ann")
-    assert str(refused) == "MaskedInput of 'ann': is truncated"
-    assert str(AggregationRefused("KeyList", "", "x")) == "KeyList of the server: x"
-    assert str(refusal(decode, b"\1", TERMS)) == "message: is truncated"
-
-
-@pytest.mark.parametrize("modulus", [2, 255, 256, 257, 2**16, 2**16 + 1, 2**61 + 1, 2**62])
+@pytest.mark.parametrize("modulus", [2, 256, 257, 2**62])
 def test_residues_of_every_width(modulus: int) -> None:
     terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=3, modulus=modulus)
     values = np.array([0, 1, modulus - 1])
@@ -256,20 +236,14 @@ GOOD: dict[str, Any] = {
     ("argument", "value"),
     [
         ("identifier", b"short"),
-        ("identifier", "x" * 32),
         ("users", 1),
         ("users", 4),  # two may vanish of five, not of four
         ("users", 2**16),
-        ("users", 5.0),
-        ("dropouts", -1),
         ("dropouts", 3),
         ("dropouts", True),
         ("coordinates", 0),
-        ("coordinates", 2**32),
         ("modulus", 1),
-        ("modulus", 0),
         ("modulus", 2**62 + 1),
-        ("modulus", "7"),
         ("neighbourhood", 4),
         ("neighbourhood", Neighbourhood(neighbours=4, threshold=3)),
     ],
@@ -279,14 +253,6 @@ def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(InvalidParameter) as refused:
         Round(**{**GOOD, argument: value})
     assert refused.value.argument in {argument, "dropouts"}
-
-
-def test_the_context_depends_on_the_neighbourhood() -> None:
-    graphs = [None] + [
-        Neighbourhood(neighbours=k, threshold=t) for k, t in ((4, 3), (4, 4), (6, 4), (6, 5))
-    ]
-    rounds = [Round(**{**GOOD, "users": 9, "neighbourhood": graph}) for graph in graphs]
-    assert len({terms.context for terms in rounds}) == len(graphs)
 
 
 @pytest.mark.parametrize("field", ["identifier", "users", "dropouts", "coordinates", "modulus"])

@@ -1,8 +1,4 @@
-r"""Shamir sharing: any threshold shares give the secret; fewer have a law without the secret in it.
-
-The law is exact: over a small prime every polynomial is enumerated. Mutants: a coefficient too
-few, a leading coefficient that is never 0, a constant one.
-"""
+"""Shamir sharing: threshold shares give the secret, and the law of fewer does not depend on it."""
 
 from __future__ import annotations
 
@@ -17,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.shamir import (
-    PRIME,
-    interpolate,
-    share,
-    weights,
-    write_element,
-)
+from dpcore.masked.shamir import PRIME, interpolate, share, weights, write_element
 from dpcore.sampling.rng import Rng, SeededRng, Words
 from tests.support.dpcore.mutants import mutated
 
@@ -99,16 +89,12 @@ def test_a_mutant_says_something(name: str) -> None:
 
 REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("secret", lambda: share(PRIME, threshold=1, points=[1])),
-    ("secret", lambda: share(-1, threshold=1, points=[1])),
-    ("threshold", lambda: share(1, threshold=0, points=[1])),
     ("threshold", lambda: share(1, threshold=3, points=[1, 2])),
     ("points", lambda: share(1, threshold=1, points=[0, 1])),
     ("points", lambda: share(1, threshold=1, points=[1, 1])),
     ("points", lambda: share(1, threshold=1, points=[PRIME])),
-    ("points", lambda: weights([])),
     ("points", lambda: weights([0, 1])),
     ("value", lambda: write_element(PRIME)),
-    ("value", lambda: write_element(-1)),
 ]
 
 

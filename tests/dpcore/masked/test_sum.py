@@ -1,8 +1,4 @@
-r"""The sum of whoever is there is exactly right, whoever vanishes when; one more and there is none.
-
-The second path adds in Python integers. Mutants: masks that do not cancel, a step that does not
-count.
-"""
+"""The sum is exactly right, whoever vanishes when; with one more than planned there is none."""
 
 from __future__ import annotations
 
@@ -236,46 +232,22 @@ def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
         masked_server.finish(lied("ann", "seeds", "ann", error))
 
 
-def test_seeded_is_the_same_again_and_the_system_is_not() -> None:
-    one, two = rehearse(seed=4), rehearse(seed=4)
-    assert one.sent == two.sent
-    assert one.given == two.given
-    assert one.sent != rehearse(seed=5).sent
-    parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=10)
-    assert parts.total({"a": [3], "b": [9]}).sum.tolist() == [2]
-
-
-def test_a_seed_of_another_round_masks_anew() -> None:
-    one, two = rehearse(seed=4), rehearse(seed=4, name="another")
-    assert one.sent[Step.INPUT]["ann"][-64:] != two.sent[Step.INPUT]["ann"][-64:]
-
-
 PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
 
 
 @pytest.mark.parametrize(
     ("argument", "messages", "vanish"),
     [
-        ("messages", {"a": [1, 2]}, {}),
         ("messages", {"a": [1, 2], "b": [1, 2], "c": [1, 2]}, {}),
         ("identity", {"a": [1, 2], "": [1, 2]}, {}),
-        ("identity", {"a": [1, 2], 3: [1, 2]}, {}),
         ("values", {"a": [1, 2], "b": [1]}, {}),
-        ("values", {"a": [1, 2], "b": [1, 2, 3]}, {}),
-        ("values", {"a": [1, 2], "b": [[1, 2]]}, {}),
         ("values", {"a": [1, 2], "b": [1, [2]]}, {}),
         ("values", {"a": [1, 2], "b": [1, 10]}, {}),
-        ("values", {"a": [1, 2], "b": [-1, 1]}, {}),
         ("values", {"a": [1, 2], "b": [1.0, 1.0]}, {}),
-        ("values", {"a": [1, 2], "b": [True, True]}, {}),
-        ("values", {"a": [1, 2], "b": [2**70, 1]}, {}),
         ("values", {"a": [1, 2], "b": np.array([2**64 - 1, 1], dtype=np.uint64)}, {}),
-        ("values", {"a": [1, 2], "b": 1}, {}),
         ("vanish", {"a": [1, 2], "b": [1, 2]}, {"c": Step.KEYS}),
         ("vanish", {"a": [1, 2], "b": [1, 2]}, {"a": 3}),
-        ("vanish", {"a": [1, 2], "b": [1, 2]}, None),
         ("messages", None, {}),
-        ("messages", [[1, 2], [1, 2]], {}),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(
@@ -290,9 +262,3 @@ def test_a_refusal_does_not_show_an_input() -> None:
     with pytest.raises(InvalidParameter) as refused:
         PARTS.total({"a": [1, 2], "b": [7_654_321, 1]})
     assert "654" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["", 7])
-def test_what_is_no_name_of_a_round_is_refused(name: Any) -> None:
-    with pytest.raises(InvalidParameter, match="name"):
-        PARTS.round(name)

@@ -1,9 +1,4 @@
-r"""Whatever is not exactly the message that is due is refused by name, and changes nothing.
-
-Every bit of every message of a small round is flipped, on its way to the server and to a user, and
-sampled bits of long ones. Mutants: a receiver that skips the tag, a server that takes a second
-message, shares that are not bound to sender and receiver.
-"""
+r"""Whatever is not exactly the message that is due is refused by name, and changes nothing."""
 
 from __future__ import annotations
 
@@ -28,6 +23,7 @@ from dpcore.masked.messages import (
     UnmaskReply,
 )
 from dpcore.sampling.rng import SeededRng
+from tests.effort import spread
 from tests.support.dpcore.mutants import mutated
 from tests.support.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
 
@@ -35,7 +31,6 @@ EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
 PLAYS = {graph: rehearse(**EVE, **how) for graph, how in GRAPHS.items()}
 OTHERS = {graph: rehearse(name="another round", **EVE, **how) for graph, how in GRAPHS.items()}
 PLAY, OTHER, GRAPH = PLAYS["everyone"], OTHERS["everyone"], GRAPHS["everyone"]
-LONG = rehearse(names=tuple(f"u{i}" for i in range(9)), dropouts=4, coordinates=2000)
 LATER = [step for step in Step if step > Step.KEYS]
 
 
@@ -65,19 +60,19 @@ def accepted_by_user(play: Rehearsal, step: Step, name: str, messages: list[byte
 
 
 @pytest.mark.parametrize("step", Step)
-@pytest.mark.parametrize("name", ["ann", "zoë"])
-def test_any_flipped_bit_to_the_server_is_refused(step: Step, name: str) -> None:
+def test_any_flipped_bit_to_the_server_is_refused(step: Step) -> None:
+    name = "zoë"
     data = PLAY.sent[step][name]
     assert accepted_by_server(PLAY, step, [data]) == [data]
-    assert accepted_by_server(PLAY, step, flips(data, range(8 * len(data)))) == []
+    assert accepted_by_server(PLAY, step, flips(data, spread(range(8 * len(data)), 300))) == []
 
 
 @pytest.mark.parametrize("step", LATER)
-@pytest.mark.parametrize("name", ["ann", "zoë"])
-def test_any_flipped_bit_to_a_user_is_refused(step: Step, name: str) -> None:
+def test_any_flipped_bit_to_a_user_is_refused(step: Step) -> None:
+    name = "zoë"
     data = PLAY.given[step][name]
     assert accepted_by_user(PLAY, step, name, [data]) == [data]
-    assert accepted_by_user(PLAY, step, name, flips(data, range(8 * len(data)))) == []
+    assert accepted_by_user(PLAY, step, name, flips(data, spread(range(8 * len(data)), 60))) == []
 
 
 def test_a_receiver_that_skips_the_tag_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,9 +277,6 @@ def test_a_reply_to_another_question_is_refused() -> None:
         assert "exactly what was asked" in said
 
 
-# -- what the server relays ------------------------------------------------------------------------
-
-
 def relay(sealed: dict[str, bytes]) -> bytes:
     ways: Channel = PLAY.server[Step.INPUT].channels["ann"]
     return ways.send(ShareDelivery(sealed=sealed))
@@ -298,7 +290,7 @@ def given_to(name: str, play: Rehearsal | None = None) -> dict[str, bytes]:
 def test_the_relay_cannot_change_shares() -> None:
     good = given_to("ann")
     assert reason(PLAY.step, Step.INPUT, "ann", relay(good)) == ""
-    for flipped in flips(good["bob"], range(8 * len(good["bob"]))):
+    for flipped in flips(good["bob"], spread(range(8 * len(good["bob"])), 60)):
         said = reason(PLAY.step, Step.INPUT, "ann", relay({**good, "bob": flipped}))
         assert "the shares of 'bob' must be sealed" in said
 

@@ -1,7 +1,4 @@
-r"""No user reveals both halves of anyone, and none answers a question that would lead there.
-
-Mutants: a user that looks at nothing, one check less, one that reveals both.
-"""
+r"""No user reveals both halves of anyone, and none answers a question that would lead there."""
 
 from __future__ import annotations
 

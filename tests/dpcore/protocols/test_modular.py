@@ -3,7 +3,6 @@ r"""Protocols over a sum mod m: reading back on every residue, and the laws of w
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -13,17 +12,14 @@ import pytest
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
-    InvalidParameter,
     Mechanism,
     SeededRng,
     Sensitivity,
-    Unrepresentable,
 )
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.laws.sums import summed
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
@@ -37,14 +33,12 @@ def aggregated(users: int, precision: int, threshold: int, **more: Any) -> Aggre
     return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share, **more)
 
 
-# -- reading back --------------------------------------------------------------------------------
-
 SMALL = [
     aggregated(users, precision, threshold, modulus=modulus)
-    for users in (1, 2, 3)
-    for precision in (1, 2, 4)
-    for threshold in (0, 1, 5)
-    for modulus in (None, users * precision + 2 * threshold + 1 + 7, 64)
+    for users in (1, 3)
+    for precision in (1, 4)
+    for threshold in (0, 5)
+    for modulus in (None, 64)
 ]
 
 
@@ -89,21 +83,6 @@ def test_one_residue_less_cannot_be_read_back() -> None:
         assert names(line, "modulus", need - 1)
 
 
-def test_bits_per_user() -> None:
-    for protocol in SMALL:
-        assert 2 ** (protocol.bits_per_user - 1) < protocol.modulus <= 2**protocol.bits_per_user
-    assert aggregated(1, 1, 0).bits_per_user == 1
-
-
-# -- laws of sums --------------------------------------------------------------------------------
-
-
-def test_a_sum_that_has_no_law() -> None:
-    wrong: Any = "laplace"
-    assert names(refusal(lambda: summed(wrong, 2)), "noise")
-    assert names(refusal(lambda: summed(LAPLACE, 0)), "count", 0)
-
-
 def test_observed_noise_counts_the_honest_only() -> None:
     n = 10
     pure = AggregatedSum(
@@ -131,14 +110,6 @@ def test_observed_noise_counts_the_honest_only() -> None:
         assert protocol.mechanism(4) == Mechanism(
             noise=protocol.observed_noise(4), sensitivity=Sensitivity(4)
         )
-
-
-def test_a_relaxed_protocol_promises_no_mechanism() -> None:
-    assert not hasattr(ShuffledPure, "mechanism")
-    assert not issubclass(ShuffledPure, AggregatedSum)
-
-
-# -- randomizing ---------------------------------------------------------------------------------
 
 
 def test_a_message_is_the_encoding_plus_noise_mod_m() -> None:
@@ -185,27 +156,7 @@ def test_central_noise_of_any_size_is_added_exactly() -> None:
         numpy_adds(wide, y, rng=rng)
 
 
-def test_a_modulus_at_the_border_of_int64() -> None:
-    protocol = aggregated(2, 1, (1 << 61) - 2)
-    assert protocol.modulus == (1 << 62) - 1
-    assert ((messages := protocol.randomize([1.0, 0.0])) >= 0).all()
-    assert (messages < protocol.modulus).all()
-    assert protocol.unwrap(np.array([protocol.modulus - 1])).tolist() == [-1]
-    assert names(refusal(lambda: aggregated(2, 1, 1 << 61)), "modulus")
-
-
-def test_protocols_are_values() -> None:
-    protocol = aggregated(3, 2, 1)
-    assert pickle.loads(pickle.dumps(protocol)) == protocol  # noqa: S301 - our own bytes
-    assert eval(repr(protocol)) == protocol  # noqa: S307 - what a repr is for
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        protocol.users = 9  # type: ignore[misc]  # what is refused
-
-
-# -- refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, "2", None])
+@pytest.mark.parametrize("value", [0, 1.0, True])
 def test_counts_that_are_none(value: Any) -> None:
     assert names(refusal(lambda: aggregated(value, 1, 1)), "users", value)
     assert names(refusal(lambda: aggregated(1, value, 1)), "precision", value)
@@ -215,7 +166,7 @@ def test_counts_that_are_none(value: Any) -> None:
         assert names(refusal(lambda: aggregated(1, 1, 1, modulus=value)), "modulus", value)
 
 
-@pytest.mark.parametrize("honest", [0, -1, 4, 1.0, True, None])
+@pytest.mark.parametrize("honest", [0, 4, 1.0])
 def test_honest_users_are_among_the_users(honest: Any) -> None:
     for protocol in (
         aggregated(3, 1, 1),
@@ -226,9 +177,7 @@ def test_honest_users_are_among_the_users(honest: Any) -> None:
         assert names(refusal(lambda p=protocol: p.mechanism(honest)), "honest", honest)  # type: ignore[misc]  # as above
 
 
-@pytest.mark.parametrize(
-    "y", [-1, 4, 1.0, True, None, "1", np.array([-1]), np.array([4]), np.array([0.5])]
-)
+@pytest.mark.parametrize("y", [-1, 4, 1.0, None, np.array([4]), np.array([0.5])])
 def test_a_sum_outside_the_residues(y: Any) -> None:
     assert aggregated(1, 1, 1).modulus == 4
     assert names(refusal(lambda: aggregated(1, 1, 1).unwrap(y)), "y")
@@ -248,16 +197,3 @@ def test_noise_that_would_bias_or_has_no_sum() -> None:
     skellam = Skellam(variance=4)
     line = refusal(lambda: ShuffledPure(users=2, precision=1, threshold=1, share=skellam))
     assert names(line, "share")
-
-
-def test_values_that_draw_nothing() -> None:
-    protocol = aggregated(2, 1, 1)
-    for x in ([0.5, 2.0], [0.1, 0.2, 0.3], [[1], [1, 0]], 1.5):
-        value: Any = x
-        assert names(refusal(lambda v=value: protocol.randomize(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # a default binds the loop variable
-        assert names(refusal(lambda v=[x, x, x]: protocol.sum_at_once(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # as above
-    wide = LocalSum(users=2, precision=1, threshold=1, noise=DiscreteLaplace(scale=10**30))
-    with pytest.raises(Unrepresentable):
-        wide.randomize([0.5, 0.5], rng=NeverAsked())
-    with pytest.raises(InvalidParameter):
-        protocol.sum_at_once([], rng=NeverAsked())

@@ -16,18 +16,16 @@ from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.sizing import MOST_EXPOSURE, size_neighbourhood
+from dpcore.masked.round import MOST_EXPOSURE, size_neighbourhood
 from dpcore.protocols.aggregation import (
     Aggregation,
     IdealAggregation,
     RelaxedAggregation,
     Shuffler,
     _stacked,
-    _sum_modulo,
     staying,
 )
 from dpcore.protocols.run import _crowd, _sum, run
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -44,9 +42,6 @@ PEOPLE = {"ann": 1, "bob": "1/2", "eve": Fraction(0), "joe": 0.5}
 
 def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
     return MaskedAggregation(users=users, dropouts=dropouts, coordinates=1, modulus=modulus)
-
-
-# -- the same law by every route -----------------------------------------------------------------
 
 
 def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
@@ -116,23 +111,12 @@ def test_masks_do_not_change_the_sum() -> None:
         assert run(central, [1.0, 0.5, 0.0, 0.5], functionality, batch="b").estimate == 2
 
 
-def test_sums_beyond_int64_are_exact() -> None:
-    m = (1 << 62) - 57
-    rows = np.full((1000, 2), m - 1, dtype=np.int64)
-    assert _sum_modulo(rows, m).tolist() == [1000 * (m - 1) % m] * 2
-    naive = int(rows.sum(axis=0)[0]) % m
-    assert naive != 1000 * (m - 1) % m
-
-
 def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
     # Stacked as they are, numpy would make floats of them: 2^61 + 1 loses its last bit.
     messages = {"ann": np.array([(1 << 61) + 1], dtype=np.uint64), "bob": np.array([1])}
     assert IdealAggregation(modulus=1 << 62).total(messages).sum.tolist() == [(1 << 61) + 2]
     broken = mutated(_stacked, "vector.astype(np.int64)", "vector")
     assert int(broken(messages, 1 << 62).astype(np.int64).sum()) != (1 << 61) + 2
-
-
-# -- dropouts and collusion ----------------------------------------------------------------------
 
 
 def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
@@ -253,36 +237,6 @@ def test_two_numbers_of_one_user_are_no_two_users() -> None:
     assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
 
 
-def test_each_protocol_says_what_it_takes_for_granted() -> None:
-    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(
-        local, PEOPLE, IdealAggregation(modulus=local.modulus), batch="b", colluding=["bob"]
-    )
-    assert outcome.assumptions == ()
-    assert outcome.release.honest == 1
-    assert outcome.release.mechanism.noise == DiscreteLaplace(scale=2)
-    central = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(central, PEOPLE, IdealAggregation(modulus=central.modulus), batch="b")
-    assert "analyzer" in outcome.assumptions[0]
-    binary = BinaryShuffle(users=4, noise_bits=3, probability="1/2")
-    outcome = run(binary, {"a": 1, "b": 0, "c": 1, "d": 1}, Shuffler(), batch="b", colluding=["a"])
-    assert "shuffler" in outcome.assumptions[0]
-    assert outcome.release.mechanism == binary.mechanism(3)
-    assert outcome.release.honest == Fraction(3, 4)
-    assert -6 <= Fraction(str(outcome.estimate)) - 3 <= 6
-
-
-def test_a_shuffled_vector_run_takes_rows_by_name() -> None:
-    vector = VectorShuffle(users=2, precision=4, coordinates=2, noise_bits=2, probability="1/2")
-    rows = {"ann": ["1/4", 1], "bob": [Fraction(1, 2), 0]}
-    outcome = run(vector, rows, Shuffler(), batch="b", vanish={"bob": Step.INPUT})
-    assert outcome.participants == ("ann",)
-    assert isinstance(outcome.estimate, tuple)
-    assert all(
-        abs(z - x) <= Fraction(1, 4) for z, x in zip(outcome.estimate, (0.25, 1), strict=True)
-    )
-
-
 def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
     shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
     relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
@@ -295,33 +249,22 @@ def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
         assert names(line, "functionality")
 
 
-# -- refusals ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("argument", "more"),
     [
         ("values", {"values": {"ann": 1}}),
         ("values", {"values": [0.5] * 5}),
         ("values", {"values": 0.5}),
-        ("values", {"values": [[1], [1, 2]]}),
         (
             "values",
             {"values": dict(zip("abcd", map(np.ones, [(2, 2), *[(2, 3)] * 3]), strict=True))},
         ),
         ("x", {"values": [0.5, 0.5, 0.5, 2.0]}),
         ("functionality", {"functionality": IdealAggregation(modulus=PURE.modulus + 1)}),
-        ("functionality", {"functionality": None}),
         ("vanish", {"vanish": {"zoe": Step.INPUT}}),
         ("vanish", {"vanish": dict.fromkeys(PEOPLE, Step.INPUT)}),
-        ("vanish", {"vanish": {"ann": 3}}),
-        ("vanish", {"vanish": ["ann"]}),
-        ("vanish", {"vanish": dict.fromkeys([*PEOPLE, "zoe"], Step.INPUT)}),
         ("colluding", {"colluding": ["zoe"]}),
         ("colluding", {"colluding": "ann"}),
-        ("colluding", {"colluding": [["ann"]]}),
-        ("colluding", {"colluding": [0]}),
-        ("colluding", {"colluding": 3}),
         ("colluding", {"colluding": list(PEOPLE)}),
         ("colluding", {"colluding": ["bob", "eve", "joe"], "vanish": {"ann": Step.INPUT}}),
         ("batch", {"batch": ""}),
@@ -336,36 +279,3 @@ def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
         "batch": "b",
     }
     assert names(refusal(lambda: run(**{**good, **more}, rng=NeverAsked())), argument)
-
-
-@pytest.mark.parametrize(
-    ("argument", "messages"),
-    [
-        ("messages", {}),
-        ("messages", {"ann": [1]}),
-        ("messages", {"ann": np.array([10])}),
-        ("messages", {"ann": np.array([-1])}),
-        ("messages", {"ann": np.array([0.5])}),
-        ("messages", {"ann": np.array([[1]])}),
-        ("messages", {"ann": np.array([1]), "bob": np.array([1, 2])}),
-        ("messages", None),
-    ],
-)
-def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
-    assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)
-
-
-@pytest.mark.parametrize("value", [1, 0, -3, 1 << 63, 2.0, True, None])
-def test_a_modulus_that_is_none(value: Any) -> None:
-    assert names(refusal(lambda: IdealAggregation(modulus=value)), "modulus")
-    line = refusal(lambda: RelaxedAggregation(modulus=value, epsilon_hat=0, q_hat=0))
-    assert names(line, "modulus")
-
-
-def test_relaxations_that_are_none() -> None:
-    for argument, value in (("epsilon_hat", -1), ("q_hat", -1), ("q_hat", 2), ("q_hat", "x")):
-        more: dict[str, Any] = {"epsilon_hat": 1, "q_hat": 0, argument: value}
-        line = refusal(lambda m=more: RelaxedAggregation(modulus=5, **m))  # type: ignore[misc]  # a default binds the loop variable
-        assert names(line, argument, value)
-    wrong: Any = 1
-    assert names(refusal(lambda: IdealAggregation(modulus=5, per_user=wrong)), "per_user", 1)

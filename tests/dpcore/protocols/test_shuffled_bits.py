@@ -16,12 +16,7 @@ from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.binomial import Binomial
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.run import run
-from dpcore.protocols.shuffled_bits import (
-    BinaryShuffle,
-    BitMessages,
-    BitSum,
-    VectorShuffle,
-)
+from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, BitSum, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import Rng, Words, permutation
 from tests.alpha_budget import buy_alpha
@@ -32,9 +27,6 @@ from tests.support.exact_law import unroll
 
 BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
 VECTOR = VectorShuffle(users=5, precision=4, coordinates=2, noise_bits=3, probability="1/3")
-
-
-# -- the order -----------------------------------------------------------------------------------
 
 
 def uniform(order: Any, count: int) -> bool:
@@ -87,18 +79,6 @@ def test_an_order_that_keeps_ties_is_biased() -> None:
     assert len(set(orders(tied, 3, 4).values())) > 1
 
 
-# -- only bits -----------------------------------------------------------------------------------
-
-
-def test_the_shuffler_keeps_each_coordinates_bits() -> None:
-    messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
-    assert messages.bits.shape == (5, 2, 7)
-    shuffled = Shuffler().shuffle(messages, rng=SeededRng(2))
-    assert shuffled.shape == (2, 35)
-    assert (shuffled.sum(axis=1) == messages.bits.sum(axis=(0, 2))).all()
-    assert (shuffled != messages.bits.transpose(1, 0, 2).reshape(2, 35)).any()
-
-
 def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     # An ignore that mypy does not need is an error of its own: it refuses these lines too.
     share = DiscreteLaplace(scale=8).share(4)
@@ -117,28 +97,14 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     "bits",
     [
         np.zeros((2, 1, 3), dtype=np.int64),
-        np.zeros((2, 3), dtype=np.uint8),
         np.zeros((0, 1, 3), dtype=np.uint8),
         np.full((2, 1, 3), 2, dtype=np.uint8),
-        [[[0, 1]]],
         None,
     ],
     ids=repr,
 )
 def test_messages_that_are_no_bits(bits: Any) -> None:
     assert names(refusal(lambda: BitMessages(bits)), "bits")
-
-
-def test_messages_do_not_change() -> None:
-    given_bits = np.zeros((1, 1, 2), dtype=np.uint8)
-    messages = BitMessages(given_bits)
-    given_bits[0, 0, 0] = 7
-    assert messages.bits.max() == 0
-    with pytest.raises(ValueError, match="read-only"):
-        messages.bits[0, 0, 0] = 1
-
-
-# -- estimates -----------------------------------------------------------------------------------
 
 
 def test_observed_noise_is_that_of_the_honest() -> None:
@@ -194,60 +160,6 @@ def test_an_analysis_reads_the_bits() -> None:
     assert single == 4 - 2
 
 
-# -- refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, None])
-def test_counts_that_are_none(value: Any) -> None:
-    good: dict[str, Any] = {"users": 2, "precision": 2, "coordinates": 2, "noise_bits": 2}
-    for argument in good:
-        more = {**good, argument: value}
-        assert names(refusal(lambda m=more: VectorShuffle(probability="1/2", **m)), argument, value)  # type: ignore[misc]  # a default binds the loop variable
-    assert names(refusal(lambda: BINARY.observed_noise(value)), "honest", value)
-
-
-def test_more_honest_users_than_users() -> None:
-    assert names(refusal(lambda: BINARY.observed_noise(7)), "honest", 7)
-    assert names(refusal(lambda: BINARY.mechanism(7)), "honest", 7)
-
-
-@pytest.mark.parametrize("probability", [0, 1, "1.5", -1, "x", None])
-def test_a_probability_that_hides_nothing(probability: Any) -> None:
-    line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
-    assert names(line, "probability")
-
-
-@pytest.mark.parametrize("x", [[], [2], [0.5], [-1], [[1]], 1, ["1"], [0] * 7, None, [[0], [0, 1]]])
+@pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])
 def test_bits_that_are_none(x: Any) -> None:
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
-def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
-    x = np.empty(2, dtype=object)
-    x[0], x[1] = odd, 1
-    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
-)
-def test_rows_that_are_none(x: Any) -> None:
-    assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "shuffled",
-    [
-        np.zeros((1, 0), dtype=np.uint8),
-        np.zeros((1, 4), dtype=np.uint8),
-        np.zeros((1, 21), dtype=np.uint8),
-        np.zeros((2, 3), dtype=np.uint8),
-        np.zeros((1, 3), dtype=np.int64),
-        np.full((1, 3), 2, dtype=np.uint8),
-        [[0, 0, 0]],
-    ],
-    ids=repr,
-)
-def test_bits_that_no_crowd_sent(shuffled: Any) -> None:
-    assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")

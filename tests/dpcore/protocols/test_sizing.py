@@ -19,12 +19,10 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.protocols.sizing import size_protocol
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.sums import AggregatedSum, size_protocol
 from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, masses
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.second_path import digits, real
 
 
@@ -95,23 +93,11 @@ def test_the_threshold_is_the_least_by_brute_force(noise: Noise) -> None:
         assert outside <= failure < wider + slack
 
 
-def test_a_tie_that_is_exact_is_met_and_one_that_is_not_counts_as_too_large() -> None:
-    fair, third = (Binomial(trials=2, probability=p) for p in ("1/2", "1/3"))
-    size = size_protocol(users=1, precision=1, noise=fair, failure="1/4")
-    assert size.threshold == 1
-    size = size_protocol(users=1, precision=1, noise=third, failure="1/9")
-    assert size.threshold in (1, 2)
-    assert size.wraparound.upper <= Fraction(1, 9)
-
-
 def test_wraparound_is_bounded_whatever_the_data_are() -> None:
     noise, users, precision = Skellam(variance=2), 3, 2
     size = size_protocol(users=users, precision=precision, noise=noise, failure="1/100")
     protocol = AggregatedSum(
-        users=users,
-        precision=precision,
-        threshold=size.threshold,
-        share=noise.share(users),
+        users=users, precision=precision, threshold=size.threshold, share=noise.share(users)
     )
     assert protocol.modulus == size.modulus
     law = masses(noise, 60)
@@ -141,42 +127,3 @@ def test_dropouts_only_lower_the_tail(share: Noise) -> None:
     for t in (0, 1, 2, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))
-
-
-def test_without_a_single_peak_dropouts_can_raise_the_tail() -> None:
-    # One fair sign is never 0, two are 0 half of the time: the theorem needs its hypothesis.
-    def tail(signs: int) -> Fraction:
-        return 1 - Fraction(sum(1 for k in range(2**signs) if 2 * k.bit_count() == signs), 2**signs)
-
-    assert tail(1) > tail(2)
-
-
-def test_the_papers_threshold_is_larger() -> None:
-    # CZ, Theorem 1: tau = ceil((g/epsilon) ln(2/p)); here g = 32, epsilon = 1, p = 1e-6.
-    size = size_protocol(users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6")
-    paper = 465
-    assert size.threshold < paper
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, None, "2"])
-def test_counts_that_are_none(value: Any) -> None:
-    good: dict[str, Any] = {"users": 1, "precision": 1}
-    for argument in good:
-        more = {**good, argument: value}
-        line = refusal(
-            lambda m=more: size_protocol(noise=DiscreteLaplace(scale=1), failure="1/2", **m)  # type: ignore[misc]  # a default binds the loop variable
-        )
-        assert names(line, argument, value)
-
-
-def test_other_arguments() -> None:
-    noise: Any = DiscreteLaplace(scale=1)
-    for failure in (0, 1, -1, "2", "x", None):
-        value: Any = failure
-        line = refusal(
-            lambda f=value: size_protocol(users=1, precision=1, noise=noise, failure=f)  # type: ignore[misc]  # a default binds the loop variable
-        )
-        assert names(line, "failure")
-    wrong: Any = 3
-    line = refusal(lambda: size_protocol(users=1, precision=1, noise=wrong, failure="1/2"))
-    assert names(line, "noise")

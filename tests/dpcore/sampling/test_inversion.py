@@ -1,12 +1,8 @@
-r"""The batch samplers decide every word as an exact rational comparison would.
-
-Words at, next to and beyond thresholds are forced with continuations a hair on either side, and
-what comes out is the k with F(k-1) <= V < F(k). Mutants: a tie decided without looking, a
-refinement that forgets, repeats or starts from another word.
-"""
+r"""The batch samplers decide every word as an exact rational comparison would."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -17,10 +13,19 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore import PrecisionExhausted
+from dpcore.errors import InvalidParameter
+from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import least
-from dpcore.sampling.inversion import BLOCK, InversionTable, Uniform, in_blocks
+from dpcore.sampling.inversion import (
+    FIXED_BITS,
+    FloatTable,
+    InversionTable,
+    Uniform,
+    float_table,
+    symmetric_table,
+)
+from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted import Digits, leading
@@ -32,8 +37,6 @@ from tests.support.dpcore.tables import (
     next_to_thresholds,
     wrong_draws,
 )
-
-# -- one uniform real against one value ----------------------------------------------------------
 
 
 @given(
@@ -65,20 +68,6 @@ def test_uniform_remembers_the_bits_it_has_drawn() -> None:
         near = Fraction(int(v * 2**depth), 2**depth)
         assert not uniform.below(partial(ball, near))
         assert uniform.below(partial(ball, near + Fraction(1, 2**depth)))
-
-
-def test_uniform_refuses_rather_than_guess() -> None:
-    class Zeros(Digits):
-        __slots__ = ()
-
-        def bits(self, count: int) -> int:
-            return 0
-
-    with pytest.raises(PrecisionExhausted):
-        Uniform(Zeros([]), 0).below(lambda: arb(0, 1))
-
-
-# -- draws at, next to and beyond the thresholds -------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TIES)
@@ -146,9 +135,6 @@ def test_a_mutant_of_refine_is_caught(name: str) -> None:
         assert wrong_draws(broken, cdf, next_to_thresholds(cdf, ks))
 
 
-# -- guides and blocks ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", TIES)
 def test_a_guide_changes_nothing(name: str) -> None:
     # Every cell border of the guide, and random words: the same as a search in the table.
@@ -162,13 +148,64 @@ def test_a_guide_changes_nothing(name: str) -> None:
     assert target.tolist() == plain.tolist()
 
 
-def test_blocks_cover_every_count() -> None:
-    for count in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7):
-        seen: list[int] = []
+ENDS = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
+PLACES = np.array([*range(-9, 10), *ENDS])
+SIZES = np.array([*range(10), *ENDS[2:]])
+UNIT = 1 << (FIXED_BITS - 4)
+LookUp = Callable[[FloatTable, Any], Any]
 
-        def fill(piece: Any, seen: list[int] = seen) -> None:
-            piece[:] = np.arange(len(piece)) + sum(seen)
-            seen.append(len(piece))
 
-        assert in_blocks(count, fill).tolist() == list(range(count))
-        assert all(size <= BLOCK for size in seen)
+def weight(k: int) -> int:
+    return max(4 - abs(k), 0)
+
+
+def cdf(k: int) -> arb:
+    return arb(sum(weight(j) for j in range(-9, min(k, 9) + 1))) / 16
+
+
+def table(build: Callable[..., FloatTable] = float_table) -> FloatTable:
+    return build([arb(weight(k)) / 16 for k in range(4)], arb(0))
+
+
+def wrong_floats(found: FloatTable, mass: LookUp, upper: LookUp) -> bool:
+    masses = [weight(k) / 16 for k in PLACES.tolist()]
+    tails = [sum(weight(j) for j in range(k + 1, 9)) / 16 for k in SIZES.tolist()]
+    try:
+        read: list[float] = mass(found, PLACES).tolist() + upper(found, SIZES).tolist()
+    except IndexError:
+        return True
+    return read != masses + tails
+
+
+def support(build: Callable[..., InversionTable] = symmetric_table) -> list[int]:
+    masses = [(weight(k) * UNIT, weight(k) * UNIT) for k in range(5)]
+    return sorted(set(build(masses, (0, 0), cdf).draw(SeededRng(1), 4096).tolist()))
+
+
+def test_half_the_masses_give_everything() -> None:
+    assert not wrong_floats(table(), FloatTable.mass, FloatTable.upper)
+    assert support() == [-3, -2, -1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(" + (k < 0)", ""), ("k, ~k", "k, -k"), ("k >= 0, k, ~k", "k >= 0, k, k")]
+)
+def test_a_mass_read_at_the_wrong_place_is_caught(old: str, new: str) -> None:
+    broken = mutated(FloatTable.mass, old, new)
+    assert wrong_floats(table(), broken, FloatTable.upper)
+
+
+def test_a_tail_with_its_own_mass_is_caught() -> None:
+    broken = mutated(float_table, "masses[:0:-1]", "masses[::-1]")
+    assert wrong_floats(table(broken), FloatTable.mass, FloatTable.upper)
+
+
+def test_a_table_one_place_off_is_caught() -> None:
+    assert support(mutated(symmetric_table, "1 - len(masses)", "-len(masses)")) != support()
+
+
+def test_a_table_that_reaches_too_near_is_refused() -> None:
+    noise = Skellam(variance=400)
+    build = Skellam.build_batch.__globals__["_table"]
+    with pytest.raises(InvalidParameter, match="F\\(first\\)"):
+        rewired(build, table_reach=lambda _: 100)(noise)

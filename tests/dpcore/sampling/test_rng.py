@@ -1,36 +1,30 @@
-r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased.
-
-The seeded stream is computed a second time from the AES block function and SHA-256 as documented.
-Forks are real forks. Each check has a twin: a source without the property, which it must reject.
-"""
+r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from dpcore import SeededRng
+from dpcore import SeededRng, SystemRng
 from dpcore.sampling import rng
-from dpcore.sampling.rng import Rng, Words, _Keystream
-from tests.alpha_budget import buy_alpha
+from dpcore.sampling.rng import _Keystream
+from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 BLOCK_WORDS = rng._BLOCK_WORDS
-
-
-# -- the seeded stream, a second time --------------------------------------------------------------
 
 
 def key_of(seed: int, index: int) -> bytes:
@@ -70,16 +64,6 @@ def test_a_seeded_stream_is_the_same_on_every_platform(seed: str) -> None:
     assert [SeededRng(int(seed)).bits(64)] == wanted[:1]
 
 
-def test_a_big_endian_machine_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # There, the block's native words are byte-swapped before they are dealt.
-    class Numpy:
-        little_endian = False
-
-    monkeypatch.setattr(rng, "np", Numpy)
-    native = np.arange(5, dtype=np.uint64)
-    assert rng._little_endian(native.copy()).tolist() == native.byteswap().tolist()
-
-
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("bits"), st.sampled_from([0, 1, 7, 63, 64, 65, 128, 1000])),
@@ -105,9 +89,6 @@ def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str
         assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
 
 
-# -- keys --------------------------------------------------------------------------------------
-
-
 def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
     given_out: list[bytes] = []
 
@@ -116,18 +97,6 @@ def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
         return given_out[-1]
 
     return next_key, given_out
-
-
-def test_a_key_is_changed_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
-    next_key, given_out = numbered_keys()
-    stream = _Keystream(next_key)
-    drawn = stream.take(10 * BLOCK_WORDS).tolist()
-    assert len(given_out) == 4
-    for index, key in enumerate(given_out):
-        mine = drawn[3 * BLOCK_WORDS * index : 3 * BLOCK_WORDS * (index + 1)]
-        assert mine == list(islice(counter_words(key), len(mine)))
-    assert len(set(drawn)) == len(drawn)
 
 
 def test_a_seeded_key_is_changed_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,9 +116,6 @@ def test_a_stream_that_keeps_its_key_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     target = memoryview(bytearray(3 * rng._BLOCK_BYTES))
     mutant(stream, target)
     assert len(given_out) == 1, "the check of the number of keys would see it"
-
-
-# -- erasure -----------------------------------------------------------------------------------
 
 
 def state(stream: _Keystream) -> tuple[list[int], list[int]]:
@@ -191,16 +157,6 @@ def test_a_stream_that_erases_nothing_is_seen() -> None:
     assert left_behind(Keeps(lambda: b"k" * 32), TAKES["a word"])
 
 
-def test_words_are_the_callers_own() -> None:
-    source = SeededRng(1)
-    first = source.words(4)
-    kept = first.copy()
-    source.words(BLOCK_WORDS)
-    assert first.tolist() == kept.tolist()
-    first[:] = 0
-    assert any(source.words(4))
-
-
 def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     stream = _Keystream(lambda: b"k" * 32)
     stream.take(3)
@@ -209,76 +165,88 @@ def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     assert stream._encryptor is None
 
 
-# -- uniform -----------------------------------------------------------------------------------
+def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:
+    drawn: list[list[int]] = []
+    gate = threading.Barrier(threads)
+
+    def work() -> None:
+        gate.wait()
+        drawn.append(act())
+
+    crowd = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert len(drawn) == threads
+    return drawn
 
 
-def chi_square(counts: Any, cells: int) -> float:
-    total = sum(counts)
-    expected = total / cells
-    statistic = sum((seen - expected) ** 2 / expected for seen in counts)
-    return float(stats.chi2.sf(statistic, cells - 1))
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_threads_share_no_randomness(name: str) -> None:
+    drawn = in_threads(lambda: [x for _ in range(20) for x in FORK_DRAWS[name]()])
+    every = [x for mine in drawn for x in mine]
+    assert len(set(every)) == len(every)
 
 
-def test_bytes_of_words_are_uniform() -> None:
-    alpha = buy_alpha("rng: bytes of words", "1e-9")
-    words = SeededRng(101).words(1 << 17)
-    for byte in range(8):
-        counts = np.bincount((words >> np.uint64(8 * byte) & np.uint64(255)).astype(int))
-        assert chi_square(counts, 256) > alpha / 8
+def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    entropy = os.urandom
+
+    def counted(size: int) -> bytes:
+        asked.append(size)
+        return entropy(size)
+
+    monkeypatch.setattr(os, "urandom", counted)
+
+    def draw() -> list[int]:  # in a new thread, which has no key yet
+        return [SystemRng().bits(256), SystemRng().bits(256), *SystemRng().words(9).tolist()]
+
+    first, second = in_threads(draw, threads=2)
+    assert asked == [32, 32]
+    assert not set(first) & set(second)
 
 
-def test_bits_are_uniform_and_follow_nothing() -> None:
-    alpha = buy_alpha("rng: bits and neighbours", "1e-9")
-    words = SeededRng(102).words(1 << 16)
-    bits = np.unpackbits(words.view(np.uint8))
-    for lag in (1, 2, 8, 63, 64, 65):
-        repeats = int(np.count_nonzero(bits[:-lag] == bits[lag:]))
-        assert stats.binomtest(repeats, len(bits) - lag).pvalue > alpha / 7
-    assert stats.binomtest(int(bits.sum()), len(bits)).pvalue > alpha / 7
+def interrupted(act: Callable[[], list[int]], intruder: Callable[[], list[int]]) -> list[int]:
+    r"""All that is drawn when ``intruder`` draws at every line of dpcore that ``act`` runs.
+
+    So does a signal handler or a finalizer that draws noise of its own.
+    """
+    drawn: list[int] = []
+    inside = str(Path(rng.__file__).parents[1])
+
+    def trace(frame: Any, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.startswith(inside):
+            return None
+        if event == "line":
+            drawn.extend(intruder())
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        mine = act()
+    finally:
+        sys.settrace(before)
+    assert drawn
+    return drawn + mine
 
 
-BOUNDS = (2, 3, 5, 6, 7, 10, 48)
+INTERRUPTED: dict[str, Callable[[], list[int]]] = {
+    "bits": lambda: [SystemRng().bits(64) for _ in range(3)],
+    "words": lambda: SystemRng().words(3).tolist(),
+    "one by one": lambda: [WIDE.sample() for _ in range(3)],
+    "a batch": lambda: WIDE.sample(3).tolist(),
+}
 
 
-def below_p_values(source: Rng, draw: Callable[[Rng, int], int]) -> list[float]:
-    found = []
-    for bound in BOUNDS:
-        counts = np.bincount([draw(source, bound) for _ in range(4000)], minlength=bound)
-        found.append(chi_square(counts, bound))
-    return found
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_a_draw_in_the_middle_of_a_draw_shares_nothing(name: str) -> None:
+    drawn = interrupted(INTERRUPTED[name], INTERRUPTED[name])
+    assert len(set(drawn)) == len(drawn)
 
 
-def test_below_is_uniform() -> None:
-    alpha = buy_alpha("rng: below", "1e-9")
-    assert min(below_p_values(SeededRng(103), Rng.below)) > alpha / len(BOUNDS)
-
-
-def test_a_biased_below_is_seen() -> None:
-    # Five values of three bits, folded: cells of 1/4 and 1/8 where 1/5 is due.
-    biased = mutated(
-        Rng.below,
-        "if candidate < bound:\n            return candidate",
-        "return candidate % bound",
-    )
-    assert min(below_p_values(SeededRng(103), biased)) < 1e-9 / len(BOUNDS)
-
-
-def test_a_source_implements_two_methods_and_has_the_rest() -> None:
-    class Counter(Rng):
-        __slots__ = ("dealt",)
-
-        def __init__(self) -> None:
-            self.dealt = -1
-
-        def bits(self, count: int) -> int:
-            self.dealt += 1
-            return self.dealt % (1 << count)
-
-        def words(self, count: int) -> Words:
-            return np.zeros(count, dtype=np.uint64)
-
-    source = Counter()
-    assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
-    assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
-    with pytest.raises(TypeError):
-        Rng()  # type: ignore[abstract]  # what is refused
+def test_a_stream_in_use_that_is_used_again_is_seen() -> None:
+    stream = _Keystream(lambda: os.urandom(32))
+    drawn = interrupted(lambda: [stream.word()], lambda: [stream.word()])
+    assert len(set(drawn)) < len(drawn)

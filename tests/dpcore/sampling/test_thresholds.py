@@ -1,7 +1,4 @@
-r"""Every threshold of every table, derived a second time by mpmath, and the digits put together.
-
-Mutants: a threshold moved by two, thresholds from float64, digits that overlap or keep their sign.
-"""
+r"""Every threshold of every table, derived a second time by mpmath, and the digits put together."""
 
 from __future__ import annotations
 
@@ -26,11 +23,9 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
-from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import ball
 from dpcore.sampling.inversion import InversionTable, certified_threshold
 from dpcore.sampling.laplace_digits import LaplaceDigits
-from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
@@ -102,7 +97,7 @@ TABLED: list[Noise] = [
 ]
 
 
-@by_day(12)
+@by_day(8)
 @pytest.mark.parametrize("noise", TABLED, ids=repr)
 def test_every_threshold(noise: Noise) -> None:
     assert wrong_thresholds(noise, table_of(noise)) == []
@@ -177,12 +172,6 @@ def test_a_mutant_of_a_table_is_caught(name: str) -> None:
     assert wrong_thresholds(noise, table)
 
 
-def test_what_lies_below_a_table_of_counts_moves_no_threshold() -> None:
-    # Below 2^-72, and the intervals stay true up to that.
-    edit = "first, below, ", "first, (below[0], below[0]), "
-    assert wrong_thresholds(COUNTS, mutated(table_of_counts, *edit)(COUNTS)) == []
-
-
 @pytest.mark.parametrize("moved", [-2, 2])
 @pytest.mark.parametrize("place", [1, 40, -2])
 def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
@@ -192,13 +181,6 @@ def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
     thresholds[place] += moved
     wrong = misplaced(thresholds, table.first, sums_of(noise, table.first, -table.first))
     assert wrong == [table.first + place % len(table)]
-
-
-def test_thresholds_from_float64_are_caught() -> None:
-    noise = DiscreteLaplace(scale=10)
-    first = -200
-    thresholds = [min(int(noise.cdf(k) * 2.0**64), LAST) for k in range(first, 201)]
-    assert len(misplaced(thresholds, first, top_cdf(Fraction(10), 1))) > 100
 
 
 @given(
@@ -219,9 +201,6 @@ def test_a_threshold_nobody_can_place_is_refused() -> None:
     blind = arb(0.5, 0.5)
     with pytest.raises(PrecisionExhausted):
         certified_threshold(0, 1 << 192, 192, lambda: blind)
-
-
-# -- digits ------------------------------------------------------------------------------------
 
 
 def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
@@ -286,9 +265,3 @@ def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None
         fill(sampler, Digits(numbers), target)
         missed += target.tolist() != [x]
     assert missed
-
-
-def test_two_draws_share_no_digit() -> None:
-    # Draws of one block are independent: no digit of one repeats where the next one has it.
-    drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
-    assert len(np.unique(drawn)) > 4090

@@ -3,18 +3,19 @@ r"""Curves and samples that the tests of lists share."""
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import PoissonSampled
 from dpcore import Scope, Sensitivity
 from dpcore.noise import Noise
+from tests.support.accounting import samples
 
 
 def curve(noise: Noise, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
-def sampled(noise: Noise, rate: str) -> PoissonSampled:
+def sampled(noise: Noise, rate: str) -> Any:
     scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
     base = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
-    return PoissonSampled(curve=base, rate=Fraction(rate))
+    return samples.poisson(curve=base, rate=Fraction(rate))

@@ -84,10 +84,7 @@ CASES = {
         noise=Binomial(trials=12, probability="1/2"), mass=binomial(12, "1/2"), most=1, reach=14
     ),
     "triangle": Case(
-        noise=Triangle(half=4),
-        mass=lambda k: mpmath.mpf(max(5 - abs(k), 0)) / 25,
-        most=1,
-        reach=6,
+        noise=Triangle(half=4), mass=lambda k: mpmath.mpf(max(5 - abs(k), 0)) / 25, most=1, reach=6
     ),
     "poisson": Case(noise=Poisson(mean=4), mass=poisson(4), most=1, reach=60),
 }

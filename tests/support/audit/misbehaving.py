@@ -366,10 +366,6 @@ def colours(dataset: Any) -> Any:
     raise ValueError("\x1b[31mred")
 
 
-def no_columns(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.zeros((n, 0))
-
-
 def forks(dataset: Any, rng: np.random.Generator) -> Any:
     """The child returns as well: without care it would audit on its own."""
     child = os.fork()

@@ -1,8 +1,4 @@
-r"""Layers of the reference samplers: what is looked at, and what stands for a proven one.
-
-The rows are in ``references``; what a layer is built of is proven by a row
-of its own, and stands in as one fork of its exact law.
-"""
+r"""Layers of the reference samplers: what is looked at, and what stands for a proven one."""
 
 from __future__ import annotations
 
@@ -30,9 +26,6 @@ TINY = Fraction(1, 10**30)
 
 def exactly(*texts: str) -> tuple[Fraction, ...]:
     return tuple(map(Fraction, texts))
-
-
-# -- layers that are proven by another row ---------------------------------------------------------
 
 
 def bernoulli_proven(rng: Forking, probability: Fraction) -> bool:
@@ -160,9 +153,6 @@ def jump_proven(rng: Forking, scale: Fraction, cell: int) -> int:
     return rng.choose(candidates(scale, cell), "jump")
 
 
-# -- laws -----------------------------------------------------------------------------------------
-
-
 def even(bound: int) -> Mass:
     return lambda k: Enclosure.exactly(Fraction(1, bound) if 0 <= k < bound else 0)
 
@@ -228,9 +218,6 @@ def coin_mass(noise: Binomial) -> Mass:
 
 def around_trials(noise: Binomial) -> range:
     return range(-1, noise.trials + 2)
-
-
-# -- a row ----------------------------------------------------------------------------------------
 
 
 def call(code: Callable[..., Any], rng: Forking, case: Any) -> Any:

@@ -1,8 +1,4 @@
-r"""Mutants: the shipped code with one edit, or with other names wired in.
-
-A mutant is made from the source that ships, so it differs from it by the edit and nothing else;
-when the code changes so that the edit no longer applies, the mutant says so instead of passing.
-"""
+r"""Mutants: the shipped code with one edit, or with other names wired in."""
 
 from __future__ import annotations
 

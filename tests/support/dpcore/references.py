@@ -64,9 +64,7 @@ LAYERS: tuple[Layer, ...] = (
         cases=exactly("0", "1", "1/2", "1/3", "6/7", "1/1000", "0.123456789"),
         leftover=NONE,
         broken=Fraction(1, 3),
-        mutants={
-            "off by one": ("< probability.numerator", "<= probability.numerator"),
-        },
+        mutants={"off by one": ("< probability.numerator", "<= probability.numerator")},
     ),
     Coin(
         name="bernoulli_exp up to one",
@@ -238,7 +236,7 @@ LAYERS: tuple[Layer, ...] = (
         leftover=Fraction(1, 10**4),
         by_day=1,
         broken=Poisson(mean="5/3"),
-        mutants_by_day=2,
+        mutants_by_day=1,
         mutants={
             "thinned by the rest": ("bernoulli(rng, kept)", "bernoulli(rng, 1 - kept)"),
             # 2 units and a coin of probability -1/3, which is refused.
@@ -300,10 +298,7 @@ LAYERS: tuple[Layer, ...] = (
         code=polya.urn,
         run=layers.part,
         cases=layers.polyas(("1/3", "1/2"), ("1/2", "2/3"), ("9/10", "1")),
-        stubs={
-            "geometric_exp": layers.geometric_exp_proven,
-            "bernoulli": layers.bernoulli_proven,
-        },
+        stubs={"geometric_exp": layers.geometric_exp_proven, "bernoulli": layers.bernoulli_proven},
         how={"open_mass": Fraction(1, 10**9), "runs": 3000},
         leftover=Fraction(1, 100),
         broken=Polya(shape="1/3", scale="3/4"),

@@ -1,7 +1,4 @@
-r"""What the second path of every law shares: mpmath at a stated number of digits, and nothing else.
-
-The laws themselves, told a second time, are in tests/dpcore/laws/.
-"""
+"""What the second path of every law shares: mpmath at a stated number of digits."""
 
 from __future__ import annotations
 

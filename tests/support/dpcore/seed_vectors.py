@@ -1,11 +1,4 @@
-r"""Adds rows to tests/vectors/seeded.json: what seeded batches and reference samplers draw.
-
-    python -m tests.support.dpcore.seed_vectors
-
-A row that is there already is never rewritten: a seeded simulation must repeat bit for bit, so a
-sampler that draws otherwise is a change that its author makes by deleting the row by hand and
-saying so. The tests read the file and never write it.
-"""
+r"""Adds rows to tests/vectors/seeded.json: what seeded batches and reference samplers draw."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-r"""Tails of laws of counts by mpmath: plain sums, or Euler and Maclaurin where they are long.
-
-The law is given by log f(x) for real x and by its Taylor coefficients; f(k) is the mass at k.
-"""
+r"""Tails of laws of counts by mpmath: plain sums, or Euler and Maclaurin where they are long."""
 
 from __future__ import annotations
 

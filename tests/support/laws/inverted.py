@@ -1,13 +1,4 @@
-r"""Masses and tails of wide laws by quadrature of the inversion integral.
-
-With M(z) = E[e^(zX)], for any real c, and c > 0 for the tail,
-
-    P(X = k)  = (1/pi) Re int_0^pi M(c + i t) e^(-(c + i t)k) dt,
-    P(X >= k) = (1/pi) Re int_0^pi M(c + i t) e^(-(c + i t)k)/(1 - e^(-(c + i t))) dt.
-
-No bound is proven here: the trapezoidal rule and the midpoint rule, which err to opposite sides,
-must agree to more than half the digits asked for; their mean then has all of them.
-"""
+r"""Masses and tails of wide laws by quadrature of the inversion integral."""
 
 from __future__ import annotations
 

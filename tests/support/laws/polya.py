@@ -1,13 +1,4 @@
-r"""The Polya law by mpmath: its closed form, plain sums of it, and an integral around its cut.
-
-With beta = e^(-1/s) and 0 < r < 1, wrapping the path of the inversion formula around the branch
-cut that starts at 1/s gives, b = 0 for one Polya variable and b = r for the difference of two,
-
-    P(X = k) = sin(pi r)/pi (1-beta)^(r+b) beta^k
-               int_0^oo (e^v - 1)^(-r) (1 - beta^2 e^(-v))^(-b) e^(-kv) dv,
-
-and P(X >= k) with 1/(1 - beta e^(-v)) inside. With v = e^y the trapezoidal rule converges at once.
-"""
+r"""The Polya law by mpmath: its closed form, plain sums of it, and an integral around its cut."""
 
 from __future__ import annotations
 

@@ -18,12 +18,7 @@ def script(program: str, *arguments: object, before: tuple[object, ...] = ()) ->
     """What a program prints, of which everything went well; ``before`` are words before Python."""
     words = [*before, sys.executable, "-c", program, *arguments]
     run = subprocess.run(
-        [*map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=ENVIRONMENT,
+        [*map(str, words)], capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

@@ -1,8 +1,4 @@
-r"""A second server, from the bytes on the wire alone: nothing of dpcore, Python integers only.
-
-X25519 by the ladder of RFC 7748, HKDF by RFC 5869 over hmac, masks from single AES blocks,
-Lagrange interpolation by the textbook. Slow, and only for tests.
-"""
+r"""A second server, from the bytes on the wire alone: nothing of dpcore, Python integers only."""
 
 from __future__ import annotations
 

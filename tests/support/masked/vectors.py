@@ -1,9 +1,4 @@
-r"""The test vectors of masked aggregation: seeded rounds, good and bad messages with the reason.
-
-    python -m tests.support.masked.vectors
-
-writes them from the code as it is; a test holds them, and a second server reads the good ones.
-"""
+r"""The test vectors of masked aggregation: seeded rounds, good and bad messages with the reason."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ NATIVE = (
     + """
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
-    forks.HERE = turns.HERE = True
+    forks.HERE = True
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     try:

@@ -94,14 +94,6 @@ def test_a_file_that_is_mounted_alone_takes_no_charge(
     assert found.startswith(second.format(two_paths[1]))
 
 
-@pytest.mark.nightly
-def test_a_folder_that_is_mounted_is_the_same_folder(two_paths: tuple[Path, Path]) -> None:
-    here, there = (path.parent for path in two_paths)
-    paid, refused = mounted(here, there, *two_paths)
-    assert paid == "paid"
-    assert "too little left" in refused
-
-
 # -- homes -------------------------------------------------------------------------------------
 
 
@@ -149,18 +141,6 @@ def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "old").rename(tmp_path / "new")
     with Ledger.open(str(tmp_path / "new" / "ledger.db")) as ledger:
         assert ledger.charge(["ada"], PRICE, batch="one").number == 1
-
-
-def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
-    # As it was: what it forgot only receipts can tell.
-    file = tmp_path / "ledger.db"
-    opened(file).close()
-    kept = file.read_bytes()
-    with opened(file) as ledger:
-        receipt = ledger.charge(["ada"], PRICE, batch="one")
-    file.write_bytes(kept)
-    with opened(file) as ledger:
-        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, and has a receipt"
 
 
 @by_day(1)
@@ -218,16 +198,6 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         assert modes(folder)["copy.db"] == 0o600
 
 
-@pytest.mark.usefixtures("open_to_all")
-def test_who_shares_a_ledger_with_a_group_goes_on_to_do_so(tmp_path: Path) -> None:
-    opened(tmp_path / "ledger.db").close()
-    (tmp_path / "ledger.db").chmod(0o660)
-    with opened(tmp_path / "ledger.db") as ledger:
-        ledger.charge(["ada"], PRICE, batch="one")
-        beside = ("-wal", "-shm", "-queue")
-        assert {modes(tmp_path)[f"ledger.db{end}"] for end in ("", *beside)} == {0o660}
-
-
 # -- backup ------------------------------------------------------------------------------------
 
 
@@ -281,11 +251,6 @@ def test_a_damaged_ledger_gives_no_backup(tmp_path: Path) -> None:
         blind = mutated(backup.__globals__["_copied"], "damages(copied, book, ())", "()")
         assert blind(ledger._store, copy) == 1
     assert {each.name for each in tmp_path.iterdir()} >= {"copy.db"}
-
-
-def test_a_ledger_on_a_server_is_for_its_own_tools(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="pg_dump"):
-        backup("postgresql://nobody@/none", tmp_path / "copy.db")
 
 
 def test_the_command_says_how_a_copy_is_opened(

@@ -19,7 +19,6 @@ from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnav
 from accounting.ledger.database.forks import FileConnection
 from accounting.ledger.database.store import Store, _write_ahead
 from accounting.ledger.transactions import Book
-from accounting.ledger.turns import Turns
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
@@ -75,16 +74,6 @@ def test_a_file_that_is_moved_during_a_charge_is_not_acknowledged(
         pytest.raises(LedgerUnavailable, match="was moved, removed or replaced"),
     ):
         ledger.charge(["ada"], per_user("1/4"), batch="one")
-
-
-def test_a_path_does_not_change_with_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with Ledger.create("ledger.db", budget=BUDGET) as ledger:
-        (tmp_path / "below").mkdir()
-        monkeypatch.chdir(tmp_path / "below")
-        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 def test_a_second_name_is_refused_and_a_link_is_not(tmp_path: Path) -> None:
@@ -146,7 +135,7 @@ def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
         assert ledger.charge(["ada"], per_user("1/4"), **again) == first
         assert flushed == [f"{file}-wal", str(tmp_path)]
         lax = mutated(Ledger._charged, "self._store.settle()", "pass")
-        monkeypatch.setattr(ledger, "_turns", Turns(partial(lax, ledger)))
+        monkeypatch.setattr(ledger, "_take", partial(lax, ledger))
         assert ledger.charge(["ada"], per_user("1/4"), **again) == first
         assert len(flushed) == 2
 

@@ -139,12 +139,7 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
 
 
 def plan(query: Query, scope: TableScope, target: Target) -> Released:
-    r"""The release without its value: no data is read, no noise drawn, no user charged.
-
-    >>> from accounting.queries import Count
-    >>> plan(Count(), TableScope(user="user_id"), Target(epsilon="1/2")).noise
-    'discrete-laplace:scale=2'
-    """
+    r"""The release without its value: no data is read, no noise drawn, no user charged."""
     mechanism = query.mechanism(scope, target)
     error: float | None = None
     if isinstance(query, Additive) and not isinstance(query, Mean):
@@ -216,9 +211,8 @@ def _paid(
     rng: Rng,
 ) -> Receipt:
     if isinstance(rng, SeededRng):
-        raise InvalidParameter(
-            "seed", rng.seed, "is not private: a ledger cannot charge for this release"
-        )
+        must = "is not private: a ledger cannot charge for this release"
+        raise InvalidParameter("seed", rng.seed, must)
     if batch is None:
         raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
     mechanism, scope = planned.mechanism, planned.scope

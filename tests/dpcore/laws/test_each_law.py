@@ -1,0 +1,207 @@
+r"""Polya laws: contours against plain sums, recurrences, and where they are log-concave."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from itertools import repeat
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import acb, arb
+from mpmath import mp
+
+from dpcore import Enclosure
+from dpcore.analysis import polya_integral as branch_contour
+from dpcore.analysis.polya_integral import Branch
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.count_noise import falling_sum
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import ball, narrow, precision
+from dpcore.sampling.inversion import Difference
+from tests.effort import by_day
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.scripted import NeverAsked
+from tests.support.dpcore.second_path import real
+from tests.support.laws import polya as one_sided
+from tests.support.laws import polya_difference as two_sided
+from tests.support.laws import reach
+
+
+def holds(enclosure: Enclosure, value: Any) -> bool:
+    slack = abs(value) * mp.mpf(10) ** -45
+    lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
+    return bool(real(lower) <= value + slack and value - slack <= real(upper))
+
+
+BRANCHES = [
+    (Fraction(r), Fraction(s))
+    for r, s in (("1/3", "1/2"), ("7/2", "3/2"), ("0.9", "10"), ("40", "5"), ("1/1024", "60"))
+]
+
+
+@by_day(1)
+@pytest.mark.parametrize(("shape", "scale"), BRANCHES)
+def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) -> None:
+    one = Branch(right=shape, left=Fraction(0), scale=scale)
+    two = Branch(right=shape, left=shape, scale=scale)
+    law, difference = Polya(shape=shape, scale=scale), PolyaDifference(shape=shape, scale=scale)
+    with second_path.digits(50):
+        for k in (0, 1, 2, 9, 60, 300):
+            found = narrow(partial(branch_contour.mass, one, k), 100)
+            assert holds(found, one_sided.pmf(law, k)), k
+            found = narrow(partial(branch_contour.mass, two, k), 100)
+            assert holds(found, two_sided.pmf(difference, k)), k
+            found = narrow(partial(branch_contour.upper_tail, one, k + 1), 100)
+            assert holds(found, one_sided.sf(law, k)), k
+            found = narrow(partial(branch_contour.upper_tail, two, k + 1), 100)
+            assert holds(found, two_sided.sf(difference, k)), k
+            found = narrow(partial(branch_contour.lower_tail, one, k), 60)
+            assert holds(found, one_sided.cdf(law, k)), k
+
+
+CONTOUR_MUTANTS = {
+    "left branch on the right": ("(-u - far)", "(u - far)"),
+    "one branch forgotten": ("if law.left:", "if False:"),
+    "half the path": ("ball(start), arb.pi(),", "ball(start), arb.pi() / 2,"),
+    "first octave forgotten": ("acb(0), Fraction(0), first", "acb(0), first, 2 * first"),
+    "peak of one side": ("law.right + law.left", "law.right"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTOUR_MUTANTS)
+def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
+    mutant = mutated(branch_contour._integral, *CONTOUR_MUTANTS[name])
+    two = Branch(right=Fraction(9, 10), left=Fraction(9, 10), scale=Fraction(10))
+    law = PolyaDifference(shape="0.9", scale=10)
+    with precision(200), second_path.digits(50):
+        gap = branch_contour._saddle(two, 7)
+        found = Enclosure.of(mutant(two, 7, gap, lambda _: acb(1)))
+        assert not holds(found, two_sided.pmf(law, 7))
+
+
+def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
+    # With the flag ignored FLINT would integrate across the cut as if there were none.
+    assert "analytic=analytic" in __import__("inspect").getsource(branch_contour._integral)
+    two = Branch(right=Fraction(1, 2), left=Fraction(1, 2), scale=Fraction(3))
+    with precision(100):
+        wide = acb(arb(0, 4), arb(0, 4))
+        assert not (-(wide).expm1()).log(analytic=True).is_finite()
+        assert branch_contour.mass(two, 1).is_finite()
+
+
+@pytest.mark.parametrize("scale", ["1/3", 10])
+def test_shapes_below_one_are_not_log_concave(scale: Any) -> None:
+    for law in (Polya, PolyaDifference):
+        assert law(shape=1, scale=scale).log_concave
+        noise = law(shape="1/2", scale=scale)
+        assert not noise.log_concave
+        left, middle, right = (noise.enclose_pmf(k) for k in (20, 21, 22))
+        assert Fraction(middle.upper) ** 2 < Fraction(left.lower) * Fraction(right.lower)
+
+
+def misses_the_move(noise: DiscreteGaussianSum, k: int, rate: Fraction) -> bool:
+    r"""Whether P(X = k + n) = P(X = k) e^(-(k + n/2) rate), rate = 1/v, is certainly false."""
+    n = noise.count
+    one, other = noise.enclose_pmf(k + n, 160), noise.enclose_pmf(k, 160)
+    power = (k + Fraction(n, 2)) * rate
+    factor = narrow(lambda: (-ball(power)).exp(), 160)  # noqa: PLW0108 - one precision a call
+    moved = Enclosure(other.lower * factor.lower, other.upper * factor.upper)
+    return not one.overlaps(moved)
+
+
+@pytest.mark.parametrize(
+    ("count", "v"), [(1, "1/2"), (3, "1/50"), (16, "1/4"), (7, "401"), (4, "1e12")]
+)
+def test_masses_move_by_whole_sums(count: int, v: str) -> None:
+    # For k > -n/2 the code finds both from the same mass; contour sums at k + n are the other way.
+    noise, exact = DiscreteGaussianSum(count=count, sigma_squared=v), Fraction(v)
+    for k in (0, 1, -2, 2 * count + 1):
+        assert not misses_the_move(noise, k, 1 / exact)
+        assert k + Fraction(count, 2) == 0 or misses_the_move(
+            noise, k, 1 / exact * Fraction(10**9 + 1, 10**9)
+        )
+
+
+class Counting:
+    r"""A batch that deals 0, 1, 2, ... on and on."""
+
+    def __init__(self) -> None:
+        self.dealt = 0
+
+    def draw(self, rng: Any, count: int) -> Integers:
+        start, self.dealt = self.dealt, self.dealt + count
+        return np.arange(start, self.dealt, dtype=np.int64)
+
+
+def pairs_are_right(draw: Any, count: int) -> bool:
+    r"""Whether every value is a difference of two draws, each used once."""
+    source = Counting()
+    found = draw(Difference(source), NeverAsked(), count).tolist()
+    return found == [-count] * count and source.dealt == 2 * count
+
+
+def test_a_wide_draw_is_the_difference_of_two() -> None:
+    assert all(pairs_are_right(Difference.draw, count) for count in (0, 1, 7))
+    assert not pairs_are_right(mutated(Difference.draw, "drawn -=", "drawn +="), 7)
+
+
+def breaks_the_recurrence(noise: Skellam, variance: Fraction, k: int) -> bool:
+    r"""v (P(k-1) - P(k+1)) = 2 k P(k), from I_(k-1) - I_(k+1) = (2k/v) I_k (DLMF 10.29.1)."""
+    before, here, after = (noise.enclose_pmf(j, 200) for j in (k - 1, k, k + 1))
+    left = Enclosure(
+        variance * (before.lower - after.upper), variance * (before.upper - after.lower)
+    )
+    return not left.overlaps(Enclosure(2 * k * here.lower, 2 * k * here.upper))
+
+
+@pytest.mark.parametrize("variance", ["1/50", "10/3", "65", "401", "1000003", "1e24"])
+def test_the_recurrence_of_bessel_functions(variance: str) -> None:
+    noise, exact = Skellam(variance=variance), Fraction(variance)
+    for k in {1, 2, reach(noise), 4 * reach(noise), 9 * reach(noise)}:
+        assert not breaks_the_recurrence(noise, exact, k)
+        assert breaks_the_recurrence(noise, exact * Fraction(1000001, 1000000), k)
+
+
+@pytest.mark.parametrize(("trials", "p"), [(1, "1/2"), (13, "1/3"), (60, "3/7"), (500, "1/2")])
+def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:
+    noise, q = Binomial(trials=trials, probability=p), Fraction(p)
+    total = Fraction(0)
+    for k in range(-1, trials + 2):
+        mass = math.comb(trials, k) * q**k * (1 - q) ** (trials - k) if k >= 0 else Fraction(0)
+        total += mass
+        assert mass in noise.enclose_pmf(k)
+        assert total in noise.enclose_cdf(k)
+        assert 1 - total in noise.enclose_sf(k)
+        if 0 < total < 1:
+            # F(k) itself is a level: the quantile is k, and any more asks for k + 1.
+            following = mass * (trials - k) / (k + 1) * q / (1 - q)
+            assert noise.quantile(total) == k
+            assert noise.quantile(total + following / 10**50) == k + 1
+
+
+def test_falling_sums_hold_their_limit() -> None:
+    for ratio in (Fraction(1, 2), Fraction(3, 4), Fraction(1, 10**9)):
+        pair = (ratio.numerator, ratio.denominator)
+        assert 1 / (1 - ratio) in narrow(partial(_geometric, pair), 100)
+    # Stopped early, the sum must hold what it left out.
+    early = SimpleNamespace(prec=8)
+    for code, holds in (
+        (rewired(falling_sum, ctx=early), True),
+        (mutated(falling_sum, "arb(rest / 2, rest / 2)", "0", ctx=early), False),
+    ):
+        with precision(64):
+            found = Enclosure.of(code(arb(1), repeat((1, 2))))
+        assert (2 in found) == holds
+
+
+def _geometric(ratio: tuple[int, int]) -> arb:
+    return falling_sum(arb(1), repeat(ratio))
