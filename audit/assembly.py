@@ -104,7 +104,7 @@ class Audit:
         }
         self.plan = Plan(**{each.name: getattr(spec, each.name) for each in fields(spec)} | derived)
         if self.space is not None and self.plan.timed:
-            reason = "is for pairs that are given, not for a search"
+            reason = "requires given pairs, not a search"
             raise InvalidParameter("features", "time", reason)
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
@@ -177,7 +177,7 @@ class Audit:
             raise InvalidParameter("--resume", path, "was begun with another search")
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
-            reason = "is damaged or hostile: it holds a search of another space"
+            reason = "is damaged or hostile: it contains a search of another space"
             raise InvalidParameter("--resume", path, reason)
         self.target.check(found.pair)
         return found

@@ -46,10 +46,10 @@ class Actions:
         own = np.ascontiguousarray(given, dtype=np.float64).copy()
         count, dimension = own.shape
         if not 1 <= count <= _MOST_ACTIONS or not 1 <= dimension <= _MOST_DIMENSION:
-            reason = "must hold 1 to 65536 actions of 1 to 256 coordinates"
+            reason = "must contain 1 to 65536 actions of 1 to 256 coordinates"
             raise InvalidParameter("actions", own.shape, reason)
         if not np.isfinite(own).all():
-            raise InvalidParameter("actions", "nan or infinity", "must hold finite numbers")
+            raise InvalidParameter("actions", "nan or infinity", "must contain finite numbers")
         longest = float(np.sqrt((own * own).sum(axis=1)).max())
         if longest > _LONGEST:
             raise InvalidParameter("actions", longest, "must have norms at most 1")

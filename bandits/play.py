@@ -30,14 +30,14 @@ class Run:
     r"""The result of a run: its regret, its releases, and the guarantee of each user.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T), ``active`` the arms that the last batch left open, or the arm committed to. Regret is of
-    the true means, and no release: it protects nobody whose rewards are real.
-    ``releases`` holds a record of every sum that was released (none where no mechanism describes
-    it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
-    ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is None where
-    nothing was promised; it is of noise from the operating system, and ``simulated`` says that this
-    run's was drawn from something else. ``out_of_users`` counts the rounds that were left when too
-    few users had visits left for the next batch: nothing was learned from them.
+    N_a(T), ``active`` the arms that the last batch left open, or the arm committed to. Regret is
+    computed from the true means and is not a release: publishing it for real rewards is not
+    private. ``releases`` holds a record of every sum that was released (none where no mechanism
+    describes it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one
+    user sent, ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is
+    None where nothing was promised; it is of noise from the operating system, and ``simulated``
+    says that this run's was drawn from something else. ``out_of_users`` counts the rounds that were
+    left when too few users had visits left for the next batch: nothing was learned from them.
     """
 
     policy: str

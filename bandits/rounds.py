@@ -1,9 +1,8 @@
 r"""Play combinatorial bandits round by round, many runs in parallel.
 
-What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
-``world``, noise from ``rng``. The policy's estimates are made of released sums
-(:mod:`bandits.combinatorial.streams`), and of nothing else; rewards are touched here alone. Proofs:
-docs/proofs/radius.md.
+The draws of a run do not depend on runs beside it: outcomes and ties come from ``world``, noise
+from ``rng``. The policy's estimates use only released sums (:mod:`bandits.combinatorial.streams`);
+only this module reads rewards. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

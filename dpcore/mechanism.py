@@ -244,8 +244,8 @@ class Mechanism:
             raise InvalidParameter(
                 "value",
                 value,
-                f"must be one number: {declared!r} bounds one. For an array, say how far all of it "
-                "moves: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a bound for each "
+                f"must be one number: {declared!r} bounds one. For an array, give that of the "
+                "whole: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a bound for each "
                 f"entry Sensitivity.box(({amount}, ...))",
             )
 

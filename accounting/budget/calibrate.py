@@ -88,7 +88,7 @@ class NoiseFamily:
 def read_noise_family(text: str) -> NoiseFamily:
     r"""Parse the name of a law with the values of its other parameters, if any."""
     if not isinstance(text, str):
-        raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
+        raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law not in _FREE:
         near = law_meant(law)

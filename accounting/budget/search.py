@@ -232,7 +232,7 @@ def search(
 
 
 def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
-    wanted = f"{unknown.name} that keep this promise"
+    wanted = f"{unknown.name} that keep this guarantee"
     if found.upper == math.inf:
         reason = "losses are unbounded, or no theorem bounds them; allow a delta > 0"
         raise NotDerived(wanted, reason)

@@ -85,7 +85,7 @@ class TrainingRun:
         whole = math.floor(self.epochs / self.rate)
         if whole < 1:
             size, data = self.batch_size, self.examples
-            least = f"must be at least {size}/{data}: shorter is less than one batch"
+            least = f"must be at least {size}/{data}: fewer epochs have less than one batch"
             raise InvalidParameter("epochs", str(self.epochs), least)
         if self.rounds not in (0, whole):
             raise InvalidParameter("epochs", str(self.epochs), "give either epochs or rounds")

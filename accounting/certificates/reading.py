@@ -209,7 +209,7 @@ def read(document: object) -> Read:
         if needed is not None and top["scope"]["relation"] != needed:
             raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
     if len({part.members for part in parts if part.sampling}) > 1:
-        raise Malformed("parts", "must have one number of members in all that is sampled")
+        raise Malformed("parts", "must have the same group size in all sampled parts")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
         for i, item in enumerate(items("claims", top["claims"]))
@@ -272,7 +272,7 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         return Part(law=word, parameters=values, rounds=rounds)
     scheme = {"sampling", "correlated"} & item.keys()
     if len(scheme) > 1:
-        raise Malformed(f"{where}.sampling", "must not be there with correlated noise")
+        raise Malformed(f"{where}.sampling", "is not allowed with correlated noise")
     exactly(where, item, {"noise", "sensitivity", "rounds", "honest"} | scheme)
     if not 0 < rational(f"{where}.honest", item["honest"]) <= 1:
         raise Malformed(f"{where}.honest", "must lie in (0, 1]")

@@ -1,9 +1,8 @@
 r"""Check a composed bound against several certificates: an epsilon that holds for every part.
 
-Whoever may be in any one of several totals is promised the worst of them. A part says what it is
-of, claims epsilon at each delta, and carries an ordinary certificate of just that, which ``verify``
-computes anew, or says why it has none. Whoever writes an envelope around such parts reads it and
-hands them on; what they claim is checked here.
+A user who may be in any one of several totals has the guarantee of the worst one. A part states its
+releases, claims epsilon at each delta, and has a certificate of these, which ``verify`` checks, or
+a reason for its absence. The caller parses the document around the parts.
 """
 
 from __future__ import annotations

@@ -161,12 +161,12 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import largest_rate, most_rounds
 
     if wanted.rounds == wanted.poisson:
-        reason = "must be a rate: --rounds is looked for"
+        reason = "must be a rate: this call solves for --rounds"
         raise InvalidParameter("--poisson", wanted.poisson, reason)
     at, limit = rational("--epsilon", wanted.epsilon), rational("--delta", wanted.delta)
     rate = None if wanted.poisson == _MOST or rate_of(wanted.poisson) == 1 else [wanted.poisson]
     if wanted.poisson == _MOST and wanted.relation is Relation.REPLACE:
-        reason = "must be add-remove where the largest rate is looked for"
+        reason = "must be add-remove when solving for the rate"
         raise InvalidParameter("--relation", wanted.relation.value, reason)
     if wanted.poisson == _MOST and wanted.group != "1":
         raise InvalidParameter("--group", wanted.group, "must be 1 when solving for the rate")

@@ -157,7 +157,7 @@ def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]
     try:
         document = Certificate.from_text(text).to_json()
     except InvalidParameter as error:
-        what = f"has no form that --format {form.value} can show: {error}"
+        what = f"cannot be printed as --format {form.value}: {error}"
         raise InvalidParameter("FILE", name, what) from None
     if form is Form.REGISTRY:
         return list(yaml_lines(registry_entry(document, verdict)))

@@ -238,7 +238,7 @@ def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
 
     found = read_law("--noise", spelled, REAL_LAWS)
     if not isinstance(found, (Gaussian, DiscreteGaussian)):
-        reason = "must be gaussian:... or discrete-gaussian:...: the l2 sensitivity is theirs"
+        reason = "must be gaussian:... or discrete-gaussian:...: the sensitivity is in the l2 norm"
         raise InvalidParameter("--noise", spelled, reason)
     return found
 

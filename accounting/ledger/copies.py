@@ -28,9 +28,9 @@ from dpcore.errors import InvalidParameter
 def adopt(url: str) -> int:
     r"""Adopt the ledger in ``url`` at its current location; returns its number of charges.
 
-    For a file that was moved, copied or restored. Whoever calls this says that no other copy will
-    be charged any more. The whole history is read first: raises :class:`LedgerDamaged`, and changes
-    nothing, unless it fits; :class:`LedgerUnavailable` where there is none.
+    For a file that was moved, copied or restored. The caller states that no other copy will be
+    charged again. The whole history is checked first: raises :class:`LedgerDamaged`, and changes
+    nothing, if it is inconsistent; :class:`LedgerUnavailable` if there is no ledger.
     """
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)

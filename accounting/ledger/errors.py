@@ -20,10 +20,10 @@ class Receipt:
     ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
     ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
 
-    ``repeated`` says that the charge was there before it was asked for: of all who ask for one
-    batch, however many at once, at most one is told False. Whoever draws the noise anew at each
-    start must not release on a repeated receipt. It is no part of what is acknowledged: receipts of
-    one charge are equal.
+    ``repeated`` means that the charge existed before this request: of all requests for one batch,
+    also concurrent ones, at most one gets False. A program that draws fresh noise at each start
+    must not release on a repeated receipt. Receipts of one charge are equal, whatever ``repeated``
+    is.
 
     ``value`` is what :meth:`Ledger.release` drew and stored with the charge, the same each time
     that the batch is asked for; None for a charge alone.

@@ -56,7 +56,7 @@ _COMPOSITION: Final = (
     Entry(
         name="returning-user",
         number=20,
-        sentence="A user who comes back is in two batches; each costs 1 and the claim counts one.",
+        sentence="A returning user is in two batches, each of which costs 1; the claim counts one.",
         source="bandits and telemetry that account for a batch and not for a user",
         run=visits,
         true_epsilon=Enclosure.exactly(2),
@@ -66,10 +66,10 @@ _COMPOSITION: Final = (
     Entry(
         name="sparse-vector-told-for-free",
         number=38,
-        sentence="Sparse vector finds the answer and tells it as well; each costs 1, and the claim "
-        "counts one.",
-        source="numerical sparse vector (Dwork and Roth 2014, section 3.6) under the budget of "
-        "the one that tells no values",
+        sentence="Sparse vector finds the answer and also releases its value; each costs 1, but "
+        "the claim counts one.",
+        source="numerical sparse vector (Dwork and Roth 2014, section 3.6) with the budget of "
+        "the version without values",
         run=sparse_vector_twice,
         pair=_ANSWERS,
         true_epsilon=narrow(_found_and_told, 64),
@@ -113,7 +113,7 @@ _CONTINUAL: Final = (
     Entry(
         name="tree-unsplit",
         number=24,
-        sentence="Sums over a binary tree have noise for one level each; an event is in one node "
+        sentence="The sums of a binary tree have noise for one level, but an event is in a node "
         "of every level.",
         source="the binary mechanism without the division of epsilon among log T levels",
         run=partial(tree, scale=1),
@@ -144,7 +144,7 @@ _SAMPLING: Final = (
     Entry(
         name="subsampling-forgotten",
         number=22,
-        sentence="The claim counts on a random sample of the records, and the sum is over all of "
+        sentence="The claim assumes a random sample of the records, but the sum is over all of "
         "them.",
         source="minibatches drawn by shuffling, or a sample that is drawn and not used",
         run=everyone,
@@ -183,8 +183,8 @@ _RELEASE: Final = (
     Entry(
         name="exact-size",
         number=27,
-        sentence="A noisy sum comes with the exact number of records, and whether a person is "
-        "among them is the secret.",
+        sentence="A noisy sum is released with the exact number of records, which reveals "
+        "whether a person is present.",
         source="means and rates that divide by the size of the table; it is public only where "
         "records are replaced",
         run=exact_size,

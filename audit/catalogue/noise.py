@@ -38,7 +38,7 @@ _SCALE: Final = (
         name="half-scale",
         number=1,
         sentence="The noise has half the scale that the claim needs, so epsilon is twice as large.",
-        source="the plainest slip: a variance or a width taken for a scale",
+        source="the simplest error: a variance or a width taken for a scale",
         run=partial(count, scale=Fraction(1, 2)),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
@@ -47,8 +47,8 @@ _SCALE: Final = (
     Entry(
         name="ten-percent",
         number=2,
-        sentence="The scale is 10/11 of what the claim needs: a small slip, and easy to overlook.",
-        source="the plainest slip, as small as it comes",
+        sentence="The scale is 10/11 of the required one, an error that is easy to overlook.",
+        source="the same error, small",
         run=partial(count, scale=Fraction(10, 11)),
         true_epsilon=Enclosure.exactly(Fraction(11, 10)),
         runs=20_000,
@@ -57,9 +57,8 @@ _SCALE: Final = (
     Entry(
         name="five-percent",
         number=3,
-        sentence="The scale is 20/21 of what the claim needs, which a thousand outputs do not "
-        "show.",
-        source="the plainest slip, smaller still",
+        sentence="The scale is 20/21 of the required one, which a thousand outputs do not show.",
+        source="the same error, smaller still",
         run=partial(count, scale=Fraction(20, 21)),
         true_epsilon=Enclosure.exactly(Fraction(21, 20)),
         runs=100_000,
@@ -68,8 +67,7 @@ _SCALE: Final = (
     Entry(
         name="inverted-scale",
         number=8,
-        sentence="Noise of scale epsilon where 1/epsilon belongs: the stricter the claim, the less "
-        "noise.",
+        sentence="The scale is epsilon instead of 1/epsilon: a stricter claim has less noise.",
         source="Ding et al. 2018 (arXiv 1805.10559), histogram with the wrong scale",
         run=partial(histogram, scale=Fraction(1, 2)),
         pair=([0, 0, 1], [0, 0, 1, 1]),
@@ -136,7 +134,7 @@ _NOISE_SHAPE: Final = (
     Entry(
         name="one-sided",
         number=5,
-        sentence="Only positive noise is added, so every released count below 1 says: it was 0.",
+        sentence="Only positive noise is added, so a released count below 1 reveals a count of 0.",
         source="counts that were not allowed to fall, e.g. for plausible-looking tables",
         run=one_sided,
         true_epsilon=Enclosure.infinite(),
@@ -146,8 +144,8 @@ _NOISE_SHAPE: Final = (
     Entry(
         name="clamped-noise",
         number=6,
-        sentence="The noise is clamped to +-4 before it is added, not the sum to a public range "
-        "afterwards.",
+        sentence="The noise is clamped to +-4 before it is added, instead of the sum to a "
+        "public range.",
         source="outliers cut off so that tables look plausible",
         run=clamped_noise,
         true_epsilon=Enclosure.infinite(),
@@ -157,8 +155,8 @@ _NOISE_SHAPE: Final = (
     Entry(
         name="redrawn-noise",
         number=7,
-        sentence="Noise beyond 6 is drawn again, so an output 7 away from a value shows that it "
-        "was not that value.",
+        sentence="Noise beyond 6 is drawn again, so an output at distance 7 from a value rules "
+        "this value out.",
         source="a sampler with a bounded table, or outliers rejected so that tables look plausible",
         run=redrawn_noise,
         true_epsilon=Enclosure.infinite(),
@@ -178,8 +176,8 @@ _NOISE_SHAPE: Final = (
     Entry(
         name="gaussian-as-pure",
         number=29,
-        sentence="Gaussian noise never gives a pure epsilon: far enough out, one world is always "
-        "e^epsilon times likelier.",
+        sentence="Gaussian noise never gives a pure epsilon: in its tail one dataset is more "
+        "than e^epsilon times as likely.",
         source="the delta of the Gaussian mechanism left out of the claim",
         run=gaussian,
         epsilon=Fraction(2),
@@ -260,7 +258,7 @@ _SENSITIVITY: Final = (
     Entry(
         name="clipped-to-two",
         number=4,
-        sentence="Each person may contribute up to 2, and the noise hides a contribution of 1.",
+        sentence="Each person may contribute up to 2, but the noise is for a sensitivity of 1.",
         source="a clipping bound changed in one place of two",
         run=partial(clipped, most=2),
         pair=(0, 2),
@@ -271,7 +269,7 @@ _SENSITIVITY: Final = (
     Entry(
         name="bounds-from-data",
         number=18,
-        sentence="Values are clamped to the smallest and the largest of them: nobody is ever "
+        sentence="Values are clamped to their own minimum and maximum, so no value is ever "
         "clamped.",
         source="bounds left to the library, which reads them off the data; diffprivlib warns of it "
         "(PrivacyLeakWarning)",
@@ -284,8 +282,8 @@ _SENSITIVITY: Final = (
     Entry(
         name="rounded-sensitivity",
         number=19,
-        sentence="Values 1/2 apart are rounded at random to integers 1 apart, and the noise hides "
-        "1/2.",
+        sentence="Values 1/2 apart are rounded at random to integers 1 apart, but the noise is "
+        "for 1/2.",
         source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on sensitivities "
         "of what is really computed",
         run=partial(rounded, scale=Fraction(1, 2)),  # values differ by at most 1/2
@@ -329,8 +327,8 @@ _BOUNDS: Final = (
     Entry(
         name="clipped-copy-unused",
         number=41,
-        sentence="Values are clipped into a new array, and the old one is summed: a person adds "
-        "whatever they like.",
+        sentence="Values are clipped into a new array, but the old one is summed: one person's "
+        "value is unbounded.",
         source="array functions that return a copy where the caller expects a change in place",
         run=unclipped_sum,
         pair=_PAIR,

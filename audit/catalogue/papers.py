@@ -113,8 +113,8 @@ ENTRIES: Final = (
     Entry(
         name="lemma-bits",
         number=47,
-        sentence="Noise bits of chance 0.73 instead of 1/2: large sums of one world do not exist "
-        "in the other, delta is 0.62.",
+        sentence="Noise bits of probability 0.73 instead of 1/2: large sums of one dataset are "
+        "impossible on the other; delta is 0.62.",
         source="LZJ Lemma C.5 as printed, at n = 4, B = 1, g = 3, epsilon-hat = 14, delta = 0.49",
         run=partial(noisy_bits, chance=Fraction("0.726")),
         laws=("binomial:trials=8,probability=0.726@0", "binomial:trials=8,probability=0.726@3"),
@@ -136,9 +136,9 @@ ENTRIES: Final = (
     Entry(
         name="tree-of-log",
         number=48,
-        sentence="Noise of scale log2(4) = 2 for the tree sums of four events, and the tree has "
-        "three levels.",
-        source="CSB Lemma 1, taken at its word with logarithms to base 2",
+        sentence="The tree sums of four events have noise of scale log2(4) = 2, but the tree "
+        "has three levels.",
+        source="CSB Lemma 1 as printed, with logarithms to base 2",
         run=partial(tree, scale=2),  # log2(4), and there are three levels
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(Fraction(3, 2)),
@@ -148,8 +148,8 @@ ENTRIES: Final = (
     Entry(
         name="shuffled-as-printed",
         number=49,
-        sentence="The noise of a sum takes the whole epsilon, and the relaxed aggregation that "
-        "carries it takes half of it again.",
+        sentence="The noise of a sum spends the whole epsilon, and the relaxed aggregation half "
+        "of it again.",
         source="CZ Theorem 3 as printed: the noise must spend epsilon/2",
         run=partial(relaxed_sum, scale=1),
         true_epsilon=narrow(_printed, 64),

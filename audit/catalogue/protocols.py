@@ -182,8 +182,8 @@ _PROTOCOLS: Final = (
     Entry(
         name="skellam-mean-as-variance",
         number=37,
-        sentence="Skellam noise gets the mean of one of its Poisson laws as its variance: half of "
-        "what is needed.",
+        sentence="The variance of the Skellam noise is set to the mean of one of its Poisson "
+        "parts: half the variance needed.",
         source="Skellam laws parameterised by two means in one library and a variance in another",
         run=partial(skellam, variance=8),
         delta=_CLAIMED,
@@ -194,8 +194,8 @@ _PROTOCOLS: Final = (
     Entry(
         name="dropout-blind",
         number=43,
-        sentence="Half of the users vanish from a secure sum and take their noise along; the "
-        "claim stays.",
+        sentence="Half of the users drop out of a secure sum with their noise, but the claim is "
+        "unchanged.",
         source="secure aggregation that tolerates dropouts under accounting that does not",
         run=half_vanish,
         true_epsilon=_largest_loss(_HALF, _STEPS),
@@ -205,7 +205,7 @@ _PROTOCOLS: Final = (
     Entry(
         name="shuffled-polya",
         number=44,
-        sentence="Noise shares meant for a sum go through a shuffler: most of them are 0 and show "
+        sentence="Noise shares for a sum go through a shuffler: most of them are 0 and reveal "
         "the value.",
         source="a shuffler in the place of the secure aggregation that the proof is about",
         run=shuffled_shares,
@@ -227,8 +227,8 @@ _PROTOCOLS: Final = (
     Entry(
         name="uncovered-ends",
         number=50,
-        sentence="Shuffled messages of bounded length are noise that fits, and always depend on "
-        "the value: ends tell.",
+        sentence="Messages of bounded length contain noise that is redrawn until it fits the "
+        "value: the ends reveal the value.",
         source="noise drawn anew until it fits into the message, as if pure noise stayed pure",
         run=uncovered,
         true_epsilon=Enclosure.infinite(),
@@ -263,7 +263,7 @@ _SHARES: Final = (
     Entry(
         name="inverted-odds",
         number=35,
-        sentence="The odds of the noise shares are upside down: 94 sums in 100 carry no noise.",
+        sentence="The odds of the noise shares are inverted: 94 of 100 sums have no noise.",
         source="the Polya sampler of MABPrivate.py in sayakrc/Differentially-Private-Bandits; "
         "written anew",
         run=partial(polya, odds=(1 - _BETA) / _BETA),

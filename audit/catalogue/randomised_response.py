@@ -79,8 +79,8 @@ ENTRIES: Final = (
     Entry(
         name="four-answers-as-two",
         number=25,
-        sentence="Four possible answers are randomised with the chance of telling the truth that "
-        "is right for two.",
+        sentence="Four possible answers are randomised with the truth probability that is right "
+        "for two.",
         source="randomised response generalised by hand from a yes-or-no question",
         run=partial(four_answers, kept=_KEPT_OF_TWO),  # right for two answers
         true_epsilon=narrow(_four_as_two, 64),
@@ -90,8 +90,8 @@ ENTRIES: Final = (
     Entry(
         name="rappor-for-one-bit",
         number=39,
-        sentence="RAPPOR's f is chosen for the one bit that a value sets; two values differ in "
-        "two bits.",
+        sentence="RAPPOR's f is chosen for the one bit that a value sets, but two values differ "
+        "in two bits.",
         source="the factor 2 of 2 h ln((1 - f/2)/(f/2)) left out; Erlingsson et al. 2014 "
         "(arXiv 1407.6981)",
         run=partial(permanent, flipped=_FLIPPED_FOR_ONE_BIT),
@@ -102,8 +102,8 @@ ENTRIES: Final = (
     Entry(
         name="one-time-rappor-twice",
         number=40,
-        sentence="RAPPOR without its memory, meant for one report, is sent again: each report has "
-        "fresh noise and costs epsilon.",
+        sentence="One-time RAPPOR, without memoisation, reports twice: each report has fresh "
+        "noise and costs epsilon.",
         source="the one-time form of Erlingsson et al. 2014 (arXiv 1407.6981) in a repeated "
         "collection",
         run=one_time_twice,

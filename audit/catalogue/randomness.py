@@ -81,7 +81,7 @@ _RANDOMNESS: Final = (
     Entry(
         name="broadcast-draw",
         number=36,
-        sentence="One draw is added to the whole vector of arm sums, so which arm is ahead is "
+        sentence="One draw is added to the whole vector of arm sums, so the best arm is "
         "released exactly.",
         source="DP-SE of MABPrivate.py in sayakrc/Differentially-Private-Bandits; written anew",
         run=partial(arms, draws=1),
@@ -171,8 +171,8 @@ _FLOATING_POINT: Final = (
     Entry(
         name="float-laplace",
         number=28,
-        sentence="Laplace noise in floating point: the last bits of an output tell what the noise "
-        "was added to.",
+        sentence="Laplace noise in floating point: the last bits of an output reveal the value "
+        "below the noise.",
         source="Mironov 2012, on the least significant bits; most textbook samplers",
         run=float_laplace,
         pair=(0.0, 1.0),
@@ -224,8 +224,8 @@ _TIMING: Final = (
     Entry(
         name="found-early",
         number=51,
-        sentence="A search ends at the first match: its answer is private, and the time of a call "
-        "tells what it hides (--feature time).",
+        sentence="A search ends at the first match: its answer is private, but the time of a "
+        "call reveals the position (--feature time).",
         source="Haeberlen, Pierce and Narayan 2011, on timing channels; a return within a loop",
         run=answers,
         call=found_early,

@@ -159,8 +159,8 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-value-reused",
         number=9,
-        sentence="The answer above is released as it was compared: it bounds the threshold, and "
-        "each answer below pays again.",
+        sentence="The answer above is released with the noise of its comparison: it bounds the "
+        "noisy threshold, so answers below cost privacy, too.",
         source="Roth's lecture notes of 2011, as Algorithm 3 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_roth,
         pair=_VALUE_PAIR,
@@ -173,7 +173,7 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-unscaled",
         number=10,
-        sentence="Two answers may be above, and the noise of an answer is what one of them needs.",
+        sentence="Two answers may be above, but the noise of an answer suffices for one only.",
         source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): at most "
         "(1 + 6c)/4 = 3.25 for c = 2",
         run=partial(sparse_vector, scales=(4, Fraction(4, 3)), cutoff=2),
@@ -189,8 +189,8 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-noiseless-answers",
         number=11,
-        sentence="Only the threshold is noisy: answers on both sides of it pin it down, and two of "
-        "them in order show which world it is.",
+        sentence="Only the threshold is noisy: answers on both sides of it determine it, and "
+        "the order of two of them reveals the dataset.",
         source="Stoddard et al. 2014, as Algorithm 5 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_stoddard,
         pair=([0, 1], [1, 0]),
@@ -201,8 +201,8 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-endless",
         number=12,
-        sentence="It never stops: one noisy threshold serves any number of answers on both sides "
-        "of it.",
+        sentence="It never stops: any number of answers on both sides are compared with one "
+        "noisy threshold.",
         source="Chen et al. 2015, as Algorithm 6 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_chen,
         pair=_CHEN_PAIR,
@@ -255,7 +255,7 @@ _SELECTION: Final = (
     Entry(
         name="noisy-max-value",
         number=13,
-        sentence="The noise pays for the index of the largest count, and its value is returned.",
+        sentence="The noise is for the index of the largest count, but its value is returned.",
         source="Ding et al. 2018 (arXiv 1805.10559), noisy max that returns the maximum",
         run=noisy_max_value,
         pair=([0, 0, 0, 0, 0], [1, 1, 1, 1, 1]),
@@ -267,8 +267,8 @@ _SELECTION: Final = (
     Entry(
         name="noisy-max-half-noise",
         number=14,
-        sentence="The noise is for counts that all move the same way, and here one rises while the "
-        "others fall.",
+        sentence="The noise is for counts that all change in one direction, but one rises while "
+        "the others fall.",
         source="report noisy max with the scale for counts that move one way; Dwork and Roth 2014, "
         "section 3.3",
         run=partial(noisy_max, scale=1),
@@ -281,7 +281,7 @@ _SELECTION: Final = (
         name="noisy-max-one-draw",
         number=15,
         sentence="All arms get the same draw of noise, which cancels when they are compared.",
-        source="a draw of one number where one of the shape of the counts was meant",
+        source="a draw of one number instead of one for each count",
         run=partial(noisy_max, shared=True),
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
         true_epsilon=Enclosure.infinite(),
@@ -321,9 +321,9 @@ _EXPONENTIAL: Final = (
     Entry(
         name="exponential-undivided",
         number=26,
-        sentence="The exponential mechanism at epsilon in place of epsilon/2: the weights of all "
-        "others move as well.",
-        source="the factor 2 of the exponential mechanism left out where scores rise and fall",
+        sentence="The exponential mechanism uses epsilon instead of epsilon/2, although all "
+        "other weights change as well.",
+        source="the factor 2 of the exponential mechanism left out although scores rise and fall",
         run=partial(exponential, weight=_WHOLE),
         pair=_PAIR,
         true_epsilon=narrow(_undivided, 64),

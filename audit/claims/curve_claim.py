@@ -4,9 +4,9 @@ r"""A claimed privacy curve: delta at every epsilon instead of a single point.
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
-An audit tests a few points of it, (epsilon_j, delta_j). Each lies on the curve or above, so the
-claim implies each, and whoever refutes one refutes the claim. They are fixed by the claim alone,
-before anything is drawn. Proof: ``docs/proofs/confidence.md``.
+An audit tests a few points of it, (epsilon_j, delta_j). Each lies on or above the curve, so the
+claim implies each point, and refuting a point refutes the claim. The points depend only on the
+claim, and are fixed before anything is drawn. Proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CurveClaim:
         promise = _promise(self.spelling)
         points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in promise.points()]
         if not points:
-            reason = f"promises nothing below epsilon = {_EPSILONS[-1]}, where audits end"
+            reason = f"gives no privacy below epsilon = {_EPSILONS[-1]}, where audits end"
             raise InvalidParameter("claim", self.spelling, reason)
         object.__setattr__(self, "spelling", promise.spelling)
         object.__setattr__(self, "relation", points[0].relation)

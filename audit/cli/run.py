@@ -37,7 +37,7 @@ def run(
     spec: Path | None = option(
         "FILE",
         "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
-        "features, ...; options that are given beside it replace its values.",
+        "features, ...; options on the command line override its values.",
         rich_help_panel="What is tested",
     ),
     scheduler: str | None = option(

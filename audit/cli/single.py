@@ -442,9 +442,9 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
     here, there = one.law, other.law
     if isinstance(here, Shifted) and isinstance(there, Shifted):
         if here.noise != there.noise:
-            raise InvalidParameter("Q", q, f"must be the noise of P, moved: P = {p}")
+            raise InvalidParameter("Q", q, f"must be the noise of P with another shift: P = {p}")
         if _coordinates(here) != _coordinates(there):
-            raise InvalidParameter("Q", q, f"must be moved by as many integers as P = {p}")
+            raise InvalidParameter("Q", q, f"must be shifted by as many integers as P = {p}")
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
         raise InvalidParameter("Q", q, f"must be a noise or a file of probabilities, as P = {p} is")
     notes = [

@@ -55,7 +55,7 @@ def check_files(**files: Path | None) -> None:
             continue
         other = places.setdefault(path.resolve(), option)
         if other != option:
-            raise InvalidParameter(option, str(path), f"is the file of {other}, too")
+            raise InvalidParameter(option, str(path), f"is also the file of {other}")
     if files["html"] is not None:
         # Before hours are spent on what pictures would show.
         from dpcore.command.picture import require_matplotlib

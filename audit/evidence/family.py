@@ -207,7 +207,7 @@ def gather_views(
 ) -> FixedFamily:
     r"""Learn and test every view; ``seeds`` are of the coins of each view, then of each leader."""
     if not views:
-        raise InvalidParameter("views", views, "must hold at least one")
+        raise InvalidParameter("views", views, "must contain at least one")
     evidence = [
         gather(view.outputs, view.worlds, seed=seed, isotonic=view.models is not None)
         for view, seed in zip(views, seeds, strict=False)

@@ -1,15 +1,15 @@
 r"""Audit a mechanism from one run with many canaries: bounds on the number of right guesses.
 
-Each of m canaries is included by a fair coin of its own, the mechanism runs once, and whoever sees
-its output guesses some of the coins. Two bounds on how many guesses can be right:
+Each of m canaries is included by an independent fair coin, the mechanism runs once, and an observer
+of its output guesses some of the coins. Two bounds on the number of right guesses:
 
     :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. Proven
                                for delta = 0; with delta > 0 it fails for few right guesses
     :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
                                delta > 0. Proven
 
-The number of guesses is fixed beforehand; which coins are guessed, and how, may depend on the
-output in any way. Proofs, and what each assumes: ``docs/proofs/confidence.md``.
+The number of guesses is fixed in advance; the guessed coins and the guesses may depend on the
+output in any way. Proofs and their assumptions: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations

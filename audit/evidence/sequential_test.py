@@ -225,7 +225,7 @@ def watch_curve(
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:
-        raise InvalidParameter("claims", points, "must hold at least one (epsilon, delta)")
+        raise InvalidParameter("claims", points, "must contain at least one (epsilon, delta)")
     if (largest := max(points)[0]) > _LARGEST_EPSILON:
         raise InvalidParameter("epsilon", largest, f"must be <= {_LARGEST_EPSILON}")
     return EProcess(

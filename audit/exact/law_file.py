@@ -130,7 +130,7 @@ def _shifted_noise(argument: str, text: str) -> Shifted:
     try:
         steps = tuple(int(step) for step in place.split(",")) if at else (0,)
     except ValueError:
-        reason = "must be moved by integers, such as ...@1 or ...@0,1,0"
+        reason = "must be shifted by integers, such as ...@1 or ...@0,1,0"
         raise InvalidParameter(argument, text, reason) from None
     return Shifted(noise, steps[0] if len(steps) == 1 else steps)
 

@@ -114,7 +114,7 @@ def _decided(target: Provable, pair: tuple[Any, Any], place: int, point: Claim) 
             f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
         )
     if found.epsilon is None:
-        raise PrecisionExhausted(f"epsilon({delta}) jumps, and no precision tells to which side")
+        raise PrecisionExhausted(f"epsilon({delta}) jumps, and no precision decides to which side")
     return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
@@ -136,7 +136,7 @@ def _layer(target: Provable, plan: Plan, verdict: VerdictWord) -> LayerRun:
     if verdict == "refuted":
         proves = "one probability > e^epsilon times the other + delta, both enclosed"
     elif verdict == "not_refuted":
-        proves = "the tested points hold; of the curve between them nothing is said"
+        proves = "the tested points hold; nothing is proven about the curve between them"
     elif len(plan.pairs) > 1:
         proves = "for every event, on each of these pairs"
     elif not places:
@@ -145,7 +145,7 @@ def _layer(target: Provable, plan: Plan, verdict: VerdictWord) -> LayerRun:
         distance = abs(places[0][0] - places[0][1])
         proves = f"for every event, and every pair of integers at distance <= {distance}"
     else:
-        proves = "for every event, and every pair that moves no coordinate further than this one"
+        proves = "for every event, and every pair with no larger change in any coordinate"
     return LayerRun(
         layer="exact", method="enclosed hockey-stick divergence", proves=proves + target.about
     )

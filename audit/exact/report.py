@@ -200,7 +200,7 @@ def _claim_rows(decision: Decision) -> Iterator[tuple[str, str]]:
         "delta",
         f"{_format_interval(decision.delta.worse)} at the claimed epsilon = {_short(epsilon)}",
     )
-    reached = "jumps, and no precision tells to which side,"
+    reached = "jumps, and no precision decides to which side,"
     if decision.epsilon is not None:
         reached = _format_interval(decision.epsilon.worse)
     yield "epsilon", f"{reached} at the claimed delta = {_short(delta)}"

@@ -200,7 +200,7 @@ def read_feature(
     last = steps[-1].partition(":")[0]
     if steps == ["time", "identity"]:
         reason = (
-            "time is a number already; for the output as well: --feature time --feature identity"
+            "time is a number already; to test the output too: --feature time --feature identity"
         )
         raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
@@ -349,5 +349,5 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
         raise TargetFailed(f"feature {feature.name}", reason)
     again = feature.apply(outputs[::-1])
     if not same(first, again[::-1]):
-        reason = "answers differently when it is asked again: a feature must be a fixed map"
+        reason = "returns different values for the same outputs: a feature must be a fixed map"
         raise InvalidParameter("feature", feature.name, reason)

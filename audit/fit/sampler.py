@@ -75,13 +75,13 @@ class Sampler:
                 return np.asarray(np.minimum(draws, np.uint64(_INT64.max)), dtype=np.int64)
             case "O":
                 return self._clipped(draws.tolist())
-        reason = f"returned {draws.dtype} values such as {draws[0]!s}: integers are needed"
+        reason = f"returned {draws.dtype} values such as {draws[0]!s}: integers are required"
         raise TargetFailed(self.spelling, reason)
 
     def _clipped(self, values: list[Any]) -> Integers:
         for x in values:
             if isinstance(x, bool) or not isinstance(x, int | np.integer):
-                reason = f"returned {x!r}: integers are needed"
+                reason = f"returned {x!r}: integers are required"
                 raise TargetFailed(self.spelling, reason)
         ends = (int(_INT64.min), int(_INT64.max))
         return np.array([min(max(int(x), ends[0]), ends[1]) for x in values], dtype=np.int64)
@@ -163,7 +163,7 @@ def _of_line(spelling: str, line: str) -> int:
     try:
         return int(line)
     except ValueError:
-        reason = f"wrote {line[:60]!r}: one integer a line is needed"
+        reason = f"wrote {line[:60]!r}: one integer per line is required"
         raise TargetFailed(spelling, reason) from None
 
 

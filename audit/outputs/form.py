@@ -187,11 +187,10 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""Parses the outputs of an audit.
 
-    ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
-    line of JSON that is a number is that number as it was written, any other is its own text, as
-    whoever reads the program sees it. ``by_kind`` replaces each output by its kind, where the kinds
-    of the worlds had nothing in common in the training runs: their values could hide what their
-    types reveal.
+    ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, else as
+    text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
+    output by its kind, if the kinds of the two datasets had nothing in common in the training runs:
+    values could hide what types reveal.
     """
 
     lines: bool
@@ -321,7 +320,7 @@ def interleave(
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
         if len(side) != runs:
-            raise InvalidParameter(name, len(side), f"must hold {runs} outputs, one a run")
+            raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
         raise InvalidParameter(
             "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as dataset A"

@@ -87,7 +87,7 @@ def _from_file(spelling: str, name: str) -> ModuleType:
 
 
 def _clashes(spelling: str, folder: Path, clash: str) -> InvalidParameter:
-    reason = f"{folder / clash} has the name of a package of dpcore's: rename it, and its imports"
+    reason = f"{folder / clash} has the name of a package of dpcore: rename it and its imports"
     return InvalidParameter("target", spelling, reason)
 
 

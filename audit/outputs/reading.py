@@ -225,10 +225,10 @@ def read(outputs: object) -> Reading:
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
-            raise InvalidParameter("outputs", outputs, "must hold one output a run")
+            raise InvalidParameter("outputs", outputs, "must contain one output per run")
         return _read_array(outputs)
     if isinstance(outputs, (str, bytes)) or not isinstance(outputs, Sequence):
-        raise InvalidParameter("outputs", outputs, "must be an array or a list, one output a run")
+        raise InvalidParameter("outputs", outputs, "must be an array or a list, one output per run")
     types = set(map(type, outputs))
     if len(types) == 1:
         (kind,) = types
@@ -305,5 +305,5 @@ def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")
     if len(array) != runs:
-        raise InvalidParameter("worlds", len(array), f"must have one entry a run: {runs}")
+        raise InvalidParameter("worlds", len(array), f"must have one entry per run: {runs}")
     return array.astype(np.bool_)

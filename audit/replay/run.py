@@ -29,9 +29,9 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 class Execution:
     r"""The result of one dataset on one tape: an output, or an error.
 
-    ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape;
-    ``facets`` are all that a reader sees of one beside its values. Of an error ``key`` holds its
-    type and its text, which are seen as well.
+    ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``facets`` are
+    the visible properties of an output other than its values. The ``key`` of an error is its type
+    and its text, which are visible, too.
     """
 
     output: Any

@@ -248,7 +248,7 @@ class AuditRecord(Result):
         r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
         measured, 130 Ctrl-C.
 
-        Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
+        An exit code of 0 can be read as a completed audit that measured something.
         """
         code = VERDICTS[self.verdict].exit_code
         if self.verdict == "refuted" or self.verdict is None:

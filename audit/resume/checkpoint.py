@@ -5,9 +5,9 @@ and says everything that determines the audit; the others are the finished block
 is flushed to the disk before the audit goes on: at most the last record is ever torn. It is
 dropped, and drawn again as the same block.
 
-Only outputs are stored: worlds and all other coins follow from the seed. Nothing in a file is ever
-executed, and what no audit writes is refused, so one may come from anywhere; whoever can write to
-it can of course invent outputs. Errors name the argument as the command does, ``--resume``.
+Only outputs are stored: the datasets of runs and all other random choices follow from the seed.
+Nothing in a file is executed, and anything that no audit writes is refused, so a file may be
+untrusted; its author can still invent outputs. Errors name the argument ``--resume``.
 """
 
 from __future__ import annotations

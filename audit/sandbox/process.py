@@ -179,7 +179,7 @@ _LOOKS: Final = 0.1
 _PATIENCE: Final = 0.5
 _PIECE: Final = 1 << 20
 _LOST: Final = 125  # the exit code of a process that could do no more
-_GAVE_UP: Final = "gave up its line to the auditor: os.exec, or it closed what is not its own"
+_GAVE_UP: Final = "lost its connection to the auditor: os.exec, or it closed another's file"
 _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # of prctl(2)
 
 

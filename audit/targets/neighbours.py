@@ -1,8 +1,8 @@
 r"""Check a given pair of datasets against the claimed neighbouring relation.
 
-Nobody can see in a dataset what one person is: a list may hold records, or answers to queries that
-one person moves all at once. So a pair is refused only where no reading makes neighbours of it, and
-where a usual reading does not, the report has a warning.
+A dataset does not show what one person contributes: a list may contain records, or answers to
+queries that one person changes all at once. A pair is therefore refused only if no interpretation
+makes it neighbours; if a common one does not, the report has a warning.
 
 Pairs come from an argument, or a file, ``--pairs pairs.toml``:
 
@@ -53,7 +53,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     if Relation(relation) is Relation.REPLACE:
         reason = (
             f"must be neighbours under replace: lists of {len(a)} and {len(b)} items are not, "
-            "as a record that is replaced leaves their number; state the relation add-remove"
+            "because replacing a record keeps their number; state the relation add-remove"
         )
         raise InvalidParameter(argument, shown, reason)
     short, long = sorted((a, b), key=len)
@@ -75,7 +75,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
     if a is None or b is None:  # nobody's data
         return []
     if _named(a) != _named(b):
-        found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours are of one form"
+        found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours have the same type"
         return [where + found]
     rows, others = _items(a), _items(b)
     if rows is not None and others is not None and len(rows) != len(others):
@@ -180,8 +180,8 @@ def _short(dataset: Any) -> str:
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
-_TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
-_JSON: Final = "the file must hold a list of pairs [a, b]"
+_TOML: Final = "the file must contain [[pair]] tables, each with a = ... and b = ..."
+_JSON: Final = "the file must contain a list of pairs [a, b]"
 
 
 def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
@@ -213,7 +213,7 @@ def pairs_of(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            reason = "finds the pair itself: leave out the one that is given"
+            reason = "finds a pair by itself: give no pair"
             raise InvalidParameter("search", ABSENT, reason)
         return ()
     if len(given) == 2:
@@ -275,7 +275,7 @@ def _checked(a: Any, b: Any, number: int, path: Path | str) -> tuple[Any, Any]:
     for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
         finite = not isinstance(value, float) or math.isfinite(value)
         if not finite or not isinstance(value, int | float | str | None):
-            reason = f"pair {number}: {place} = {value} is no value of JSON"
+            reason = f"pair {number}: {place} = {value} is not a JSON value"
             raise InvalidParameter("--pairs", str(path), reason)
     return a, b
 

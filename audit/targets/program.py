@@ -61,7 +61,7 @@ class Program(Target):
             try:
                 json.dumps(dataset)
             except (TypeError, ValueError, RecursionError) as error:
-                reason = f"must be a value of JSON, which is how a program gets it: {error}"
+                reason = f"must be a value of JSON, because a program receives it as JSON: {error}"
                 raise InvalidParameter(f"dataset {name}", dataset, reason) from error
         return pair
 
@@ -77,7 +77,7 @@ class Program(Target):
         if lines[-1] == "":
             lines.pop()
         if len(lines) != runs:
-            reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output a line is needed"
+            reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output per line is required"
             raise TargetFailed(self.spelling, reason, dataset="AB"[world])
         if any(map(_is_beyond_json, lines)):
             reason = "wrote an integer of more digits than Python reads as a number"
@@ -172,7 +172,7 @@ class _Received:
             most = self.runs + _MORE_LINES
             if self.lines > most:
                 reason = f"printed more than {most:,} lines for n = {self.runs:,}"
-                raise _TooMuch(f"{reason}: one output a line is needed")
+                raise _TooMuch(f"{reason}: one output per line is required")
             if len(self.out) > _MOST_BYTES:
                 reason = f"printed more than {_MOST_BYTES:,} bytes for n = {self.runs:,}"
                 raise _TooMuch(f"{reason}: ask for fewer runs, or print less of an output")

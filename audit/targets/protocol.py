@@ -137,7 +137,7 @@ def target_of(
         raise InvalidParameter("functionality", functionality, f"must be one of {choices}")
     protocol = plan.protocol
     if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
-        reason = f"{protocol.name} has no other than ideal: it needs no secure sum, or assumes one"
+        reason = f"{protocol.name} supports only ideal: it needs no secure sum, or assumes one"
         raise InvalidParameter("functionality", functionality, reason)
     below = _functionality(plan, functionality)
     nobody: tuple[Any, Any] = (0, 1)
@@ -161,7 +161,7 @@ def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
         return plan.epsilon - spent, plan.delta
     derived = plan.guarantee.epsilon(plan.delta).upper
     if derived == math.inf:
-        raise InvalidParameter("delta", plan.delta, "no epsilon is derived at it")
+        raise InvalidParameter("delta", plan.delta, "no epsilon is derived at this delta")
     return Fraction(math.ceil(Fraction(derived) * _GRID), _GRID), plan.delta
 
 
@@ -240,7 +240,7 @@ def _held(protocol: Protocol, dataset: Any, name: str) -> Held:
         raise InvalidParameter(name, dataset, f"must be a list of {many} numbers in [0, 1]")
     exact = tuple(rational(name, value) for value in values)
     if any(not 0 <= x <= 1 for x in exact):
-        raise InvalidParameter(name, dataset, "must lie in [0, 1]: it is what one user holds")
+        raise InvalidParameter(name, dataset, "must lie in [0, 1]: it is the value of one user")
     if isinstance(protocol, BinaryShuffle) and any(x.denominator != 1 for x in exact):
         raise InvalidParameter(name, dataset, "must be 0 or 1")
     return exact

@@ -195,7 +195,7 @@ def _table(dataset: Any) -> Table:
         raise InvalidParameter("dataset", dataset, "must be a list of rows [user, value]")
     rows = [row if isinstance(row, list) else [row, None] for row in dataset]
     if any(len(row) != 2 for row in rows):
-        raise InvalidParameter("dataset", dataset, "must hold rows [user, value]")
+        raise InvalidParameter("dataset", dataset, "must contain rows [user, value]")
     columns = {
         "user": [None if row[0] is None else str(row[0]) for row in rows],
         "value": [None if row[1] is None else _decimal(row[1]) for row in rows],

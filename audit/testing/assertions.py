@@ -230,7 +230,7 @@ def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, 
     fresh = copies(f"dataset {name}", dataset)
     first, second = (_integers(query(fresh())) for _ in range(2))
     if first != second:
-        reason = "answers one dataset in two ways: a sensitivity is that of the query without noise"
+        reason = "gives two different answers to one dataset: give the query without noise"
         raise InvalidParameter("query", f"{first} and {second}", reason)
     return first
 
@@ -257,7 +257,7 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
             size = sum(move * move for move in moves)
         case _:
             if len(moves) != 1:
-                reason = f"is for one number, the query answers {len(moves)}: say Sensitivity.l1(d)"
+                reason = f"is for one number, not for {len(moves)} answers: write Sensitivity.l1(d)"
                 raise InvalidParameter("bound", declared, reason)
             size = moves[0]
     return str(size), size <= amount

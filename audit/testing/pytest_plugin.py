@@ -73,12 +73,12 @@ class Terms:
                 raise InvalidParameter(word, value, f"dp takes {', '.join(_WORDS)}")
         for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
             if one in given and other in given:
-                raise InvalidParameter(other, given[other], f"is said by {one} already")
+                raise InvalidParameter(other, given[other], f"is given together with {one}")
         if "epsilon" in given:
             of = {"epsilon": given.pop("epsilon"), "delta": given.pop("delta", 0)}
             given["claim"] = Claim(**of, relation=given.get("relation", "replace"))
         elif "delta" in given:
-            raise InvalidParameter("delta", given["delta"], "needs an epsilon beside it")
+            raise InvalidParameter("delta", given["delta"], "needs an epsilon")
         audits = integer("audits", given.pop("audits", 1), at_least=1)
         spec = AuditSpec(**{"runs": _RUNS, **given})
         for feature in spec.features:

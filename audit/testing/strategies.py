@@ -64,7 +64,7 @@ def deltas(at_least: RationalLike = 0, at_most: RationalLike = "1/10") -> Search
     """
     low, high = _span("delta", at_least, at_most)
     if high >= 1:
-        raise InvalidParameter("at_most", at_most, "must be < 1: delta = 1 promises nothing")
+        raise InvalidParameter("at_most", at_most, "must be < 1: delta = 1 gives no privacy")
     powers = [Fraction(1, 10**k) for k in range(16, 0, -1)]
     usual = [delta for delta in (Fraction(), *powers) if low <= delta <= high]
     anything = st.fractions(low, high)
@@ -188,7 +188,7 @@ def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int
             case _, int(rest):
                 most = rest
             case _:
-                raise InvalidParameter("sensitivity", sensitivity, "has a norm of another kind")
+                raise InvalidParameter("sensitivity", sensitivity, "has an unsupported norm")
         step = draw(st.integers(1 if i == sure else 0, most))
         moves[i] = step if draw(st.booleans()) else -step
         if isinstance(left, int):
@@ -217,7 +217,7 @@ def neighbouring_vectors(
             raise InvalidParameter("dimension", dimension, reason)
         size = len(declared.amount)
     elif declared.norm is Norm.ABSOLUTE and size != 1:
-        reason = "one number has dimension 1: say Sensitivity.l1(d), or another norm"
+        reason = "one number has dimension 1: write Sensitivity.l1(d), or another norm"
         raise InvalidParameter("dimension", dimension, reason)
     return _vectors(declared, size, integer("farthest", farthest, at_least=0))
 

@@ -357,7 +357,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
     inside, total = int(truth.sum()), len(values)
     if inside in {0, total}:
         which = "included" if inside else "excluded"
-        reason = "must hold canaries of both kinds: a fair coin decides for each"
+        reason = "must have included and excluded canaries: a fair coin decides for each"
         raise InvalidParameter("included", f"all {total:,} {which}", reason)
     # Twice the chance of so few, or so many.
     fewer = min(inside, total - inside)
@@ -562,7 +562,7 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
         raise InvalidParameter("SCORES", path, "is not an .npz file of numbers") from None
     shapes = {array.shape for array in found.values()}
     if len(found) != len(_COLUMNS) or len(shapes) != 1 or len(*shapes) != 1:
-        reason = f"must hold two arrays of one length: {' and '.join(_COLUMNS)}"
+        reason = f"must contain two arrays of equal length: {' and '.join(_COLUMNS)}"
         raise InvalidParameter("SCORES", path, reason)
     score, included = (found[name] for name in _COLUMNS)
     if not len(score):

@@ -140,7 +140,7 @@ def _stated(
     clip: RationalLike,
     sampling: Sampling,
 ) -> Stated:
-    reason = "at 0 nobody enters a batch, and from 1 on sampling hides nobody"
+    reason = "at 0 batches are empty, and at 1 there is no sampling"
     exact = rational_in("rate", rate, "(0, 1)", reason)
     if sampling not in get_args(Sampling):
         raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")

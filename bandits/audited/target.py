@@ -202,7 +202,7 @@ def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerV
         )
     steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
     if visits > 1 and not steady:
-        reason = f"must be 1: releases of {policy.name} have no one law that visits share"
+        reason = f"must be 1: the releases of {policy.name} do not all have the same law"
         raise InvalidParameter("visits", visits, reason)
     if not isinstance(policy, (PhasedElimination, Cucb)):
         return view_of(policy, path=path, visits=visits)

@@ -194,7 +194,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
     if isinstance(part, CertifiedShuffle):
-        found: dict[str, Any] | str = "no law of one sum says all that its server sees"
+        found: dict[str, Any] | str = "no law of one sum describes all that its server sees"
     else:
         found = _own_certificate(part, claims, deltas, most)
     if isinstance(found, str):

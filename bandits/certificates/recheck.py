@@ -396,7 +396,7 @@ def _algorithm(value: object) -> str:
     if name != name.strip():
         raise Malformed("algorithm", "must not start or end with blanks")
     if name == _UNPROTECTED:
-        raise Malformed("algorithm", f"{name} protects nobody: it has no certificate")
+        raise Malformed("algorithm", f"{name} gives no privacy: it has no certificate")
     return name
 
 

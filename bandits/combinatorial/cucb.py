@@ -66,7 +66,7 @@ class Cucb:
             reason = f"must hide {sent}, the outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
         if self.c < _SMALLEST_C:
-            reason = "must be >= 2: smaller ones lock out good arms for ever"
+            reason = "must be >= 2: smaller values can exclude good arms forever"
             raise InvalidParameter("c", self.c, reason)
 
     @property

@@ -198,7 +198,7 @@ class Paths(_Graph):
                 behind.add(u)
         for u, v in self.edges:
             if u >= v or u not in ahead or v not in behind:
-                reason = f"must rise, and be on a path from node 0 to node {last}"
+                reason = f"must increase, and be on a path from node 0 to node {last}"
                 raise InvalidParameter("edges", (u, v), reason)
 
     @property

@@ -324,7 +324,7 @@ class Problem:
         if not isinstance(self.oracle, Oracle) or self.oracle.decisions != self.decisions:
             raise InvalidParameter("oracle", self.oracle, "must be an Oracle of these super arms")
         if not self.oracle.fits(self.reward):
-            reason = f"promises nothing for the reward {self.reward!r}"
+            reason = f"gives no guarantee for the reward {self.reward!r}"
             raise InvalidParameter("oracle", self.oracle, reason)
 
     @property

@@ -1,8 +1,8 @@
 r"""A simulated experiment: algorithms x epsilons x instances, each cell with independent coins.
 
-What a cell draws is a function of (seed, preset, algorithm, epsilon, instance), whoever draws it
-and in whatever order. Simulated runs draw their noise from a seed, so they protect nobody. Users
-are new, or the same ones up to B times, who take a ledger along that runs of new users do not load.
+The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance), in whatever
+process and order. Simulated runs draw their noise from a seed, so they are not private. Users are
+new, or return up to B times; only runs with returning users load the ledger.
 """
 
 from __future__ import annotations

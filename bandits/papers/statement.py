@@ -1,8 +1,8 @@
 r"""A published claim and the exact value: the rows of the comparison.
 
 Each claim has one shape: truth <= claimed. The truth is the exact loss of the mechanism (an
-epsilon, a delta, a divergence), or the least noise that the promise needs where the paper states
-how much noise is enough. The verdict is read off the enclosures; nobody writes one down.
+epsilon, a delta, a divergence), or the least noise for the guarantee if the paper states a
+sufficient noise. The verdict follows from the enclosures.
 """
 
 from __future__ import annotations

@@ -3,23 +3,23 @@ r"""Worlds of independent arms: simulated ones, user tables, and two data sets.
 ``cz/easy`` and ``cz/hard`` are as the code released with Chowdhury and Zhou draws them: K = 10 arms
 with rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u
 uniform from numpy's legacy generator under seed i; gap 0.5 (easy) and 0.1 (hard); 20 instances;
-batches of that code grow by 4. docs/errata.md says where this is settled. ``tkms/binary`` is for
-the shuffled bits of Tenenbaum and others, whose paper has no experiments: the means of ``cz/easy``
-as chances of a reward of 1, so that the two compare.
+batches of that code grow by 4. docs/errata.md states the source. ``tkms/binary`` is for the
+shuffled bits of Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with
+the means of ``cz/easy``.
 
 ``own`` is a CSV whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn with
-replacement, each arm from its own column: what was seen together in a row is drawn apart. A first
-row that holds no number at all names the arms.
+replacement, independently for each arm from its own column. A first row without numbers names the
+arms.
 
 ``obd`` is a log of impressions on the items of a fashion shop, with columns ``item_id`` and
 ``click`` (0 or 1) among others. Each item is an arm with binary rewards, whose mean is its logged
-click rate. Positions are pooled, and so are users: a rate is that of the log, not of an item shown
-to everybody.
+click rate. Positions and users are pooled: a rate is that of the log, not the rate if an item were
+shown to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
-A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance
-0 to 4 first. k-means on the 136 features, as they are, makes K = 50 clusters; each is an arm, whose
-rewards are the relevances of its pairs over 4. Microsoft distributes the data; nothing of it is
+A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
+to 4 first. k-means on the 136 features, as they are, makes K = 50 clusters; each is an arm, whose
+rewards are the relevances of its pairs over 4. Microsoft distributes the data; it is not included
 here.
 """
 
@@ -209,7 +209,8 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
-    r"""The clusters of the pairs of a file, or of several, as arms in rising order of mean reward.
+    r"""The clusters of the pairs of one or several files, as arms in increasing order of mean
+    reward.
 
     The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. That
     a reward is relevance/4 is our choice, which takes the relevances to [0, 1]: the paper does not

@@ -1,11 +1,10 @@
 r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1, alone or together.
 
 A top-K world, coverage of targets, roads through a grid, spanning trees and influence in a small
-graph; and hard instances of Chen et al. (2020) with the regret that no algorithm falls below in
-them. Theorem 5: a multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, of
-base arms that are equal within a path. Theorem 9: one best super arm of K base arms of its own, and
-others that share K - 1 public base arms and have one more each. All means are 1/2 or 1/2 less a
-gap.
+graph; and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem 5: a
+multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, of base arms that are
+equal within a path. Theorem 9: one best super arm of K base arms of its own, and others that share
+K - 1 public base arms and have one more each. All means are 1/2 or 1/2 less a gap.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _EDGES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitWorld(Environment):
-    r"""Base arm i has outcome 1 with chance ``chances[i]``, fresh in each round.
+    r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
     ``together`` numbers the base arms by group: those of one group look at the same uniform number
     U, X_i = 1 where U < chances[i], so that they are as dependent as bits of these means can be.
@@ -73,7 +72,7 @@ class BitWorld(Environment):
         return self.chances
 
     def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:
-        r"""The outcomes of all base arms in so many rounds, a row each."""
+        r"""The outcomes of all base arms in this many rounds, one row per round."""
         groups = self.together
         uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
         if groups is not None:
@@ -173,7 +172,7 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""``regret`` is the constant of the theorem times ln T: the paper's, for T to infinity."""
+    r"""``regret`` is the theorem's constant times ln T, for T to infinity."""
 
     theorem: str
     regret: float
@@ -220,7 +219,7 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 def lower_bound(
     preset: str, *, arms: int, super_arm: int, horizon: int, epsilon: RationalLike
 ) -> LowerBound | None:
-    r"""What regret is at least in that preset, in the limit; None where no theorem says.
+    r"""The asymptotic lower bound on the regret in that preset; None if no theorem gives one.
 
     Theorem 9 has no constant: of its lower bound only the order m K (1/Delta + 1/epsilon) ln T is
     given, here with the constant 1.

@@ -1,8 +1,8 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
 Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
-uniform on [0, 1). The coins of rewards and of this rounding are the world's (a numpy generator):
-the promise of privacy rests on the sensitivity of the sum, which is g however they fall.
+uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
+privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Environment(ABC):
         r"""The sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
         An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
-        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision outside [1,
+        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision not in [1,
         2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
@@ -100,11 +100,11 @@ class Environment(ABC):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""The result of :meth:`encoded_sum`; the only random method of a user's world.
 
-        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in
-        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
-        on [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are
-        independent, of each other and of every other batch; all coins are those of ``world``. The
-        promise to users needs the range of every encoding, which nobody can check on a sum.
+        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in [0,
+        ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform on
+        [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are independent
+        within and between batches, and drawn from ``world``. The guarantee of users needs the range
+        of every encoding, which cannot be checked on a sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)

@@ -1,10 +1,11 @@
-r"""Worlds with linear rewards: a population whose parameters scatter around one theta*.
+r"""Worlds with linear rewards: the parameters of users are distributed around one theta*.
 
-LZJ, Section 7: d = 20, k = 10^3, sigma = 0.1, 10^5 users. What the paper leaves open is chosen
-here: actions and theta* uniform on the unit sphere, xi and the noise of a round normal, averages
-clipped at B = 2 by the privatizer. Their Appendix C has no experiments; ours has rewards -1 and 1,
-which need no clip, and users who are all alike: there their Section 8 can be played, many clients a
-phase against one a round. Infinite sets of actions are played by a cover (Remark 3.1).
+LZJ, Section 7: d = 20, k = 10^3, sigma = 0.1, 10^5 users. The paper does not state the following
+choices: actions and theta* are uniform on the unit sphere, xi and the noise of a round are normal,
+and the privatizer clips averages at B = 2. Its Appendix C has no experiments; here the rewards are
+-1 and 1, which need no clipping, and all users are alike, so that Section 8 can be run (many
+clients per phase against one per round). Infinite sets of actions are represented by a cover
+(Remark 3.1).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FINEST: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearWorld(Environment):
-    r"""User u gives <theta_u, x> and noise for x; theta_u = theta* + xi_u, normal or not at all.
+    r"""User u gives <theta_u, x> plus noise for x; theta_u = theta* + xi_u with xi_u normal or 0.
 
     Of a model ``of`` with bounded rewards they are -B or B, which has the right mean; otherwise xi
     and the noise of every round are normal, of deviations sigma and 1.
@@ -128,7 +129,7 @@ class CoveredWorld(LinearWorld):
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        r"""How far below the best point of the shape the mean of each action of the cover is."""
+        r"""The best mean over the shape minus the mean of each action of the cover."""
         theta = np.abs(np.array(self.theta))
         best = math.sqrt(theta @ theta) if self.shape == "ball" else theta.sum() / len(theta) ** 0.5
         return tuple(max(float(best) - mean, 0.0) for mean in self.means)

@@ -1,4 +1,4 @@
-r"""What a preset is: worlds by number, and the settings that a paper used in them."""
+r"""Presets: numbered worlds, and the settings that a paper used in them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_ARMS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    r"""Instance i is the world that ``read(path, K)`` finds, its arms in an order drawn from i.
+    r"""Instance i is the world from ``read(path, K)``, with its arms in an order drawn from i.
 
-    K is None where the file says how many arms there are; ``wanted`` describes the file. The order
-    is that of numpy's legacy generator under seed i, which never changes. Where ``several`` files
-    may be one world, ``read`` takes a tuple of two or more as well.
+    K is None if the file determines the number of arms; ``wanted`` describes the file. The order is
+    drawn by numpy's legacy generator under seed i, whose stream never changes. With ``several``,
+    ``read`` also accepts a tuple of two or more files.
     """
 
     read: Callable[[Any, int | None], Environment]
@@ -46,9 +46,8 @@ Data: TypeAlias = Path | Sequence[Path] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""An environment for each instance; ``data`` is the SHA-256 of the file they are from.
-
-    Of several files it is that of their SHA-256 in hexadecimal, a line each.
+    r"""An environment for each instance; ``data`` is the SHA-256 of their file. For several files
+    it is that of their hexadecimal SHA-256 digests, one per line.
     """
 
     environments: tuple[Environment, ...]
@@ -56,11 +55,12 @@ class Worlds:
 
     @property
     def arms(self) -> int:
-        r"""The most arms of an instance."""
+        r"""The largest number of arms of an instance."""
         return max(world.arms for world in self.environments)
 
     def digest(self) -> str:
-        r"""SHA-256 of what defines the environments, and of their means: other worlds, another one.
+        r"""SHA-256 of the definition of the environments, and of their means; different worlds
+        differ in it.
 
         >>> from bandits.worlds import preset_of
         >>> easy, hard = (preset_of(name).worlds(2) for name in ("cz/easy", "cz/hard"))
@@ -75,11 +75,11 @@ class Worlds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    r"""Worlds, and what runs in them unless something else is asked for.
+    r"""Worlds, and the default settings of experiments in them.
 
-    ``schedule`` is that of batched elimination under the paper's radius; the exact radius has its
-    own. ``arms`` is None where the data say how many there are. ``users`` is the population of a
-    linear world, None for one without end; ``super_arm`` the K of a combinatorial one.
+    ``schedule`` is for batched elimination under the paper's radius; the exact radius has its own.
+    ``arms`` is None if the data determine the number. ``users`` is the population of a linear
+    world, None if it is unlimited; ``super_arm`` is the K of a combinatorial one.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Preset:
     super_arm: int | None = None
 
     def arms_of(self, arms: int | None) -> int | None:
-        r"""K as it was asked for, or the preset's own.
+        r"""The requested K, or the preset's own.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
@@ -113,9 +113,9 @@ class Preset:
         return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
     def super_arm_of(self, size: int | None) -> int | None:
-        r"""The size of a super arm as it was asked for, or the preset's own; None without any.
+        r"""The requested size of a super arm, or the preset's own; None without super arms.
 
-        Raises :class:`InvalidParameter` for a size below 1, and where there are no super arms.
+        Raises :class:`InvalidParameter` for a size below 1, and for a preset without super arms.
         """
         if size is None:
             return self.super_arm
@@ -131,7 +131,7 @@ class Preset:
         data: Data = None,
         super_arm: int | None = None,
     ) -> Worlds:
-        r"""The first ``instances`` worlds, from the file or files where the preset needs them.
+        r"""The first ``instances`` worlds, from files if the preset needs them.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").worlds(2).environments[1].arms

@@ -79,7 +79,7 @@ class ContinualSum(ABC):
         if not self.noise.symmetric:
             raise InvalidParameter("noise", self.noise, "must be symmetric: totals would be biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
-            reason = "must hold 0, which stands for an item that is not there"
+            reason = "must contain 0, the value of an absent item"
             raise InvalidParameter("low, high", (self.low, self.high), reason)
 
     @property
@@ -167,7 +167,7 @@ class RunningSum:
     >>> stream.add(1)
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: item = 1: is one too many: the guarantee is for 4 items
+    dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
     A refused item leaves the stream as it was. After any other error in the middle of an item, and
     in a forked process, nothing more is answered; copying and pickling raise ``TypeError``: a
@@ -213,7 +213,7 @@ class RunningSum:
                 reason = "is refused: an item is being added, adding one broke off, or the process "
                 raise InvalidParameter("item", item, reason + "was forked: start a new stream")
             if taken > setting.horizon:
-                reason = f"is one too many: the guarantee is for {setting.horizon} items"
+                reason = f"exceeds the horizon: the guarantee is for {setting.horizon} items"
                 raise InvalidParameter("item", item, reason)
             units = setting._units(item)
             # Gone while noise is drawn: a signal handler or an Rng that calls back finds nothing.

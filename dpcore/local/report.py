@@ -49,7 +49,7 @@ class LocalReport(ABC):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.own <= self.other:
-            reason = f"is too small for {self.values} values: reports would say nothing"
+            reason = f"is too small for {self.values} values: reports would carry no information"
             raise InvalidParameter("epsilon", self.epsilon, reason)
 
     @property
@@ -110,7 +110,7 @@ class LocalReport(ABC):
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
             raise InvalidParameter("value", value, "must be a row of integers, one a user")
         if not 0 <= int(given.min()) <= int(given.max()) < self.values:
-            raise InvalidParameter("value", value, f"must hold values below {self.values}")
+            raise InvalidParameter("value", value, f"must contain values below {self.values}")
         step = max(1, _CELLS // self.width)
         parts = [
             self._encode(given[start : start + step].astype(np.int64), rng)
@@ -130,7 +130,7 @@ class LocalReport(ABC):
             raise InvalidParameter("reports", reports, reason)
         least, most = self._range
         if int(given.min()) < least or (given > most).any():
-            raise InvalidParameter("reports", reports, "holds a report that nobody can send")
+            raise InvalidParameter("reports", reports, "contains an impossible report")
         return Frequencies(
             users=len(given), supports=self.supports(given), own=self.own, other=self.other
         )

@@ -183,7 +183,7 @@ class MaskedAggregation:
             check_identity(name)
             masked_user.checked_input(values, terms)
         if len(messages) != self.users:
-            reason = f"must hold the inputs of {self.users} users"
+            reason = f"must contain the inputs of {self.users} users"
             raise InvalidParameter("messages", list(messages), reason)
         for name, step in vanish.items():
             if name not in messages:

@@ -1,10 +1,10 @@
 r"""Run a round over a network: one device per user, and the server.
 
 The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
-state that is kept may answer twice, which uncovers an input, or give users two stories. Here the
-state lives in one place: it is taken out for a step and replaced by what follows from it; one
-process has it, one thread at a time, and nobody a copy. This is the form for a network; the
-functions are what it is made of. Proof: docs/proofs/masked_aggregation.md, claim (O).
+state that is kept could be used twice, which would reveal an input, or give users inconsistent
+messages. Here the state is in one place: each step takes it out and replaces it by the next state;
+only one process has it, one thread at a time, and it cannot be copied. Use this module over a
+network. Proof: docs/proofs/masked_aggregation.md, claim (O).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _SingleUse:
     def _refuse(self, step: str) -> NoReturn:
         order = list(self._DUE.values())
         if self._state is None or self._gone():
-            reason = "has no state: a step is under way, or was broken off, or the process forked"
+            reason = "has no state: a step is running or was interrupted, or the process was forked"
         elif step not in order:
             reason = "comes after the last step"
         elif self.due == _NOTHING or order.index(step) < order.index(self.due):
@@ -117,7 +117,7 @@ class Device(_SingleUse):
     def __init__(self, seat: masked_user.Participant) -> None:
         if not isinstance(seat, masked_user.Participant):
             raise InvalidParameter(
-                "seat", "(not shown)", "must be a Participant, which sit() gives"
+                "seat", "(not shown)", "must be a Participant, as returned by sit()"
             )
         super().__init__(seat.channel.own, seat)
 
@@ -160,7 +160,7 @@ class AggregationServer(_SingleUse):
 
     def __init__(self, opened: masked_server.Advertising) -> None:
         if not isinstance(opened, masked_server.Advertising):
-            reason = "must be an Advertising, which open_round() gives"
+            reason = "must be an Advertising, as returned by open_round()"
             raise InvalidParameter("opened", "(not shown)", reason)
         super().__init__(SERVER, opened)
 

@@ -51,10 +51,10 @@ class Neighbourhood:
             reason = f"must be even and <= {MOST_NEIGHBOURS}: half of them on either side"
             raise InvalidParameter("neighbours", self.neighbours, reason)
         if 2 * threshold <= count + 1:
-            reason = "must be > (neighbours + 1) / 2: otherwise two groups could answer"
+            reason = "must be > (neighbours + 1) / 2: otherwise two groups could reconstruct"
             raise InvalidParameter("threshold", self.threshold, reason)
         if threshold > count + 1:
-            reason = f"must be <= {count + 1}: so many hold shares of a user"
+            reason = f"must be <= {count + 1}, the number of users with shares"
             raise InvalidParameter("threshold", self.threshold, reason)
 
 
@@ -100,14 +100,14 @@ class Round:
             raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
         check_fields(self)
         if 2 * self.dropouts >= self.users:
-            reason = "must be < users / 2: two disjoint groups could answer for one user otherwise"
+            reason = "must be < users / 2: otherwise two disjoint groups could answer for one user"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         graph = self.neighbourhood
         if graph is not None:
             if not isinstance(graph, Neighbourhood):
                 raise InvalidParameter("neighbourhood", graph, "must be a Neighbourhood or None")
             if graph.neighbours > self.users - 2:
-                reason = f"must have <= {self.users - 2} neighbours: leave it out for everyone"
+                reason = f"must have <= {self.users - 2} neighbours; leave it out for all users"
                 raise InvalidParameter("neighbourhood", graph, reason)
         object.__setattr__(self, "context", _context(self))
 

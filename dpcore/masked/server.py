@@ -124,7 +124,7 @@ def open_round(
     if len({key for _, key in roster}) < len(names):
         raise InvalidParameter("roster", names, "must list each public key once")
     if len(names) != terms.users:
-        raise InvalidParameter("roster", names, f"must hold {terms.users} users")
+        raise InvalidParameter("roster", names, f"must have {terms.users} users")
     channels = {
         name: Channel.between(terms, SERVER, name, enrolled, public) for name, public in roster
     }

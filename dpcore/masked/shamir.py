@@ -36,7 +36,7 @@ def share(
         raise InvalidParameter("secret", "(not shown)", "must be below the prime of the field")
     _distinct(points, prime)
     if threshold > len(points):
-        raise InvalidParameter("threshold", threshold, f"must be <= {len(points)}, the points")
+        raise InvalidParameter("threshold", threshold, f"must be <= {len(points)}, one per point")
     coefficients = [secret, *(rng.below(prime) for _ in range(threshold - 1))]
     polynomial = _polynomials(prime)(coefficients)
     values = polynomial.multipoint_evaluate(list(points))

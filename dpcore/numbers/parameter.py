@@ -227,7 +227,7 @@ def _held(argument: str, value: Fraction) -> Fraction:
         ends = [slots[name].__get__(value) for name in ("_numerator", "_denominator")]
         return Fraction(*map(operator.index, ends))
     except (AttributeError, TypeError, ZeroDivisionError):
-        raise InvalidParameter(argument, "a Fraction", "must hold two integers") from None
+        raise InvalidParameter(argument, "a Fraction", "must have two integers") from None
 
 
 def _from_float(argument: str, value: float) -> Fraction:

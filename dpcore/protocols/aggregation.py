@@ -118,7 +118,7 @@ class Shuffler:
         Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
         """
         if not isinstance(messages, BitMessages):
-            reason = "must be BitMessages: noisy integers in any order still show the integers"
+            reason = "must be BitMessages: shuffled noisy integers still reveal the integers"
             raise InvalidParameter("messages", messages, reason)
         rows = messages.bits.transpose(1, 0, 2).reshape(messages.bits.shape[1], -1)
         return np.stack([row[permutation(len(row), rng)] for row in rows])
@@ -139,7 +139,7 @@ def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ..
 
 def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
     if not isinstance(messages, Mapping) or not messages:
-        raise InvalidParameter("messages", messages, "must hold a vector for each name")
+        raise InvalidParameter("messages", messages, "must contain a vector for each name")
     for name, vector in messages.items():
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "iu" or vector.ndim != 1:
             raise InvalidParameter("messages", vector, f"must be a vector of integers ({name})")

@@ -62,7 +62,7 @@ class RunOutcome:
         added.
         """
         if self.record is None:
-            reason = "must be one whose server sees no more than one mechanism: this has no release"
+            reason = "must have a mechanism of all that the server sees: this one has no release"
             raise InvalidParameter("protocol", "(as run)", reason)
         return self.record
 
@@ -230,7 +230,7 @@ def _crowd(
     except ValueError:
         raise InvalidParameter("values", values, "must be an array or a mapping") from None
     if len(names) != users:
-        raise InvalidParameter("values", values, f"must hold one for each of {users} users")
+        raise InvalidParameter("values", values, f"must have one for each of {users} users")
     places = staying(names, vanish)
     present = tuple(names[place] for place in places)
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
@@ -277,7 +277,7 @@ def _sum(
         reason = f"must have the modulus of the protocol, {protocol.modulus}"
         raise InvalidParameter("functionality", functionality, reason)
     if crowd.held.ndim != 1:
-        reason = "must hold one number a user: the sensitivity is that of one"
+        reason = "must contain one number per user: the sensitivity is for one number"
         raise InvalidParameter("values", crowd.held, reason)
     if (
         isinstance(functionality, MaskedAggregation)
@@ -285,9 +285,9 @@ def _sum(
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
         # With so many shares of a secret, the server reads that user's message by itself.
-        reason = f"must be fewer than n - t = {functionality.threshold}: they undo every mask"
+        reason = f"must be fewer than n - t = {functionality.threshold}: they remove every mask"
         if functionality.neighbourhood is not None:
-            reason = "must be so few that the neighbourhoods fail with chance <= 2^-40"
+            reason = "must be so few that the neighbourhoods fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)
@@ -295,6 +295,6 @@ def _sum(
     messages = {name: sent[place : place + 1] for place, name in enumerate(crowd.names)}
     total = functionality.total(messages, vanish, rng=rng)
     if set(total.participants) != set(crowd.present):
-        reason = "must sum the users who sent their input"
+        reason = "must return the sum over the users who sent their input"
         raise InvalidParameter("functionality", functionality, reason)
     return int(total.sum[0])

@@ -164,7 +164,7 @@ class BinaryShuffle(BitSum):
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:  # noqa: ARG002 - bits need no coin
         held = as_array(x)
         if held.ndim != 1 or held.dtype.kind not in "iubO" or not 1 <= len(held) <= self.users:
-            raise InvalidParameter("x", x, f"must hold one bit of each of 1 to {self.users} users")
+            raise InvalidParameter("x", x, f"must have one bit of each of 1 to {self.users} users")
         odd = held.dtype.kind == "O" and any(isinstance(v, (np.ndarray, complex)) for v in held)
         if odd or not bool(((held == 0) | (held == 1)).all()):
             raise InvalidParameter("x", x, "must be 0 or 1; VectorShuffle takes reals")
@@ -209,7 +209,7 @@ class VectorShuffle(BitSum):
             reason = f"must have a row of {self.coordinates} coordinates for each user"
             raise InvalidParameter("x", x, reason)
         if not 1 <= len(rows) <= self.users:
-            raise InvalidParameter("x", x, f"must hold the rows of 1 to {self.users} users")
+            raise InvalidParameter("x", x, f"must contain the rows of 1 to {self.users} users")
         return FixedPoint(precision=self.precision).encode(rows, rng=rng)
 
     def analyze(self, shuffled: Bits) -> tuple[Fraction, ...]:

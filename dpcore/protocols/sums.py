@@ -59,7 +59,7 @@ class ModularSum(ABC):
         need = self.users * self.precision + 2 * self.threshold + 1
         modulus = need if self.modulus is None else integer("modulus", self.modulus)
         if modulus < need:
-            reason = f"must be >= n g + 2 tau + 1 = {need}: a smaller modulus confuses sums"
+            reason = f"must be >= n g + 2 tau + 1 = {need}: a smaller one makes sums wrap around"
             raise InvalidParameter("modulus", modulus, reason)
         if modulus > _MOST:
             raise InvalidParameter("modulus", modulus, "must be <= 2^62: messages are int64")
@@ -102,7 +102,7 @@ class ModularSum(ABC):
             return (steps + (noise.sample(rng=rng) if noise else 0)) % self.modulus
         held = as_array(x)
         if held.size > self.users:
-            raise InvalidParameter("x", x, f"must hold at most users = {self.users} values")
+            raise InvalidParameter("x", x, f"must contain at most users = {self.users} values")
         if noise is not None:
             batch_of(noise)  # refuses before anything is drawn
         encoded = self.encoding.encode(held, rng=rng)
@@ -117,7 +117,7 @@ class ModularSum(ABC):
         """
         held = as_array(x)
         if not 1 <= held.size <= self.users:
-            raise InvalidParameter("x", x, f"must hold the values of 1 to {self.users} users")
+            raise InvalidParameter("x", x, f"must contain the values of 1 to {self.users} users")
         noise = self.local_noise
         steps = int(np.sum(self.encoding.encode(held, rng=rng)))
         if noise is not None:

@@ -22,7 +22,7 @@ from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, int
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection.selection import checked_scores
 
-_ZERO: Final = "a choice that hides everything is no choice"
+_ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
 
 

@@ -38,7 +38,7 @@ from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, int
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng
 
-_ZERO: Final = "a choice that hides everything is no choice"
+_ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
 _BITS: Final = 53
 # exp_neg is within 2^-48, and an exponent below 700 within 2^-41 after two roundings.
@@ -168,7 +168,7 @@ def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
         reason = f"must be a row of integer scores, at least {count}"
         raise InvalidParameter("value", value, reason)
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
-        raise InvalidParameter("value", value, f"must hold scores of at most {_LARGEST}")
+        raise InvalidParameter("value", value, f"must contain scores of at most {_LARGEST}")
     return scores.astype(np.int64)
 
 

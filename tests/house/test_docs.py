@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore import Scope
 from tests.effort import by_day, effort
 from tests.house.pages import Block, PageError, blocks, first_example, run_alone, run_page
 from tests.support import warm
@@ -36,6 +37,12 @@ def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
     by_day = effort(1, 2) == 1  # by night every command is a process of its own
     text = page.read_text(encoding="utf-8")
     run_page(str(page.relative_to(ROOT)), text, folder, warm.run if by_day else None)
+
+
+def test_a_newcomers_pages_state_the_default_relation_and_the_words_of_a_report() -> None:
+    start, guide = ((ROOT / "docs" / f"{n}.md").read_text("utf-8") for n in ("start", "user_guide"))
+    assert f"The default is `{Scope().relation.value}`" in start
+    assert all(f"`{word}" in guide for word in ("precision(output)", "learned(output)", "leader"))
 
 
 def first_examples() -> list[Block]:

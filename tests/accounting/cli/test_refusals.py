@@ -85,7 +85,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--sampling allocated --relation replace", "--relation"),
         ("--sampling fixed --relation add-remove", "--relation"),
         ("--sampling shuffled --relation add-remove", "--relation"),
-        ("--epochs 1e-9", "must be at least 10/1000: shorter is less than one batch"),
+        ("--epochs 1e-9", "must be at least 10/1000: fewer epochs have less than one batch"),
         ("--epochs -", "--epochs: give either --epochs or --rounds"),
         ("--rounds 1", "--epochs"),
         ("--epochs - --rounds 0", "--rounds"),

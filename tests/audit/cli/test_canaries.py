@@ -67,7 +67,7 @@ def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
         ("score,included\n1,0\n2,maybe\n", "line 3: included = maybe: must be 1 or 0"),
         ("score,included\n1,0\n2\n", "line 3"),
         ('score,included\n"1,0\n', "CSV"),
-        ("score,included\n1,1\n2,1\n", "both kinds"),
+        ("score,included\n1,1\n2,1\n", "included and excluded"),
     ],
 )
 def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> None:

@@ -164,7 +164,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
     [
         ((ONE, "p.json"), "Q = p.json: must be a noise or a file of probabilities, as P ="),
         ((ONE, "discrete-laplace:scale=2@1"), "Q = discrete-laplace:scale=2@1: must be the noise"),
-        ((ONE, ONE + ",1"), "must be moved by as many integers"),
+        ((ONE, ONE + ",1"), "must be shifted by as many integers"),
         (("none.csv", ONE), "P = none.csv"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
         ((ONE, TWO, "--delta", "1"), r"--delta = 1: must lie in [0, 1)"),

@@ -66,7 +66,7 @@ def too_slow(n: int, rng: Any) -> Any:
         (lambda n, rng: np.zeros(n - 1, dtype=int), "shape (49,)"),
         (lambda n, rng: np.full(n, math.nan), "float64 values such as nan"),
         (lambda n, rng: np.ones(n, dtype=bool), "bool values"),
-        (lambda n, rng: ["a"] * n, "integers are needed"),
+        (lambda n, rng: ["a"] * n, "integers are required"),
         (lambda n, rng: np.array([True] * n, dtype=object), "returned True"),
         (lambda n, rng: [[1], [1, 2]], "no array of integers"),
     ],

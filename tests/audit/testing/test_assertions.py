@@ -223,10 +223,10 @@ def test_a_query_beyond_its_sensitivity_fails(query: Any, pair: Any, bound: Any,
         (float, 1, "the answer of the query = 0.0"),
         (lambda x: np.array([0.5]), 1, "the answer of the query = array"),
         (lambda x: True, 1, "the answer of the query = True"),
-        (lambda x: (x, x), 1, "say Sensitivity.l1"),
+        (lambda x: (x, x), 1, "write Sensitivity.l1"),
         (lambda x: (x, x), Sensitivity.box((1, 1, 1)), "one bound for each of the 2 answers"),
         (lambda x: x, 0, "sensitivity = 0"),
-        (lambda x: x + next(DRAWN), 1, "answers one dataset in two ways"),
+        (lambda x: x + next(DRAWN), 1, "gives two different answers to one dataset"),
     ],
 )
 def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:
@@ -299,7 +299,7 @@ def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
     assert "  bound: " not in str(caught.value)
     assert report.epsilon_lower > 1
     below = _refutation(replace(report, epsilon_lower=0.5), "again")
-    assert "  bound: not above the refuted epsilon = 1, as it stops" in below
+    assert "  bound: not above the refuted epsilon = 1: it is the first" in below
     assert isinstance(report.witness, Witness)
     timed = replace(report, witness=replace(report.witness, feature="time"))
     for told in (_refutation(timed, "again"), str(timed), timed.to_html(), timed._repr_html_()):
