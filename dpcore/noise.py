@@ -84,8 +84,6 @@ class Noise(ABC):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    # -- what a law provides ------------------------------------------------------------------
-
     @abstractmethod
     def pmf_ball(self, k: int) -> arb:
         r"""P(X = k) as a ball at the ambient precision."""
@@ -140,8 +138,6 @@ class Noise(ABC):
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
         r"""Approximate quantile, usually within a few units; certified afterwards."""
-
-    # -- float64 functions --------------------------------------------------------------------
 
     def check_float_range(self) -> None:
         r"""Raise :class:`InvalidParameter` if the float64 functions are not available."""
@@ -248,8 +244,6 @@ class Noise(ABC):
                 raise PrecisionExhausted(f"the level could not be told from F({k}) of {self!r}")
             bits *= 2
 
-    # -- enclosures ---------------------------------------------------------------------------
-
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
         r"""P(X = k) between two rationals, relative width at most 2^-bits."""
         k = integer("k", k)
@@ -273,8 +267,6 @@ class Noise(ABC):
     def tail(self, t: int) -> float:
         r"""P(|X| > t) rounded up to a float: an upper bound."""
         return round_up(self.enclose_tail(t, 64).upper)
-
-    # -- drawing ------------------------------------------------------------------------------
 
     @overload
     def sample(self, size: None = None, *, rng: Rng = ...) -> int: ...
@@ -314,8 +306,6 @@ class Noise(ABC):
         if rng.__class__ is SystemRng:
             return self._ahead.one(partial(batch.draw, rng))
         return int(batch.draw(_check(rng), 1)[0])
-
-    # -- as a value ---------------------------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Fraction | int]:

@@ -125,8 +125,6 @@ class ContinualSum(ABC):
         r"""``taken`` as an integer from 0 to the horizon."""
         return integer("taken", taken, at_least=0, at_most=self.horizon, limit="horizon")
 
-    # -- what a mechanism provides: pure functions of a state ---------------------------------
-
     @abstractmethod
     def _begin(self) -> Any:
         r"""The state before the first item."""

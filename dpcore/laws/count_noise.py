@@ -125,8 +125,6 @@ class CountNoise(Additive):
             yield c * k, a - b * (k - 1)
             k -= 1
 
-    # -- float64 ------------------------------------------------------------------------------
-
     def _pmf(self, k: Integers) -> Floats:
         if self.variance > _ROUNDED_VARIANCE:
             return pointwise(k, self.pmf_ball)

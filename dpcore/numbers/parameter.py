@@ -16,17 +16,18 @@ from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from dpcore.errors import InvalidParameter
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
+Given = TypeVar("Given")
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
-class _Declared:
+class _Declared(Generic[Given, T]):
     # The slot takes the place of this object, so that reading a field costs nothing; what was
     # declared stays with the class, for `check_fields`.
 
@@ -37,19 +38,20 @@ class _Declared:
         declared = {**owner.__dict__.get(_DECLARED, {}), name: self}
         setattr(owner, _DECLARED, declared)
 
-    def read(self, argument: str, value: object) -> Any:
+    def read(self, argument: str, value: object) -> T:
+        r"""Convert ``value`` to the type of this field, or raise :class:`InvalidParameter`."""
         raise NotImplementedError
 
-    def _default_of_the_field(self) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> T:
         if self._default is None:
             raise AttributeError("no default: the argument is required")  # dataclass() reads it so
         return self.read("default", self._default)
 
-    def _refuse(self) -> NoReturn:
+    def __set__(self, instance: object, value: Given) -> None:
         raise AttributeError(f"an {type(self).__name__} field needs a dataclass with slots")
 
 
-class Exact(_Declared):
+class Exact(_Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
@@ -69,22 +71,14 @@ class Exact(_Declared):
         self._zero, self._within, self._reason = zero, within, reason
 
     def read(self, argument: str, value: object) -> Fraction:
-        r"""Convert ``value`` to the type of this field, or raise :class:`InvalidParameter`."""
         if self._within is not None:
             return rational_in(argument, value, self._within, self._reason)
         if self._zero:
             return positive_rational(argument, value, self._zero)
         return rational(argument, value)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Fraction:
-        exact: Fraction = self._default_of_the_field()
-        return exact
 
-    def __set__(self, instance: object, value: RationalLike) -> None:
-        self._refuse()
-
-
-class Whole(_Declared):
+class Whole(_Declared[int, int]):
     r"""A field of a frozen dataclass that is an ``int`` from ``at_least`` to ``at_most``."""
 
     def __init__(
@@ -94,18 +88,10 @@ class Whole(_Declared):
         self._least, self._most = at_least, at_most
 
     def read(self, argument: str, value: object) -> int:
-        r"""Convert ``value`` to the type of this field, or raise :class:`InvalidParameter`."""
         return integer(argument, value, at_least=self._least, at_most=self._most)
 
-    def __get__(self, instance: object, owner: type | None = None) -> int:
-        exact: int = self._default_of_the_field()
-        return exact
 
-    def __set__(self, instance: object, value: int) -> None:
-        self._refuse()
-
-
-class Of(_Declared, Generic[T]):
+class Of(_Declared[T, T]):
     """A field that must be an instance of ``kind``; ``reason`` is the error"""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
@@ -114,21 +100,13 @@ class Of(_Declared, Generic[T]):
         self._reason = reason
 
     def read(self, argument: str, value: object) -> T:
-        r"""``value`` itself, or raise :class:`InvalidParameter`."""
         if not isinstance(value, self._kind):
             raise InvalidParameter(argument, value, self._reason)
         held: T = value
         return held
 
-    def __get__(self, instance: object, owner: type | None = None) -> T:
-        found: T = self._default_of_the_field()
-        return found
 
-    def __set__(self, instance: object, value: T) -> None:
-        self._refuse()
-
-
-class Choice(_Declared, Generic[E]):
+class Choice(_Declared[E, E]):
     """A field that is a member of an enumeration, given as it is or by value"""
 
     def __init__(self, kind: type[E], default: E | None = None) -> None:
@@ -136,19 +114,11 @@ class Choice(_Declared, Generic[E]):
         self._kind = kind
 
     def read(self, argument: str, value: object) -> E:
-        r"""The member for ``value``, or raise :class:`InvalidParameter`."""
         try:
             return self._kind(value)
         except ValueError:
             choices = ", ".join(repr(member.value) for member in self._kind)
             raise InvalidParameter(argument, value, f"must be one of {choices}") from None
-
-    def __get__(self, instance: object, owner: type | None = None) -> E:
-        member: E = self._default_of_the_field()
-        return member
-
-    def __set__(self, instance: object, value: E) -> None:
-        self._refuse()
 
 
 _DECLARED = "_declared_fields"
@@ -156,7 +126,7 @@ _DECLARED = "_declared_fields"
 
 def check_fields(instance: object) -> None:
     r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first."""
-    declared: dict[str, _Declared] = {}
+    declared: dict[str, _Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})
     for name, field in declared.items():

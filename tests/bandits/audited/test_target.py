@@ -60,7 +60,7 @@ KEPT = {
     **{f"{name},epsilon=1,path=devices": 200 for name in BY_DEVICES},
     **{f"{name},epsilon=1,radius=paper": 300 for name in ("dist-rdp-se:s=10", "sdp-ae:m=8")},
     **dict.fromkeys(MORE, 150),
-    **{rest: 60 if "factorisation" in rest else 500 for rest in COMBINATORIAL},
+    **dict.fromkeys(COMBINATORIAL, 500),
 }
 
 
@@ -77,7 +77,7 @@ def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
 @pytest.mark.parametrize("rest", [*PLAIN, *MORE, *COMBINATORIAL])
 def test_a_release_without_noise_is_refuted(rest: str) -> None:
     with erring("bare"):
-        assert refuted(rest, runs=40 if "factorisation" in rest else 150)
+        assert refuted(rest, runs=150)
 
 
 HALVED = {

@@ -53,8 +53,8 @@ ALL = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 
 
 @ALL
-@pytest.mark.parametrize("values", [2, 3, 5, 8])
-@pytest.mark.parametrize("epsilon", ["1/10", 1, "9/4"])
+@pytest.mark.parametrize("values", [2, 5])
+@pytest.mark.parametrize("epsilon", ["1/10", "9/4"])
 def test_two_numbers_describe_the_whole_law(
     family: Callable[..., LocalReport], values: int, epsilon: Any
 ) -> None:
@@ -70,7 +70,7 @@ def test_two_numbers_describe_the_whole_law(
 
 
 @ALL
-@pytest.mark.parametrize("epsilon", ["1/1000", "1/3", 1, 4, 40])
+@pytest.mark.parametrize("epsilon", ["1/3", 4])
 def test_no_report_loses_more_than_epsilon_and_little_is_given_away(
     family: Callable[..., LocalReport], epsilon: Any
 ) -> None:

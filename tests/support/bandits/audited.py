@@ -43,7 +43,7 @@ COMBINATORIAL = (
     *(
         f"{name},epsilon=1,release={release}"
         for name in ("cucb-dp", "cucb-dp2")
-        for release in ("tree", "doubling", "factorisation")
+        for release in ("factorisation", "tree", "doubling")
     ),
 )
 """All on super arms that can be audited, spelled whole."""

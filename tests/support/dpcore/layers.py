@@ -262,8 +262,8 @@ class Layer:
     harmless: Mapping[str, tuple[str, str, Any]] = field(default_factory=dict)
     afresh: tuple[Any, ...] = ()
     short: Mapping[str, Any] = field(default_factory=dict)
-    by_day: int = 100
-    mutants_by_day: int = 100
+    by_day: int = 4
+    mutants_by_day: int = 2
 
     def law(self, code: Callable[..., Any], case: Any) -> Law:
         r"""What the code draws."""
