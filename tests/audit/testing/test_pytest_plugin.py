@@ -221,6 +221,7 @@ def test_a_suite_that_audits_nothing_loads_nothing(tmp_path: Path) -> None:
     assert "--dp-alpha" in installed(tmp_path / "help", "--help").out
 
 
+@pytest.mark.nightly
 def test_a_plugin_that_loads_numpy_is_caught(tmp_path: Path) -> None:
     name = mutant(tmp_path, "import argparse\n", "import argparse\nimport numpy\n")
     run = installed(tmp_path, plugin=name)
