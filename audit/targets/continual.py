@@ -19,13 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.budget.continual import calibrate_sum
-from audit.catalogue import Subject
-from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
-from dpcore.sampling.rng import SYSTEM
+from dpcore.sampling.rng import Rng
 from dpcore.spec import read_keys
 
 _ITEMS: Final = ("low", "high", "unit")
@@ -59,29 +57,28 @@ def target_of(
     r"""Streams of ``setting`` with a claim, and features that show the first item."""
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
-    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
             reason = f"must be a list of {setting.horizon} items: the stream"
             raise InvalidParameter("dataset", dataset, reason)
-        drawn = seeded_stream(rng) if seeded else SYSTEM
         shown = np.zeros((n, setting.horizon), dtype=np.int64)
         for row in shown:
-            stream = setting.start(rng=drawn)
+            stream = setting.start(rng=rng)
             totals = [stream.add(item).value for item in dataset]
             row[:] = [int(total / setting.unit * grid) for total in totals]
         return shown
 
     rest = [_written(setting.low)] * (setting.horizon - 1)
-    subject = Subject(
-        name=spelling,
-        run=run,
+    return Catalogued.of(
+        spelling,
+        run,
+        seeded=seeded,
         pair=([_written(setting.low), *rest], [_written(setting.high), *rest]),
         epsilon=epsilon,
         delta=delta,
         relation=setting.scope.relation,
         features=_FEATURES,
     )
-    return Catalogued(spelling=spelling, function=run, subject=subject, seeded=seeded)
 
 
 def doubled(sums: Any) -> int:

@@ -19,10 +19,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from audit.catalogue import Subject
-from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
@@ -35,7 +32,7 @@ from dpcore.local import (
 )
 from dpcore.local.report import Outcome
 from dpcore.numbers.parameter import integer, whole_number
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.spec import read_keys
 
@@ -83,20 +80,14 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
     r"""Reports of ``mechanism``, which claims the epsilon that it was made for."""
 
-    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        value = _value(dataset, mechanism)
-        return mechanism.report(np.full(n, value), rng=_source(rng, seeded=seeded))
+    def run(dataset: Any, n: int, rng: Rng) -> Any:
+        return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
 
-    subject = Subject(name=spelling, run=run, epsilon=mechanism.epsilon)
-    given: dict[str, Any] = {
-        "spelling": spelling,
-        "function": run,
-        "subject": subject,
-        "seeded": seeded,
-    }
+    epsilon = mechanism.epsilon
     if mechanism.outcomes > MOST_OUTCOMES:
-        return Catalogued(**given)
-    return LocalReports(mechanism=mechanism, **given)
+        return Catalogued.of(spelling, run, seeded=seeded, epsilon=epsilon)
+    own = {"mechanism": mechanism}
+    return LocalReports.of(spelling, run, seeded=seeded, own=own, epsilon=epsilon)
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
@@ -123,21 +114,20 @@ def select_target(
 ) -> Catalogued:
     r"""Runs of ``mechanism`` on a pair that comes near its epsilon."""
 
-    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        drawn, scores = _source(rng, seeded=seeded), _scores(dataset)
-        found: list[Any] = [mechanism.release(scores, rng=drawn) for _ in range(n)]
+    def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
+        scores = _scores(dataset)
+        found: list[Any] = [mechanism.release(scores, rng=rng) for _ in range(n)]
         if isinstance(mechanism, AboveThreshold):
             ends = [-1] * len(scores)
             found = [[*map(int, row), *ends[len(row) :]] for row in found]
-        return np.array(found)
+        return found
 
     moved = mechanism.sensitivity
     first = [0, *[moved] * 4]
     if isinstance(mechanism, AboveThreshold):
         first = [*[0] * 5, moved]
     pair = (first, [moved - each for each in first])
-    subject = Subject(name=spelling, run=run, pair=pair, epsilon=mechanism.epsilon)
-    return Catalogued(spelling=spelling, function=run, subject=subject, seeded=seeded)
+    return Catalogued.of(spelling, run, seeded=seeded, pair=pair, epsilon=mechanism.epsilon)
 
 
 def _read(
@@ -154,10 +144,6 @@ def _read(
         key: whole_number(key, value, at_least=1) if key in _WHOLE else value
         for key, value in given.items()
     }
-
-
-def _source(rng: np.random.Generator, *, seeded: bool) -> Rng:
-    return seeded_stream(rng) if seeded else SYSTEM
 
 
 def _value(dataset: Any, mechanism: LocalReport) -> int:

@@ -23,8 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.protocols.choose import Plan, Protocol, choose
-from audit.catalogue import Subject
-from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
@@ -37,7 +35,7 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.sampling.rng import Rng
 from dpcore.spec import read_keys
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
@@ -144,14 +142,13 @@ def target_of(
     if isinstance(protocol, VectorShuffle):
         nobody = ([0] * protocol.coordinates, [1] * protocol.coordinates)
 
-    def rounds(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        drawn = seeded_stream(rng) if seeded else SYSTEM
-        return _seen(plan, _held(protocol, dataset, "dataset"), below, n, drawn)
+    def rounds(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
+        return _seen(plan, _held(protocol, dataset, "dataset"), below, n, rng)
 
     epsilon, delta = _claimed(plan)
-    subject = Subject(name=spelling, run=rounds, pair=nobody, epsilon=epsilon, delta=delta)
-    kind = Rounds if isinstance(protocol, PureShuffle) else ProtocolRuns
-    return kind(spelling=spelling, function=rounds, subject=subject, plan=plan, seeded=seeded)
+    kind, own = Rounds if isinstance(protocol, PureShuffle) else ProtocolRuns, {"plan": plan}
+    claimed: dict[str, Any] = {"pair": nobody, "epsilon": epsilon, "delta": delta}
+    return kind.of(spelling, rounds, seeded=seeded, own=own, **claimed)
 
 
 def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:

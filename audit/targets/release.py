@@ -18,21 +18,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
-from audit.catalogue import Subject
-from audit.catalogue.entry import seeded as seeded_stream
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import whole_number
-from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.selection import NoisyThreshold
 from dpcore.spec import read_keys
 
@@ -123,32 +118,24 @@ def target_of(
         promise["epsilon"] = epsilon_at(planned.guarantee, delta)
     epsilon, delta = (_rounded_up(each) for each in (promise["epsilon"], delta))
 
-    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        drawn = seeded_stream(rng) if seeded else SYSTEM
-        value = query.encode(_table(dataset), scope, drawn)
-        found: list[Any] = [mechanism.release(value, rng=drawn) for _ in range(n)]
+    def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
+        value = query.encode(_table(dataset), scope, rng)
+        found: list[Any] = [mechanism.release(value, rng=rng) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
             # The number of the key that one user may have, 0 where it is left out.
-            return np.array([each.get(_OWN, 0) for each in found])
-        return np.array(found)
+            return [each.get(_OWN, 0) for each in found]
+        return found
 
-    subject = Subject(
-        name=spelling,
-        run=run,
+    kind = NoisyReleases if isinstance(mechanism, Mechanism) else Releases
+    return kind.of(
+        spelling,
+        run,
+        seeded=seeded,
+        own={"query": query, "scope": scope, "price": price},
         pair=_worst(query, scope),
         epsilon=epsilon,
         delta=delta,
         relation=scope.relation,
-    )
-    known = isinstance(mechanism, Mechanism)
-    return (NoisyReleases if known else Releases)(
-        spelling=spelling,
-        function=run,
-        subject=subject,
-        seeded=seeded,
-        query=query,
-        scope=scope,
-        price=price,
     )
 
 

@@ -30,6 +30,8 @@ from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from audit.catalogue import Subject
 
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
@@ -252,6 +254,30 @@ class Catalogued(Vectorised):
     r"""An entry of the catalogue, which brings its own pair and claim."""
 
     subject: Subject
+
+    @classmethod
+    def of(
+        cls,
+        spelling: str,
+        run: Callable[[Any, int, Rng], Any],
+        *,
+        seeded: bool,
+        own: Mapping[str, Any] | None = None,
+        **about: Any,
+    ) -> Self:
+        r"""Runs of a mechanism of dpcore, which draws from the system unless it is ``seeded``.
+
+        ``own`` are the further fields of this class, ``about`` those of its subject.
+        """
+        from audit.catalogue.entry import Subject
+        from audit.catalogue.entry import seeded as stream
+
+        def function(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
+            return np.asarray(run(dataset, n, stream(rng) if seeded else SYSTEM))
+
+        subject = Subject(name=spelling, run=function, **about)
+        more = own or {}
+        return cls(spelling=spelling, function=function, subject=subject, seeded=seeded, **more)
 
     @property
     def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from audit.cli import commands
 from audit.report.record import SCHEMA
 from audit.targets.spelling import _AUDITS
 from tests.effort import by_day
-from tests.support.audit.command import ALPHA, KEYS, ROOT, START, Shell, arguments, at, started
+from tests.support.audit.command import ALPHA, KEYS, ROOT, START, Shell, arguments, at
 
 # -- verdicts and exit codes ------------------------------------------------------------------
 
@@ -238,14 +237,10 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "--claim", "sigma=0.1"], "accepted are epsilon=E and epsilon=E,delta=D"),
         (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
         (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
-        (["half-scale", "--claim", "epsilon=1,delta=1"], "delta = 1: must lie in [0, 1)"),
         (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),
         (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
         (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
-        (["half-scale", "--alpha", "0"], "--alpha = 0: must lie in (0, 1)"),
-        (["half-scale", "--timeout", "x"], "--timeout = x: must be a finite number"),
         (["half-scale", "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
-        (["half-scale", "--zzz"], "No such option: --zzz; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
         (["catalog"], "did you mean catalogue? a target is module:callable"),
@@ -343,14 +338,6 @@ def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list
     assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOTHING MEASURED")
 
 
-def test_audits_start_quickly(here: Path) -> None:
-    begun = time.monotonic()
-    answer = started("half-scale", "-n", "1e5", "--json", cwd=here)
-    assert answer.code == 1
-    assert answer.json["runs"] == 100_000
-    assert time.monotonic() - begun < 10  # about 1 s on an idle core; benchmarks hold it to 2 s
-
-
 COUNTED = """
 def count(dataset, rng):
     with open("calls", "a") as file:
@@ -388,8 +375,12 @@ def loaded(folder: Path, *words: object) -> list[str]:
 SAMPLED = ("t.py:count", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--seed", 7)
 
 
-def test_a_sampled_audit_loads_nothing_of_accounting(tmp_path: Path) -> None:
+def test_a_sampled_audit_loads_nothing_of_accounting_and_draws_no_run_twice(
+    tmp_path: Path,
+) -> None:
+    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
     assert loaded(tmp_path, *SAMPLED) == []
+    assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
 
 
 @by_day(1)
@@ -405,12 +396,6 @@ def test_an_audit_that_needs_accounting_is_seen_to_load_it(
     tmp_path: Path, words: tuple[object, ...]
 ) -> None:
     assert "accounting.release.guarantee" in loaded(tmp_path, *words)
-
-
-def test_no_run_is_drawn_twice(tmp_path: Path) -> None:
-    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
-    loaded(tmp_path, *SAMPLED)
-    assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
 
 
 MEAN = """

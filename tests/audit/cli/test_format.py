@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.effort import by_day
 from tests.support.audit.command import Shell
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +68,7 @@ def read(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
+@by_day(2)
 @pytest.mark.parametrize(("claim", "code"), [("epsilon=1", 1), ("epsilon=20", 0), ("epsilon", 2)])
 def test_the_action_runs_the_audit_and_ends_as_it_does(claim: str, code: int) -> None:
     action = read("action.yml")

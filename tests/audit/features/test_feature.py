@@ -146,7 +146,7 @@ def test_the_kind_of_an_output_does_not_depend_on_the_others(outputs: list[Any])
 @by_day(5)
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_each_output_is_read_by_itself(name: str, outputs: Outputs) -> None:
     assert reads_each_by_itself(read_feature(name).apply, outputs)
 
@@ -159,7 +159,7 @@ def test_a_map_that_looks_at_its_neighbours_is_seen() -> None:
 @by_day(5)
 @pytest.mark.parametrize("name", NUMBERS + ROWS)
 @given(array=ARRAYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_fast_way_and_the_plain_one_agree(name: str, array: NDArray[Any]) -> None:
     fast = read_feature(name).apply
     assert isinstance(fast, Map)

@@ -21,6 +21,7 @@ import pytest
 
 from audit.assembly import audit
 from audit.report.report import AuditReport
+from tests.effort import by_day
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Callable[[int, Rng, bool], Any]
@@ -261,6 +262,7 @@ def audited(shape: Shape, *, broken: bool) -> AuditReport:
     return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
+@by_day(20)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_an_output_of_any_shape_is_read(shape: Shape, broken: bool) -> None:

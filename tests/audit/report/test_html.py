@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from markupsafe import Markup
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import VerdictWord
-from audit.cli.written import check_files
 from audit.errors import TargetFailed
 from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.event import Witness
@@ -28,7 +25,6 @@ from audit.report.report import AuditReport
 from audit.search.search import SearchResult
 from audit.wording import html
 from audit.wording.shorten import distinct, printable
-from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
@@ -310,15 +306,6 @@ def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
     ):
         odd = Bin(label=label, count_a=1, count_b=0)
         assert drawn in histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_files(html=Path("report.html"))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(
-        InvalidParameter, match=r"--html = r.html: needs matplotlib.*dpcore\[plot\]"
-    ):
-        check_files(html=Path("r.html"))
 
 
 def test_no_global_state_of_matplotlib_is_touched() -> None:

@@ -125,10 +125,8 @@ def test_a_header_with_one_more_field_is_another_audit(tmp_path: Path) -> None:
 RECORDS = {
     "unknown": b"Zx",
     "empty": b"",
-    "no bytes": b"B",
     "deep": b"B" + b"[" * 300 + b"]" * 300,
     "single value": b'B{"array":["<i8",[],"AAAAAAAAAAA="]}',
-    "fraction": b'B[{"Fraction":"1e999999999"}]',
     "hexadecimal": b'B[{"int":"0x' + b"f" * 100_000 + b'"}]',
     "escape": b'B[{"\\u001b[31m":1}]',
     "too few": b"B[1,2]",
@@ -141,7 +139,6 @@ RECORDS = {
     "dataset": b'F{"reason":"x","dataset":["A"],"run":1}',
     "other dataset": b'F{"reason":"x","dataset":"\\u001b[32mA","run":1}',
     "run": b'F{"reason":"x","dataset":"A","run":"7"}',
-    "half a run": b'F{"reason":"x","dataset":"A","run":1.5}',
     "no run": b'F{"reason":"x","dataset":"A"}',
     "run 0": b'F{"reason":"x","dataset":"A","run":0}',
     "true run": b'F{"reason":"x","dataset":"A","run":true}',

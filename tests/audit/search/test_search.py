@@ -155,15 +155,6 @@ def test_one_pair_alone() -> None:
     assert found.pair == (0, 1)
 
 
-def test_the_report() -> None:
-    found = search(Recorder(spelling="recorder"), read_space("integer:low=0,high=2"), runs=1000)
-    told = found.to_json()
-    assert list(told) == ["space", "pair", "runs", "tried"]
-    assert told["space"] == "integer:low=0,high=2"
-    assert told["tried"][0]["pair"] == told["pair"] == list(found.pair)
-    assert all(list(tried) == ["pair", "runs", "score"] for tried in told["tried"])
-
-
 def fails_at_two(dataset: Sequence[int], n: int, rng: np.random.Generator) -> Any:
     if sum(dataset) == 2:
         raise KeyError("two")

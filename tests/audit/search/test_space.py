@@ -161,46 +161,33 @@ def test_the_patterns_of_the_literature() -> None:
     assert key(([1, 1, 2, 2, 2], [2, 2, 1, 1, 1])) in found
 
 
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("integer:low=-8,high=8,apart=3", neighbouring_integers(3, at_least=-8, at_most=8)),
-        (
-            "vector:dimension=3,low=-8,high=8",
-            neighbouring_vectors(Sensitivity.box((1, 1, 1)), farthest=7),
+def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
+    """What the strategies give, by a space that must hold it."""
+    bits, l1, l2 = st.integers(0, 1), Sensitivity.l1(2), Sensitivity.l2_squared(2)
+    streams: dict[str, Any] = {"steps": 4, "users": 2, "relation": relation}
+    return {
+        "integer:low=-8,high=8,apart=3": neighbouring_integers(3, at_least=-8, at_most=8),
+        "vector:dimension=3,low=-8,high=8": neighbouring_vectors(
+            Sensitivity.box((1, 1, 1)), farthest=7
         ),
-        (
-            "vector:dimension=3,low=-9,high=9,sensitivity=2,norm=l1",
-            neighbouring_vectors(Sensitivity.l1(2), dimension=3, farthest=7),
+        "vector:dimension=3,low=-9,high=9,sensitivity=2,norm=l1": neighbouring_vectors(
+            l1, dimension=3, farthest=7
         ),
-        (
-            "vector:dimension=3,low=-9,high=9,sensitivity=2,norm=l2-squared",
-            neighbouring_vectors(Sensitivity.l2_squared(2), dimension=3, farthest=7),
+        "vector:dimension=3,low=-9,high=9,sensitivity=2,norm=l2-squared": neighbouring_vectors(
+            l2, dimension=3, farthest=7
         ),
-    ],
-)
-@settings(max_examples=50)
-@given(data=st.data())
-def test_answers_are_neighbours_as_the_strategies_say(
-    text: str, pairs: st.SearchStrategy[Any], data: st.DataObject
-) -> None:
-    assert read_space(text).neighbours(*data.draw(pairs))
+        "histogram:bins=3,most=9": neighbouring_histograms(bins=3, relation=relation, most=8),
+        "dataset:low=0,high=1,most=5": neighbouring_datasets(bits, relation=relation, most=5),
+        "stream:steps=4": neighbouring_streams(bits, **streams),
+        "stream:steps=4,unit=user": neighbouring_streams(bits, unit="user", **streams),
+    }
 
 
 @pytest.mark.parametrize("relation", BOTH)
 @settings(max_examples=50)
 @given(data=st.data())
-def test_records_are_neighbours_as_the_strategies_say(relation: str, data: st.DataObject) -> None:
-    bits = st.integers(0, 1)
-    for text, pairs in (
-        ("histogram:bins=3,most=9", neighbouring_histograms(bins=3, relation=relation, most=8)),
-        ("dataset:low=0,high=1,most=5", neighbouring_datasets(bits, relation=relation, most=5)),
-        ("stream:steps=4", neighbouring_streams(bits, steps=4, users=2, relation=relation)),
-        (
-            "stream:steps=4,unit=user",
-            neighbouring_streams(bits, steps=4, users=2, unit="user", relation=relation),
-        ),
-    ):
+def test_answers_are_neighbours_as_the_strategies_say(relation: str, data: st.DataObject) -> None:
+    for text, pairs in answers(relation).items():
         pair = data.draw(pairs)
         assert read_space(text, relation).neighbours(*pair), (text, pair)
 
@@ -215,14 +202,12 @@ def test_records_are_neighbours_as_the_strategies_say(relation: str, data: st.Da
         ("vector:dimension=2,low=0,high=5", "replace", ([0, 0], [0, 2])),
         ("vector:dimension=2,low=0,high=5", "replace", ([0, 0], [0, 0, 1])),
         ("vector:dimension=2,low=0,high=5,norm=l1", "replace", ([0, 0], [1, 1])),
-        ("histogram:bins=2", "replace", ([0, 0], [0, 1])),
         ("histogram:bins=2", "add-remove", ([1, 0], [0, 1])),
         ("dataset:low=0,high=1", "replace", ([0], [0, 1])),
         ("dataset:low=0,high=1", "replace", ([0, 0], [1, 1])),
         ("dataset:low=0,high=1", "add-remove", ([0], [1])),
         ("dataset:low=0,high=1", "add-remove", ([0, 1], [1, 0, 0, 0])),
         ("stream:steps=2", "replace", ([[0, 0], None], [[1, 0], None])),
-        ("stream:steps=2", "replace", ([[0, 0], None], [None, None])),
         ("stream:steps=2", "add-remove", ([[0, 0], None], [[0, 1], None])),
         ("stream:steps=2", "add-remove", ([[0, 0], [0, 0]], [None, None])),
         ("stream:steps=2,unit=user", "add-remove", ([[0, 0], [0, 0]], [None, [0, 0]])),
@@ -237,13 +222,9 @@ def test_what_is_no_pair_of_neighbours(text: str, relation: str, pair: tuple[Any
     ("text", "reason"),
     [
         ("", "must start with one of integer, vector, histogram, dataset, stream"),
-        ("integers:low=0,high=1", "must start with one of"),
         ("integer", "low is missing: write low=..."),
-        ("integer:low=0", "high is missing"),
         ("integer:low=0,high=0", "high must be a whole number from 1 to"),
-        ("integer:low=0,high=x", "high must be a whole number from 1 to"),
         ("integer:low=0,high=1/2", "high must be a whole number from 1 to"),
-        ("integer:low=0,high=nan", "high must be a whole number from 1 to"),
         ("integer:low=0,low=1,high=2", "low is given twice"),
         ("integer:low=0,high=2,apart=3", "apart must be a whole number from 1 to 2"),
         ("integer:low=0,high=2,far=3", "'far=3': integer takes low, high, apart"),

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.effort import spread
 from tests.support.audit.command import ROOT
 from tests.support.audit.hostile_targets import HEAD, HOSTILE, NOT_MEASURED, Hostile
@@ -117,6 +119,7 @@ def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
     assert not [each.wrong for each in found if each.wrong]
 
 
+@pytest.mark.nightly
 def test_within_the_auditor_they_are_not_held(tmp_path: Path) -> None:
     names = {"leaves", "crashes", "leaves on import", "leaves when it is shown",
              "leaves in a feature", "becomes another", "breaks the auditor"}  # fmt: skip

@@ -148,7 +148,7 @@ def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) 
     assert answer.json["error"]["run"] == answer.json["runs"] + 1
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("where", ["target", "feature"])
 def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
     here: Path, where: str

@@ -23,7 +23,7 @@ from audit.testing.strategies import (
     noises,
     sensitivities,
 )
-from dpcore import Norm, Relation, SeededRng, Sensitivity, Unit
+from dpcore import Norm, SeededRng, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.spelling import LAWS, read_noise, write_noise
@@ -72,13 +72,6 @@ def test_every_norm_is_among_the_sensitivities(norm: Norm) -> None:
     assert found(sensitivities(norm.value), lambda one: True).norm is norm
 
 
-@given(st.data(), st.integers(1, 5), st.integers(-3, 3))
-def test_integers_are_apart_and_within(data: st.DataObject, apart: int, low: int) -> None:
-    a, b = data.draw(neighbouring_integers(apart, at_least=low, at_most=low + 9))
-    assert 1 <= abs(a - b) <= apart
-    assert low <= min(a, b) <= max(a, b) <= low + 9
-
-
 @given(st.data(), sensitivities(dimension=4))
 def test_vectors_are_within_the_sensitivity_and_differ(
     data: st.DataObject, sensitivity: Sensitivity
@@ -105,55 +98,6 @@ def test_vectors_reach_the_sensitivity_in_every_coordinate(sensitivity: Sensitiv
     for step in (-3, 3):
         with pytest.raises(Refuted, match="3"):
             assert_sensitivity(lambda vector: vector[-1], [moved(size - 1, step)], 2)
-
-
-@given(neighbouring_datasets(st.integers(0, 3), relation="replace", most=6))
-def test_a_dataset_has_one_record_replaced(pair: Pair) -> None:
-    a, b = pair
-    assert len(a) == len(b) <= 6
-    assert sum(x != y for x, y in zip(a, b, strict=True)) == 1
-
-
-@given(neighbouring_datasets(st.integers(0, 3), relation="add-remove", most=6))
-def test_a_dataset_has_one_record_more_or_less(pair: Pair) -> None:
-    shorter, longer = sorted(pair, key=len)
-    assert len(longer) == len(shorter) + 1 <= 6
-    assert shorter in [longer[:i] + longer[i + 1 :] for i in range(len(longer))]
-
-
-@given(neighbouring_histograms(bins=3, relation="replace"))
-def test_a_histogram_has_one_person_moved(pair: Pair) -> None:
-    moves = sorted(x - y for x, y in zip(*pair, strict=True))
-    assert moves == [-1, 0, 1]
-    assert min(*pair[0], *pair[1]) >= 0
-
-
-@given(neighbouring_histograms(bins=3, relation="add-remove"))
-def test_a_histogram_has_one_person_more_or_less(pair: Pair) -> None:
-    moves = [x - y for x, y in zip(*pair, strict=True)]
-    assert sorted(map(abs, moves)) == [0, 0, 1]
-
-
-@pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize("unit", list(Unit))
-@given(data=st.data())
-def test_a_stream_differs_in_one_event_or_one_user(
-    data: st.DataObject, unit: Unit, relation: Relation
-) -> None:
-    drawn = neighbouring_streams(st.integers(0, 2), steps=5, users=2, unit=unit, relation=relation)
-    a, b = data.draw(drawn)
-    different = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
-    assert different
-    assert len(a) == 5
-    if unit is Unit.CONTRIBUTION:
-        assert len(different) == 1
-    owners = {entry[0] for steps in different for entry in steps if entry is not None}
-    assert len(owners) == 1
-    gone = any(None in steps for steps in different)
-    assert gone is (relation is Relation.ADD_REMOVE)
-    if relation is Relation.ADD_REMOVE and unit is Unit.USER:
-        fewer = min(a, b, key=lambda stream: sum(entry is not None for entry in stream))
-        assert not any(entry is not None and entry[0] in owners for entry in fewer)
 
 
 def test_either_dataset_may_be_the_larger() -> None:

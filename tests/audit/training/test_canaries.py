@@ -144,7 +144,7 @@ def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
         return canaries(scores, coins, claim.partition(",")[0], **given)
 
     kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=40, total=100)
-    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=1000)
+    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
     assert p_value(sum(report.refuted for report in kept), 40) > 1e-10
     assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
@@ -276,18 +276,15 @@ def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -
         ([[1.0]], [[1]], {}, "scores"),
         (["x"], [1], {}, "scores"),
         ([1.0, math.nan], [0, 1], {}, r"scores\[1\]"),
-        ([1.0, math.inf], [0, 1], {}, r"scores\[1\]"),
         ([1.0, 2.0], [0, 1, 1], {}, "included"),
         ([1.0, 2.0], [0, 2], {}, r"included\[1\]"),
         ([1.0, 2.0], [1, 1], {}, "included"),
-        ([1.0, 2.0], [0, 0], {}, "included"),
         ([0.0] * 1000, [1] * 800 + [0] * 200, {}, "fair coins"),
         ([1.0, 2.0], [0, 1], {"claim": "epsilon=-1"}, "epsilon"),
         ([1.0, 2.0], [0, 1], {"claim": "nonsense"}, "claim"),
         ([1.0, 2.0], [0, 1], {"claim": 3}, "claim"),
         ([1.0, 2.0], [0, 1], {"confidence": 1}, "confidence"),
         ([1.0, 2.0], [0, 1], {"guesses": 3}, "guesses"),
-        ([1.0, 2.0], [0, 1], {"guesses": 1}, "even"),
         ([1.0, 2.0], [0, 1], {"guesses": 2.5}, "guesses"),
         ([1.0, 2.0], [0, 1], {"guess": "all"}, "guess"),
         ([1.0, 2.0], [0, 1], {"relation": "x"}, "relation"),

@@ -9,7 +9,6 @@ import pytest
 from audit.training.dpsgd import dpsgd
 from audit.training.library_steps import JaxPrivacyStep
 from audit.training.step_report import Stated
-from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 
 STATED = Stated(
@@ -27,12 +26,3 @@ def test_its_step_passes_and_half_its_noise_does_not() -> None:
             dimension=100, draws=4000, batches=200,
         )  # fmt: skip
         assert {check.name for check in report.checks if check.failed} == failed
-
-
-def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise ImportError(f"No module named {name!r}")
-
-    monkeypatch.setattr("audit.training.library_steps.import_module", absent)
-    with pytest.raises(InvalidParameter, match=r"dpcore\[bench\]"):
-        JaxPrivacyStep(STATED)

@@ -183,12 +183,3 @@ def test_a_rate_that_its_engine_cannot_be_asked_for_is_refused(
     like_opacus(monkeypatch, like.Engine)
     with pytest.raises(InvalidParameter, match=f"^rate = .*: must be one over .*: {told}$"):
         audited("0.05", records=records, rate=rate)
-
-
-def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise ImportError(f"No module named {name!r}")
-
-    monkeypatch.setattr("audit.training.library_steps.import_module", absent)
-    with pytest.raises(InvalidParameter, match=r"^step = opacus: .*dpcore\[opacus\]"):
-        audited("0.05")
