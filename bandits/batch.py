@@ -234,8 +234,8 @@ def chance_of(argument: str, value: RationalLike) -> Fraction:
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
     r"""The p of a run: the probability that any confidence interval misses its mean, in (0, 1/2).
 
-    It is the chance of the mistake, so what others call 95% confidence is 0.05 here. Half and more
-    is refused, for nobody means it.
+    It is the probability of an error: 95% confidence is 0.05 here. Values of 1/2 and more are
+    refused as a likely mistake.
     """
     exact = chance_of(argument, value)
     if 2 * exact >= 1:

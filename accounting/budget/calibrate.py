@@ -96,7 +96,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        reason = f"leave out {free}: it is the number that calibrate finds"
+        reason = f"leave out {free}: calibrate finds it"
         raise InvalidParameter("noise", text, reason)
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
@@ -251,7 +251,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
             reason = f"the search came to {write_noise(planned)}, and {error.instead}"
-            raise NotDerived(f"the least {law.law} noise for this promise", reason) from error
+            raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
 
     pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
     edge = _exactly(unknown, bound, at) if pure else None

@@ -43,13 +43,13 @@ def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
         reason = "every epsilon is infinite: there is nothing to plot"
         raise InvalidParameter("epsilon", "infinity", reason)
     one = _is_one_line(points)
-    label = "proven: both bounds lie within this line" if one else "proven upper bound: the promise"
+    label = "proven: both bounds lie within this line" if one else "proven upper bound"
     marked: dict[str, Any] = {"marker": "o", "markersize": 2.5, "linewidth": 1.0}
     axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
     known = [(b.lower_float, delta) for delta, b in points if b.lower_float is not None]
     below = [(lower, delta) for lower, delta in known if lower < math.inf]
     if below and not one:
-        label = "proven lower bound: nobody can promise less"
+        label = "proven lower bound: no smaller epsilon is possible"
         axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
 
 

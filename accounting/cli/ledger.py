@@ -330,7 +330,7 @@ def _cost(
         if given:
             raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
-        must = "must be given with --claim: the reason to believe the claim"
+        must = "must be given with --claim: why the claim is believed"
         raise InvalidParameter("--reason", ABSENT, must)
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)

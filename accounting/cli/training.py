@@ -248,14 +248,14 @@ def _check(
     if truncate is None:
         return
     if script.sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {script.sampling.value} batches are not drawn so"
+        reason = f"is for --sampling poisson: {script.sampling.value} batches are drawn otherwise"
         raise InvalidParameter("--truncate", truncate, reason)
     if script.epsilon is not None:
-        reason = "is for a given --noise-multiplier: cutting adds to its epsilon"
+        reason = "is for a given --noise-multiplier: cutting batches increases epsilon"
         raise InvalidParameter("--truncate", truncate, reason)
     for name, file in files.items():
         if file is not None:
-            reason = "is not written with --truncate: it could not state what cutting adds"
+            reason = "is not written with --truncate: it could not contain the cost of cutting"
             raise InvalidParameter(name, str(file), reason)
 
 

@@ -92,7 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""One arm a column, in the order of the file; values are exact decimals or fractions."""
+    r"""One arm per column, in the order of the file; values are exact decimals or fractions."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -151,7 +151,7 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""One arm an item, in rising order of ``item_id``; means are click rates."""
+    r"""One arm per item, in increasing order of ``item_id``; means are click rates."""
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):
@@ -212,10 +212,9 @@ def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
     r"""The clusters of the pairs of one or several files, as arms in increasing order of mean
     reward.
 
-    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. That
-    a reward is relevance/4 is our choice, which takes the relevances to [0, 1]: the paper does not
-    say. k-means starts from one fixed seed and runs on one thread: the same files in the same order
-    give the same arms again.
+    The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
+    reward is relevance/4, which scales relevances to [0, 1]; the paper does not state it. k-means
+    has a fixed seed and runs on one thread, so the same files in the same order give the same arms.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)

@@ -39,9 +39,9 @@ _EDGES: Final = 2
 class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` numbers the base arms by group: those of one group look at the same uniform number
-    U, X_i = 1 where U < chances[i], so that they are as dependent as bits of these means can be.
-    None: all are independent.
+    ``together`` is the group of each base arm: arms of a group share a uniform number U, X_i = 1 if
+    U < chances[i], which is the strongest dependence of bits with these means. None: all arms are
+    independent.
     """
 
     of: Problem
@@ -143,7 +143,7 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Reach most people from two of four sources, over ten edges that are there by chance."""
+    r"""Reach as many people as possible from two of four sources, over ten random edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -221,8 +221,8 @@ def lower_bound(
 ) -> LowerBound | None:
     r"""The asymptotic lower bound on the regret in that preset; None if no theorem gives one.
 
-    Theorem 9 has no constant: of its lower bound only the order m K (1/Delta + 1/epsilon) ln T is
-    given, here with the constant 1.
+    Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
+    is 1.
     """
     exact = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
     m, k, log = arms, super_arm, math.log(horizon)

@@ -121,7 +121,7 @@ class Environment(ABC):
 class ClippedNormal(Environment):
     r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
 
-    ``means`` are those of the clipped law, which the centers are not.
+    ``means`` are those of the clipped law; the centers differ from them.
     """
 
     centers: tuple[float, ...]
@@ -189,8 +189,8 @@ class Bernoulli(Environment):
 class Table(Environment):
     r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
 
-    Kept as distinct values with their counts; a batch is one multinomial draw. Values are exact
-    rationals, a float by its shortest decimal form.
+    The table has distinct values with their counts; a batch is one multinomial draw. Values are
+    exact rationals, a float by its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]

@@ -367,8 +367,8 @@ def size_protocol(
     >>> size.wraparound.upper <= Fraction(1, 10**6) < size.one_less.lower
     True
 
-    Raises :class:`InvalidParameter` for users or precision below 1, a noise that is none, and a
-    failure probability outside of (0, 1).
+    Raises :class:`InvalidParameter` for users or precision below 1, for a noise of another type,
+    and for a failure probability outside (0, 1).
     """
     users = integer("users", users, at_least=1)
     precision = integer("precision", precision, at_least=1)

@@ -57,6 +57,6 @@ def test_the_curve_of_a_guarantee() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epsilon", "delta", "log")
     above = accounting.Rdp({2: 1})
     both = above.plot(Figure().add_subplot(), least_delta="1e-4", points=3)
-    assert [each.get_label() for each in both.get_lines()] == ["proven upper bound: the guarantee"]
+    assert [each.get_label() for each in both.get_lines()] == ["proven upper bound"]
     with pytest.raises(InvalidParameter, match="least_delta"):
         total.plot(axes, least_delta=1)

@@ -104,8 +104,8 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"score": [1.0]}, "two arrays of one length: score and included"),
-        ({"score": [[1.0]], "included": [[1]]}, "two arrays of one length"),
+        ({"score": [1.0]}, "two arrays of equal length: score and included"),
+        ({"score": [[1.0]], "included": [[1]]}, "two arrays of equal length"),
         ({"score": [], "included": []}, "no canaries"),
         ({"score": [1.0, np.nan], "included": [1, 0]}, "score = float64: must be finite numbers"),
         ({"score": [1.0, 2.0], "included": [1, 2]}, "included = int64: must be 1 or 0"),

@@ -117,7 +117,7 @@ def test_a_chain_that_means_two_features_says_how_to_name_them() -> None:
 
 
 def test_a_search_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="not for a search"):
+    with pytest.raises(InvalidParameter, match="not a search"):
         audit.audit(
             lambda value, rng: value + rng.laplace(),
             "epsilon=1",
