@@ -27,7 +27,7 @@ def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
     return {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", RETURNING)
 def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) -> None:
     found = steady_for(name, epsilon=2, delta="1e-6", max_visits=4, failure="1e-9")

@@ -16,7 +16,6 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Sensitivity
-from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 
 SMALL = ("--arms", "8", "--super-arm", "3", "-T", "600", "--instances", "2", "--epsilon", "2")
@@ -153,17 +152,6 @@ def test_rows_have_epsilon_delta_regret_and_communication(bandit: Bandit) -> Non
     assert bandit("run", "lzj/fig2", "--algorithms", "dpe", *FEW, "--json").out == bandit(
         "run", "lzj/fig2", "--algorithms", "dpe", *FEW, "--json"
     ).out  # fmt: skip
-
-
-@by_day(1)
-@pytest.mark.parametrize("name", ["cdp-dpe", "ldp-dpe"])
-def test_the_papers_calibration_is_labelled_with_the_true_delta(bandit: Bandit, name: str) -> None:
-    words = ("lzj/fig2", "--algorithms", name, "--calibration", "paper", "--radius", "paper")
-    promised = rows(bandit, *words, *FEW)[name]["guarantee"]
-    # Errata 3: 0.788621, of real Gaussian noise.
-    assert 0.7886 < promised["delta_upper"] < 0.7892
-    assert "at epsilon 10 the true delta is 0.788" in promised["text"]
-    assert promised["epsilon_upper"] > 15
 
 
 def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:

@@ -17,6 +17,7 @@ from dpcore.sampling.rng import Rng, Words
 from dpcore.selection import NoisyThreshold, Rule, Selection
 from dpcore.selection.selection import _flip
 from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
 from tests.support.exact_law import exp_neg, unroll
 
 SCORES = ([0, 1, 3], [5, 5, 5, 2], [7], [-2, 0])
@@ -46,6 +47,7 @@ def test_the_law_is_that_of_the_papers(rule: Rule, scores: list[int]) -> None:
     assert math.isclose(sum(found), 1, rel_tol=1e-12)
 
 
+@by_day(1)
 @BOTH
 def test_the_reference_has_that_law(rule: Rule) -> None:
     """Every path of the reference, with its exact weight: no false alarm is possible."""
