@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -47,6 +48,13 @@ def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
 
 
+def test_draws_as_json(capsys: Capture) -> None:
+    assert dpcore.command.app.run(["sample", LAPLACE, "--seed", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["noise"] == {"law": "discrete-laplace", "scale": "10"}
+    assert (found["schema"], found["seed"], len(found["values"])) == (1, 1, 1)
+
+
 @pytest.mark.parametrize("before", [[], ["--"]])
 def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
     values = ["-1", "0", "12", "-30"]
@@ -58,6 +66,22 @@ def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
             mass = mpmath.tanh(mpmath.mpf(1) / 20) * mpmath.exp(-mpmath.mpf(abs(int(k))) / 10)
             assert mpmath.mpf(float(lower)) <= mass <= mpmath.mpf(float(upper))
             assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
+
+
+def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
+    far = "1000000000000000000000000"
+    assert dpcore.command.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
+    out = capsys.readouterr().out
+    near, away = json.loads(out)["pmf"]
+    assert near["lower"] < near["upper"]
+    assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
+    assert "-0.0" not in out
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["sample", "-h"], ["pmf", "--help"]])
+def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> None:
+    assert dpcore.command.app.run(words) == (0 if words else 2)
+    assert "Usage: dpcore" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -116,6 +140,16 @@ def test_a_defect_is_never_taken_for_a_verdict(
     assert dpcore.command.app.run(["sample", LAPLACE]) == dpcore.command.app.DEFECT
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
+
+
+@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
+def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    running = start(*words, stdout=write)
+    os.close(write)
+    _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
 
 
 @by_day(1)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from dpcore.command import app as cli
 from dpcore.command import packages
 from dpcore.command.packages import (
     ShadowedPackage,
+    clash_of,
     package_names,
+    prefer_own_packages,
     require_own_packages,
 )
 from tests.effort import by_day
@@ -98,6 +101,28 @@ def test_a_target_that_imports_its_own_is_told(line: str, tmp_path: Path, capsys
     assert (f"{tmp_path / 'accounting'} has the name" in said) == (TARGETS[line] != 0)
 
 
+def test_ours_are_found_whatever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "accounting.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    theirs, ours = str(tmp_path / "accounting.py"), str(ROOT / "accounting" / "__init__.py")
+    assert [found_first("accounting")] == [theirs]
+    prefer_own_packages()
+    prefer_own_packages()
+    assert len(sys.meta_path) == 2
+    assert [found_first("accounting")] == [ours]
+
+
+def found_first(name: str) -> str | None:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec.origin
+    return None
+
+
 def test_what_another_distribution_wrote_over_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,3 +150,11 @@ def test_what_another_distribution_wrote_over_is_named(
         packages._FINDER.find_spec("accounting", None)
     assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
     assert packages._FINDER.find_spec("json", None) is None
+
+
+def test_the_folder_of_the_packages_is_no_clash() -> None:
+    assert clash_of(ROOT) is None
+    assert clash_of(ROOT / "tests") == "accounting"  # its tests mirror the packages
+    assert clash_of(ROOT / "tests", b"import json") is None
+    assert clash_of(ROOT / "tests", b"import accounting as a, json") == "accounting"
+    assert clash_of(ROOT / "tests", b"\0 no source") is None

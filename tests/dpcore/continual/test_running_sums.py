@@ -25,7 +25,7 @@ from dpcore import (
     SeededRng,
     Unrepresentable,
 )
-from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
+from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, Total, TreeSum
 from dpcore.continual.square_root import column, rounded
 from dpcore.sampling.rng import Words
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed
@@ -80,6 +80,26 @@ def test_a_replay_sees_noise_drawn_anew_and_a_level_without_noise() -> None:
     assert max(sum(sizes) for sizes in moved(redrawn)) > sum(amounts(redrawn))
     with pytest.raises(AssertionError, match="no noise hides"):
         moved(BareLevelTree(horizon=4, noise=LAPLACE))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025])
+def test_a_tree_has_a_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
+    tree = TreeSum(horizon=horizon, noise=LAPLACE)
+    powers = [2**k for k in range(20) if 2**k <= horizon]
+    assert tree.sensitivity.amount == (1,) * len(powers)
+    assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
+
+
+def test_add_remove_and_fixed_point_items_move_by_their_own_range() -> None:
+    both: dict[str, Any] = {
+        "horizon": 1,
+        "noise": LAPLACE,
+        "low": "-1/4",
+        "high": "1/2",
+        "unit": "1/8",
+    }
+    assert TreeSum(**both).sensitivity.amount == (6,)
+    assert TreeSum(**both, scope=ADD_REMOVE).sensitivity.amount == (4,)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,6 +174,17 @@ def test_rounding_is_exact_also_at_ties_and_from_one_bit(horizon: int, grid: int
     assert exactly_rounded([7], 1, 16) == 7
 
 
+def test_a_horizon_of_one_and_an_empty_stream() -> None:
+    for kind in KINDS:
+        stream = kind(horizon=1, noise=LAPLACE).start(rng=SeededRng(1))
+        assert stream.total == Total(value=Fraction(0), items=0)
+        assert stream.taken == 0
+        assert stream.add(1).items == 1
+        with pytest.raises(InvalidParameter, match="one too many: the guarantee is for 1 items"):
+            stream.add(0)
+        assert stream.taken == 1
+
+
 class Scripted(Rng):
     """Calls ``before`` whenever it is asked, then gives seeded bits."""
 
@@ -206,6 +237,21 @@ def test_a_refused_draw_leaves_the_stream_as_it_was_and_another_error_ends_it() 
     assert stream.taken == 0
 
 
+def test_noise_that_calls_back_finds_no_state() -> None:
+    found: list[Exception] = []
+
+    def again() -> None:
+        try:
+            stream.add(1)
+        except InvalidParameter as error:
+            found.append(error)
+
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(again))
+    assert stream.add(1).items == 1
+    assert found
+    assert "an item is being added" in str(found[0])
+
+
 def test_a_stream_has_no_copies() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -250,3 +296,9 @@ def test_a_bad_configuration_is_refused_by_name(
     with pytest.raises(InvalidParameter) as refused:
         kind(**{"horizon": 4, "noise": LAPLACE, **change})
     assert refused.value.argument == named
+
+
+@pytest.mark.parametrize("grid", [-16, 8, 17, 1 << 21, 16.0])
+def test_a_grid_is_a_power_of_two(grid: Any) -> None:
+    with pytest.raises(InvalidParameter, match="grid"):
+        SquareRootSum(horizon=4, noise=LAPLACE, grid=grid)
