@@ -93,21 +93,6 @@ def test_an_array_is_released_with_a_draw_for_each_entry(
     assert np.all(value == 100)
 
 
-class Column:
-    r"""As columns of tables give their values."""
-
-    def to_numpy(self) -> Any:
-        return np.array([100, 200])
-
-
-@pytest.mark.parametrize("value", [[100, 200], (100, 200), [[100], [200]], Column()])
-def test_a_list_or_a_column_is_an_array(value: Any) -> None:
-    noisy = VECTOR.release(value, rng=SeededRng(5))
-    shape = (2, 1) if isinstance(value, list) and isinstance(value[0], list) else (2,)
-    whole = np.array([100, 200]).reshape(shape)
-    assert noisy.tolist() == VECTOR.release(whole, rng=SeededRng(5)).tolist()
-
-
 @pytest.mark.parametrize("value", [[1, True], [1, 2.0], [1, "2"], [[1], [2, 3]], [1, None], "12"])
 def test_a_list_of_anything_but_integers_is_refused(value: Any) -> None:
     with pytest.raises(InvalidParameter, match=r"^value = "):

@@ -48,13 +48,6 @@ def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
 
 
-def test_draws_as_json(capsys: Capture) -> None:
-    assert dpcore.command.app.run(["sample", LAPLACE, "--seed", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["noise"] == {"law": "discrete-laplace", "scale": "10"}
-    assert (found["schema"], found["seed"], len(found["values"])) == (1, 1, 1)
-
-
 @pytest.mark.parametrize("before", [[], ["--"]])
 def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
     values = ["-1", "0", "12", "-30"]
@@ -76,12 +69,6 @@ def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
     assert near["lower"] < near["upper"]
     assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
     assert "-0.0" not in out
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["sample", "-h"], ["pmf", "--help"]])
-def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> None:
-    assert dpcore.command.app.run(words) == (0 if words else 2)
-    assert "Usage: dpcore" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.exact.law_file import read_law
-from audit.targets.neighbours import read_pairs_file
 from dpcore.command import output_file
 from dpcore.command.input_file import read_text
 from dpcore.command.output_file import check_folder, made_folder, whole_picture, write_whole
@@ -136,12 +134,3 @@ def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reas
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidParameter, match=reason):
         read_text("--x", tmp_path / name, most=MOST)
-
-
-def test_readers_of_audits_wait_for_no_pipe(tmp_path: Path) -> None:
-    for name in ("pairs.toml", "law.csv"):
-        os.mkfifo(tmp_path / name)
-    with pytest.raises(InvalidParameter, match=r"toml: is not a regular file$"):
-        read_pairs_file(tmp_path / "pairs.toml")
-    with pytest.raises(InvalidParameter, match="is not a regular file"):
-        read_law("P", str(tmp_path / "law.csv"))

@@ -16,7 +16,6 @@ from dpcore.command import app as cli
 from dpcore.command import packages
 from dpcore.command.packages import (
     ShadowedPackage,
-    clash_of,
     package_names,
     prefer_own_packages,
     require_own_packages,
@@ -150,11 +149,3 @@ def test_what_another_distribution_wrote_over_is_named(
         packages._FINDER.find_spec("accounting", None)
     assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
     assert packages._FINDER.find_spec("json", None) is None
-
-
-def test_the_folder_of_the_packages_is_no_clash() -> None:
-    assert clash_of(ROOT) is None
-    assert clash_of(ROOT / "tests") == "accounting"  # its tests mirror the packages
-    assert clash_of(ROOT / "tests", b"import json") is None
-    assert clash_of(ROOT / "tests", b"import accounting as a, json") == "accounting"
-    assert clash_of(ROOT / "tests", b"\0 no source") is None

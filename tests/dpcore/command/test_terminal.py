@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.claims.claim import Claim
-from audit.cli.written import show
-from audit.report.report import AuditReport
 from dpcore.command import app as cli
 from dpcore.command import terminal
 from dpcore.command.progress import progress_bar
@@ -125,30 +122,6 @@ def test_a_printer_that_shows_text_as_it_is_is_seen(
     assert all(map(steers, answers(file, capsys)))
     cli.run(["sample", HOSTILE])
     assert steers("".join(capsys.readouterr()))
-
-
-def test_a_coloured_table_has_no_colours_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    report = AuditReport(
-        target=HOSTILE,
-        claim=Claim(epsilon=1),
-        pair=(HOSTILE, 1),
-        verdict="not_refuted",
-        epsilon_lower=0.25,
-        alpha="0.05",
-        runs_by_world=(0, 0),
-        stopped="interrupted",
-    )
-    shown = Terminal()
-    show(report.statement(), shown)
-    assert COLOUR.search(shown.getvalue())
-    assert not steers(shown.getvalue())
-    assert "[bold red]x[/]" in "".join(shown.getvalue().split("\n"))
 
 
 def prints(source: str) -> list[int]:

@@ -169,18 +169,6 @@ def test_narrow_survives_cancellation() -> None:
     assert small.lower > 0
 
 
-def test_precision_is_given_back() -> None:
-    before = ctx.prec
-    with precision(300):
-        with precision(70):
-            assert ctx.prec == 70
-        assert ctx.prec == 300
-    assert ctx.prec == before
-    with pytest.raises(ZeroDivisionError), precision(500):
-        raise ZeroDivisionError
-    assert ctx.prec == before
-
-
 def test_precision_is_one_threads_at_a_time() -> None:
     seen = []
 

@@ -27,7 +27,6 @@ from dpcore.protocols.aggregation import (
     staying,
 )
 from dpcore.protocols.run import _crowd, _sum, run
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -247,36 +246,6 @@ def test_two_numbers_of_one_user_are_no_two_users() -> None:
     assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
 
 
-def test_each_protocol_says_what_it_takes_for_granted() -> None:
-    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(
-        local, PEOPLE, IdealAggregation(modulus=local.modulus), batch="b", colluding=["bob"]
-    )
-    assert outcome.assumptions == ()
-    assert outcome.release.honest == 1
-    assert outcome.release.mechanism.noise == DiscreteLaplace(scale=2)
-    central = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
-    outcome = run(central, PEOPLE, IdealAggregation(modulus=central.modulus), batch="b")
-    assert "analyzer" in outcome.assumptions[0]
-    binary = BinaryShuffle(users=4, noise_bits=3, probability="1/2")
-    outcome = run(binary, {"a": 1, "b": 0, "c": 1, "d": 1}, Shuffler(), batch="b", colluding=["a"])
-    assert "shuffler" in outcome.assumptions[0]
-    assert outcome.release.mechanism == binary.mechanism(3)
-    assert outcome.release.honest == Fraction(3, 4)
-    assert -6 <= Fraction(str(outcome.estimate)) - 3 <= 6
-
-
-def test_a_shuffled_vector_run_takes_rows_by_name() -> None:
-    vector = VectorShuffle(users=2, precision=4, coordinates=2, noise_bits=2, probability="1/2")
-    rows = {"ann": ["1/4", 1], "bob": [Fraction(1, 2), 0]}
-    outcome = run(vector, rows, Shuffler(), batch="b", vanish={"bob": Step.INPUT})
-    assert outcome.participants == ("ann",)
-    assert isinstance(outcome.estimate, tuple)
-    assert all(
-        abs(z - x) <= Fraction(1, 4) for z, x in zip(outcome.estimate, (0.25, 1), strict=True)
-    )
-
-
 def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
     shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
     relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
@@ -336,12 +305,3 @@ def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
 )
 def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
     assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)
-
-
-def test_relaxations_that_are_none() -> None:
-    for argument, value in (("epsilon_hat", -1), ("q_hat", -1), ("q_hat", 2), ("q_hat", "x")):
-        more: dict[str, Any] = {"epsilon_hat": 1, "q_hat": 0, argument: value}
-        line = refusal(lambda m=more: RelaxedAggregation(modulus=5, **m))  # type: ignore[misc]  # a default binds the loop variable
-        assert names(line, argument, value)
-    wrong: Any = 1
-    assert names(refusal(lambda: IdealAggregation(modulus=5, per_user=wrong)), "per_user", 1)
