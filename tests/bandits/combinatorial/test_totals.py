@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from accounting.release.guarantee import guarantee
 from bandits.combinatorial import streams
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, Totals, totals_of
 from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
@@ -172,3 +173,11 @@ def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
     root = central("factorisation", horizon=10**5, sent=sent).guarantee()
     assert root is not None
     assert 0.99 < root.epsilon("1e-6").upper_float <= 1
+
+
+def test_the_papers_noise_for_four_rounds_keeps_more_than_epsilon() -> None:
+    """Errata: Lemma 1 counts log2 T levels, and T = 4 has 3: 1.5 epsilon without the factor 2."""
+    setting = central("tree", horizon=4)
+    assert setting.noise == DiscreteLaplace(scale=3)
+    printed = TreeSum(horizon=4, noise=DiscreteLaplace(scale=2))
+    assert guarantee(printed).pure().upper == Fraction(3, 2)
