@@ -146,6 +146,11 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
     assert "secure aggregation: ideal" in text
 
 
+def test_a_batch_released_twice_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="twice"):
+        certify([*releases((("ada",),)), *releases((("ada",),))])
+
+
 # -- what is not certified -----------------------------------------------------------------------
 
 

@@ -81,6 +81,15 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
 
 
+def test_nan_and_infinities_are_cells_of_their_own() -> None:
+    values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
+    cells = tally_of(values, [True] * 6).cells()
+    found = cells.locate(read(values)).tolist()
+    assert len(set(found[:5])) == 5
+    assert found[0] == found[5]
+    assert cells.counts[1, found[0]] == 2
+
+
 def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
     cells = tally_of(["a", "a", "b", "c"], [False, False, True, True]).cells()
     assert cells.locate(read(["new", "other"])).tolist() == [4, 4]

@@ -246,6 +246,18 @@ def test_a_curve_is_the_average_of_its_points() -> None:
     assert together.witness() is not None
 
 
+def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
+    logs = np.array([[math.nan, 1e6, -math.inf], [0.0, 0.0, -math.inf]])
+    found = sequential._log_mean(logs, np.log([0.5, 0.5]))
+    assert found[0] == pytest.approx(math.log(0.5))
+    assert found[1] == pytest.approx(1e6 + math.log(0.5))
+    assert found[2] == -math.inf
+    worlds = draw_worlds(20_000, np.random.default_rng(0))
+    state = watch("1/10").update(worlds.astype(int), worlds)
+    assert state.log_e > 700
+    assert math.isfinite(state.e_value)
+
+
 def test_looks_are_fixed_and_nothing_happens_before_the_first() -> None:
     assert LOOKS[:6] == (32, 40, 50, 63, 79, 99)
     worlds = draw_worlds(32, np.random.default_rng(0))
