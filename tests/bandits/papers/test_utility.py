@@ -17,7 +17,7 @@ from accounting import PrivacyCurve
 from accounting.protocols import paper_parameters
 from accounting.theorems import noise_bounds
 from accounting.theorems.real_gaussian import real_gaussian_delta
-from bandits.papers import cz, utility
+from bandits.papers import cz, lzj, utility
 from bandits.papers.statement import Judgement
 from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
@@ -298,6 +298,19 @@ def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
             [e * r - 1 / (2 * r), 0, 5, 20] if e * r < 1 / (2 * r) else [e * r - 1 / (2 * r), 40],
         )
         assert close(real_gaussian_delta(ratio, epsilon), truth, relative="1e-12")
+
+
+def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
+    algorithm = lzj.lzj_scalar(100, 20, Fraction(1), Fraction("1e-6"))
+    lemma = lzj.lzj_scalar_lemma(100, 20, Fraction(1), Fraction("1e-6"))
+    with mpmath.workdps(40):
+        two, one = mpmath.log(mpf(2) * 10**6), mpmath.log(mpf(10) ** 6)
+        assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)
+        assert lemma.bits == ceil_of(lambda: 180 * 400 * one / 100)
+        assert close(lemma.probability, 90 * 400 * two / (lemma.bits * 100))
+    # With the lemma's b its p is not even a fair bit's at most.
+    assert lemma.probability.lower > Fraction(1, 2) >= algorithm.probability.upper
+    assert algorithm.bits > 4 * lemma.bits
 
 
 @pytest.mark.parametrize("users", [10, 1000, 10**7])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.batch import Pulls, Released
+from bandits.batch import Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.registry import read_algorithm
@@ -281,6 +281,13 @@ def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path)
     assert found["good"] == ""
     for number, (why, (_, complaint)) in enumerate(PEEKS.items()):
         assert complaint in found[f"peek_{number}"], (why, found[f"peek_{number}"])
+
+
+def test_what_is_released_is_exact_or_refused() -> None:
+    assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
+    for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
+        with pytest.raises(InvalidParameter, match="sums"):
+            Released(raw)  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:
