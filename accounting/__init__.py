@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from accounting.budget.returning_users import per_user, routes
     from accounting.budget.training import TrainingRun, dpsgd
     from accounting.certificates.certificate import Certificate, certify
-    from accounting.certificates.clock import deadline
-    from accounting.certificates.reading import Malformed
+    from accounting.certificates.deadline import deadline
+    from accounting.certificates.parse import Malformed
     from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
     from accounting.claims.bound import Bound
     from accounting.claims.claim import (

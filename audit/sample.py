@@ -28,8 +28,8 @@ from audit.evidence.coverage import unmeasured
 from audit.evidence.event import Witness
 from audit.evidence.family import weigh, weigh_views
 from audit.evidence.verdict import Weighed, versions
-from audit.outputs.form import oddities
 from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of

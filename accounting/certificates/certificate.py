@@ -17,16 +17,16 @@ from fractions import Fraction
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.certificates.clock import OutOfTime, bounded
-from accounting.certificates.evidence import ends_of, evidence_of, plan_of
-from accounting.certificates.form import (
+from accounting.certificates.canonical import (
     SCHEMA,
     THEOREMS,
     ascii_text,
     digest_of,
     required_assumptions,
 )
-from accounting.certificates.reading import Claim, Malformed, parsed, part_of, read
+from accounting.certificates.deadline import OutOfTime, bounded
+from accounting.certificates.evidence import ends_of, evidence_of, plan_of
+from accounting.certificates.parse import Claim, Malformed, parsed, part_of, read
 from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp

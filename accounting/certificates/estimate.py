@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from accounting.certificates.clock import tick
-from accounting.certificates.reading import Claim
+from accounting.certificates.deadline import tick
+from accounting.certificates.parse import Claim
 from accounting.kernel.laws import Refused, Round, masses_of, pair_of, size
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.kernel.series import Fixed

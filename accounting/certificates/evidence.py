@@ -15,9 +15,9 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from accounting.certificates.clock import tick
-from accounting.certificates.form import decimal_of
-from accounting.certificates.reading import Claim, Read
+from accounting.certificates.canonical import decimal_of
+from accounting.certificates.deadline import tick
+from accounting.certificates.parse import Claim, Read
 from accounting.kernel.exact import exact_value
 from accounting.kernel.laws import REAL, Refused, Round, pair_of
 from accounting.kernel.neighbours import Part, scenarios

@@ -58,10 +58,10 @@ def main(arguments):
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         print(f"not a certificate: {error!r}", file=sys.stderr)
         return 2
-    if schema != sys.modules["accounting.certificates.form"].SCHEMA:
+    if schema != sys.modules["accounting.certificates.canonical"].SCHEMA:
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
         return 2
-    with sys.modules["accounting.certificates.clock"].deadline(3600):
+    with sys.modules["accounting.certificates.deadline"].deadline(3600):
         found = sys.modules["accounting.certificates.verdict"].verify(text, estimates=False)
     print(found)
     print("every claim is proven" if found.holds else "REFUSED")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from accounting.certificates.clock import OutOfTime, bounded, tick
+from accounting.certificates.canonical import claim_in_words, rounds_in_words
+from accounting.certificates.deadline import OutOfTime, bounded, tick
 from accounting.certificates.evidence import proven
-from accounting.certificates.form import claim_in_words, rounds_in_words
-from accounting.certificates.reading import Claim, Malformed, Read, parsed, read
+from accounting.certificates.parse import Claim, Malformed, Read, parsed, read
 from accounting.kernel.laws import Refused
 
 KERNEL: Final = "kernel"

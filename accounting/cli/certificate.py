@@ -166,7 +166,7 @@ def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]
 
 @contextmanager
 def _in_time(seconds: str) -> Iterator[None]:
-    from accounting.certificates.clock import deadline
+    from accounting.certificates.deadline import deadline
 
     limit = rational("--deadline", seconds)
     if not 0 < limit <= _LONGEST:

@@ -12,7 +12,7 @@ import json
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accounting.certificates.form import SCHEMA
+from accounting.certificates.canonical import SCHEMA
 from accounting.certificates.verdict import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 

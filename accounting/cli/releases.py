@@ -252,7 +252,7 @@ def write_certificate(
     if path is None:
         return []
     from accounting.certificates.certificate import certify
-    from accounting.certificates.clock import deadline
+    from accounting.certificates.deadline import deadline
 
     check_writable("--certificate", path)
     with deadline(_PROVING) if evidence else nullcontext():

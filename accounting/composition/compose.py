@@ -29,7 +29,7 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.mechanism.description import Description
-from accounting.pairs.balls import BEYOND_FLOATS
+from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease

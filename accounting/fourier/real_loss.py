@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
-from accounting.loss.allocation import Side, allocated
+from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.density import Density
 from accounting.loss.discretisation import Cells, listed_above, listed_below
 from accounting.loss.privacy_loss_distribution import Floats, Listing
@@ -131,7 +131,7 @@ class TabledLoss(ListedLoss):
 class AllocatedLoss(ListedLoss):
     r"""A bound of the loss of an epoch of random allocation, from one ``side``.
 
-    Raises as :func:`accounting.loss.allocation.allocated` does.
+    Raises as :func:`accounting.loss.allocation_loss.allocated` does.
     """
 
     density: Density

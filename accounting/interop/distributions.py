@@ -23,7 +23,7 @@ from accounting.errors import NotDerived
 from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
 from accounting.loss.privacy_loss_distribution import Listing
 from accounting.release.composed_loss import Law, listed_loss
-from accounting.release.dominating import UNSEEN
+from accounting.release.connect_the_dots import UNSEEN
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational

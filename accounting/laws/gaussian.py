@@ -14,7 +14,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pairs.balls import middle
+from accounting.pairs.ball_arithmetic import middle
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.pair import Coordinates
 from dpcore.analysis import theta

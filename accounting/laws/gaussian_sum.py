@@ -22,10 +22,10 @@ from flint import arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import real_gaussian_epsilon
-from accounting.pairs.balls import hull, middle
+from accounting.pairs.ball_arithmetic import hull, middle
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.renyi import supremum_over_orders
+from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.analysis import theta
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, ball, precision

@@ -17,7 +17,7 @@ from typing import Final
 
 from flint import arb, ctx
 
-from accounting.pairs.balls import hull
+from accounting.pairs.ball_arithmetic import hull
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, unknown_probability
 from accounting.pairs.pair import ClosedPair, Coordinates, Pair

@@ -22,11 +22,11 @@ from accounting.composition.compose import Source
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
+from accounting.ledger.group_commit import Queue
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
 from accounting.ledger.transactions import Book, Charged, charged
-from accounting.ledger.turns import Queue
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit

@@ -22,7 +22,7 @@ from accounting.errors import NotDerived
 from accounting.loss.discretisation import Approximate, Cells, Integers, Ratios
 from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.pair import Pair
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise

@@ -10,7 +10,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.pair import ClosedPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pairs.balls import as_ball, hull, middle
+from accounting.pairs.ball_arithmetic import as_ball, hull, middle
 from accounting.pairs.pair import ClosedPair, Loss
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import least

@@ -19,8 +19,8 @@ from typing import TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pairs.balls import as_ball
-from accounting.pairs.renyi import supremum_over_orders
+from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
-from accounting.pairs.renyi import supremum_over_orders
+from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 

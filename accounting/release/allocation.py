@@ -14,8 +14,8 @@ from typing import ClassVar, Final, cast
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import at_least_zero, probability
 from accounting.fourier.real_loss import AllocatedLoss
-from accounting.loss.allocation import Side, allocated
-from accounting.loss.allocation_orders import MOST_ORDER, renyi_of_allocation
+from accounting.loss.allocation_loss import Side, allocated
+from accounting.loss.allocation_renyi import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.privacy_loss_distribution import Listing
 from accounting.mechanism.sampling_schemes import Allocation

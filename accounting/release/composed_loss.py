@@ -34,7 +34,7 @@ from accounting.loss.real_pair import RealPair
 from accounting.loss.table import LossTable
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import ClosedPair, Pair
-from accounting.release.dominating import revealing_or_nothing
+from accounting.release.connect_the_dots import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 

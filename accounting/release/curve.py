@@ -28,7 +28,7 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.registry import Coordinates, candidates, worst
 from accounting.mechanism.description import Description
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import ClosedPair, Loss, Pair
 from accounting.release.composed_loss import ComposedLoss

@@ -3,9 +3,9 @@ r"""The dominating pairs of one round of a guarantee.
 A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
 pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
 may be any of them, chosen after the rounds before it: then one pair above all of them
-(:mod:`accounting.release.dominating`) bounds the total from above, and the lists that repeat one of
-them bound it from below. Where the direction belongs to the datasets (subsampling: who was added)
-it is the same in every round. Proofs: docs/proofs/composition.md.
+(:mod:`accounting.release.connect_the_dots`) bounds the total from above, and the lists that repeat
+one of them bound it from below. Where the direction belongs to the datasets (subsampling: who was
+added) it is the same in every round. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accounting.laws.registry import Coordinates, pair_of
 from accounting.loss.table import LossTable, Tables
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss, Law
-from accounting.release.dominating import dominating
+from accounting.release.connect_the_dots import dominating
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise

@@ -21,7 +21,7 @@ from accounting.loss.normal_loss import NormalLoss
 from accounting.loss.real_pair import RealPair
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.pairs.enclose import narrowed, within
-from accounting.pairs.renyi import supremum_over_orders
+from accounting.pairs.renyi_supremum import supremum_over_orders
 from accounting.release.curve import OneRelease
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter

@@ -35,8 +35,8 @@ from accounting.loss.table import Sampled, Tables
 from accounting.mechanism.description import Description
 from accounting.mechanism.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.pairs.enclose import inverse, narrowed, within
+from accounting.release.connect_the_dots import ConnectTheDotsPair, above_table, dominating
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve
-from accounting.release.dominating import ConnectTheDotsPair, above_table, dominating
 from accounting.release.dominating_pairs import DominatingPairs, of_table
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter

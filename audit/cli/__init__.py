@@ -104,6 +104,6 @@ def catalogue(
         ]
         show({"schema": "dpcore-catalogue/1", "entries": rows})
         return
-    from audit.cli.written import catalogue_table
+    from audit.cli.output import catalogue_table
 
     say(catalogue_table(ENTRIES))

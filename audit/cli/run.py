@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
-from audit.cli.written import Written, check_files
+from audit.cli.output import Written, check_files
 from audit.spec import AuditSpec
 from audit.wording.result import format_of
 from dpcore.command.options import FORMAT_HELP, Format, option

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from audit.cli.options import spec_of, with_spec
-from audit.cli.written import leave, leave_with
+from audit.cli.output import leave, leave_with
 from audit.spec import AuditSpec
 from audit.wording.result import Result, format_of
 from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.cli.options import spec_of, with_spec
-from audit.cli.written import leave, leave_with
+from audit.cli.output import leave, leave_with
 from audit.spec import read_seed
 from audit.wording.result import format_of
 from dpcore.command.options import (

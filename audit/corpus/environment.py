@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final, Self
 
 from audit.errors import TargetFailed
-from audit.outputs.form import Outputs, join
+from audit.outputs.output_parser import Outputs, join
 from audit.targets.program import seed_of
 from audit.targets.target import Block, Target
 from dpcore.errors import DpcoreError

@@ -32,8 +32,8 @@ from audit.claims.verdicts import LayerRun
 from audit.evidence.coverage import coverage_of
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
-from audit.evidence.rule import EXPERTS
 from audit.evidence.sequential_test import EProcess, log_bar, watch_curve
+from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,
     FIXED,
@@ -46,7 +46,7 @@ from audit.evidence.verdict import (
 )
 from audit.evidence.view import View, scored
 from audit.features.additive import Score
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational

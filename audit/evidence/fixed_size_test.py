@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
+from audit.evidence.threshold_family import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.clopper_pearson import lower_end
@@ -34,7 +34,7 @@ from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""Shares of the false-alarm level, in the order of ``audit.evidence.rule.EXPERTS``."""
+r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
 r"""The same of a view of a family that has a leader of its own."""
@@ -234,9 +234,10 @@ def _join_blocks(
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
     r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
 
-    The worlds must be fair coins (:func:`audit.outputs.form.draw_worlds`) and the runs
+    The worlds must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
-    give the same evidence. ``isotonic`` is told to :func:`audit.evidence.rule.learn_rule`.
+    give the same evidence. ``isotonic`` is that of
+    :func:`audit.evidence.threshold_family.learn_rule`.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -29,7 +29,7 @@ from scipy.special import expit, xlog1py
 from audit.claims.verdicts import LOOKS
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import GRID, read_claim
-from audit.evidence.rule import ThresholdFamily, Trial, learn_rule
+from audit.evidence.threshold_family import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational_in
@@ -67,7 +67,7 @@ class EProcess:
     Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
     cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
     bets and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is
-    told to :func:`audit.evidence.rule.learn_rule`.
+    told to :func:`audit.evidence.threshold_family.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]

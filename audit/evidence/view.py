@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from audit.evidence.event import Event, Witness
-from audit.evidence.rule import Trial
+from audit.evidence.threshold_family import Trial
 from audit.features.additive import Score
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 
 _DIGITS: Final = 3
 

@@ -15,7 +15,7 @@ from accounting.errors import NotDerived
 from accounting.laws.one_sided import OneSidedPair
 from accounting.laws.polya import PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.registry import Coordinates, pair_of
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
 from accounting.protocols.box import BinomialBox

@@ -22,8 +22,8 @@ import numpy as np
 from audit.features.columns import MOST_WIDE
 from audit.features.maps import each
 from audit.features.numbers import step_of
-from audit.outputs.form import Outputs
 from audit.outputs.identity import identity, number_in
+from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import as_float
 from audit.outputs.rows import Floats, Schema, Table
 

@@ -45,9 +45,9 @@ from audit.features.shapes import (
     hashed,
 )
 from audit.outputs.copies import captured
-from audit.outputs.form import Outputs, require_readable, same
 from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.loading import load
+from audit.outputs.output_parser import Outputs, require_readable, same
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from audit.claims.verdicts import LOOKS
 from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.arrays import one_thread
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.form import Outputs, kind
+from audit.outputs.output_parser import Outputs, kind
 
 _EXACT: Final = 1 << 53
 

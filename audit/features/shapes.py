@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.features.maps import Map, Misread, number_of
-from audit.outputs.form import Outputs, kind
 from audit.outputs.identity import without_address
+from audit.outputs.output_parser import Outputs, kind
 from audit.outputs.rows import path_of, paths_of, row_of
 
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)

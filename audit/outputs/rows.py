@@ -27,8 +27,8 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.form import Outputs, adjoining
 from audit.outputs.identity import BASES, identity, table_of, without_address
+from audit.outputs.output_parser import Outputs, adjoining
 from audit.outputs.reading import as_float
 
 Floats: TypeAlias = NDArray[np.float64]

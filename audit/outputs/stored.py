@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 
 _EXACT: Final = 1 << 53
 _MOST_DIGITS: Final = 3500

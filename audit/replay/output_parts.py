@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from audit.outputs.form import kind
 from audit.outputs.identity import identity, table_of
+from audit.outputs.output_parser import kind
 from audit.replay.findings import Norm
 
 Number: TypeAlias = int | float

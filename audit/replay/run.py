@@ -11,9 +11,9 @@ import numpy as np
 
 from audit.errors import TargetFailed, Unreadable
 from audit.outputs.copies import captured, copies
-from audit.outputs.form import kind, require_readable
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
+from audit.outputs.output_parser import kind, require_readable
 from audit.replay.output_parts import Facets, Number, facets, numbers_in
 from audit.replay.rng_hooks import Session
 from audit.replay.tape import Changes, Draw, Place, Seeded, Tape

@@ -25,8 +25,8 @@ from scipy.special import betaln, xlog1py, xlogy
 from audit.claims.claim import Claim
 from audit.claims.verdicts import level_upper
 from audit.evidence.event import Floats
-from audit.outputs.form import Outputs
 from audit.outputs.identity import Name, display_name
+from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import NumberLine, Reading, as_float, read, read_worlds
 from audit.wording.result import computed
 from audit.wording.shorten import distinct

@@ -24,7 +24,7 @@ from typing import Any, Final
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.features.feature import Feature
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 from audit.outputs.stored import Unstorable, encode, pack, unpack
 from audit.runs.block import Plan
 from audit.targets.content import content_of, files_of

@@ -19,8 +19,8 @@ from audit.features.additive import Score
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed
 from audit.features.learner import OnlineLearner, learned_scores
-from audit.outputs.form import OutputParser, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
+from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
 

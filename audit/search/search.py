@@ -31,8 +31,8 @@ from audit.evidence.event import Tally
 from audit.features.defaults import default_family
 from audit.features.feature import read_feature
 from audit.features.learner import learned_scores
-from audit.outputs.form import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
 from audit.runs.block import Plan, Task
 from audit.sandbox.jobs import Drawer, check_reveals, drawer

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from audit.errors import TargetFailed
-from audit.outputs.form import Outputs, join
+from audit.outputs.output_parser import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 

@@ -17,9 +17,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
+from accounting.certificates.canonical import ascii_text, digest_of
 from accounting.certificates.certificate import certify
-from accounting.certificates.form import ascii_text, digest_of
-from accounting.certificates.reading import Malformed
+from accounting.certificates.parse import Malformed
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose

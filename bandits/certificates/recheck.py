@@ -1,7 +1,7 @@
 r"""Verify the certificate of a run: the envelope here, its parts as other certificates.
 
 What a reader of the text can find out, and what not, is said at :func:`recheck`. The numbers of a
-part are those of its own certificate, which ``accounting.certificates.worst`` computes anew.
+part are those of its own certificate, which ``accounting.certificates.worst_part`` computes anew.
 Proofs: docs/proofs/bandits.md.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.certificates.form import ascii_text, digest_of
-from accounting.certificates.reading import (
+from accounting.certificates.canonical import ascii_text, digest_of
+from accounting.certificates.parse import (
     Malformed,
     exactly,
     items,
@@ -28,7 +28,7 @@ from accounting.certificates.reading import (
     whole,
 )
 from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, judged
-from accounting.certificates.worst import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.claims.claim import Assumed, Pure
 from accounting.composition.compose import compose
 from bandits.combinatorial.cucb import FAMILY

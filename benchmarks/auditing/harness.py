@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from audit.catalogue import Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.outputs.form import Outputs, draw_worlds, interleave
+from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from dpcore.numbers.clopper_pearson import lower_end, upper_end
 
 __all__ = [

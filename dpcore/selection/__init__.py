@@ -5,7 +5,7 @@ noisy counts that reach a threshold; ``noisy`` compares noisy numbers (report no
 vector).
 """
 
-from dpcore.selection.noisy import AboveThreshold, MaxNoise, NoisyMax
+from dpcore.selection.noisy_max_and_thresholds import AboveThreshold, MaxNoise, NoisyMax
 from dpcore.selection.selection import NoisyThreshold, Rule, Selection
 
 __all__ = ["AboveThreshold", "MaxNoise", "NoisyMax", "NoisyThreshold", "Rule", "Selection"]

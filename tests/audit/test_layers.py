@@ -14,7 +14,7 @@ import pytest
 from audit.assembly import Audit
 from audit.evidence.event import Witness
 from audit.evidence.family import LEADER
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.spelling import read_target

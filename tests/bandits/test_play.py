@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,7 @@ from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, ClippedNormal, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
-from tests.support.bandits.worlds import Counted
+from tests.support.bandits.worlds import Counted, Given
 from tests.support.dpcore.mutants import mutated
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
@@ -141,6 +141,26 @@ def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     assert [release.batch for release in run.releases] == [
         f"script/{name}" for name in names[: 2 * whole]
     ]
+
+
+def test_the_same_seeds_give_the_same_run() -> None:
+    policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
+
+    def once(world: int, noise: int, *checkpoints: int) -> Run:
+        return play(
+            policy,
+            ClippedNormal(centers=(0.4, 0.6)),
+            horizon=3000,
+            world=np.random.default_rng(world),
+            rng=SeededRng(noise),
+            checkpoints=checkpoints,
+        )
+
+    assert once(1, 2) == once(1, 2)
+    assert once(1, 2, 10, 3000).pulls == once(1, 2).pulls
+    assert hash(once(1, 2)) == hash(once(1, 2))
+    with pytest.raises(FrozenInstanceError):
+        once(1, 2).pulls = (0, 0)  # type: ignore[misc]  # what is refused
 
 
 def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
-from dpcore.sampling.rng import SeededRng
+from dpcore.sampling.rng import SeededRng, SystemRng
 from tests.effort import by_day
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
@@ -209,3 +209,11 @@ def test_degenerate_instances_are_played(
         run = played(policy, world)
         assert run.regret == (0.0,)  # all of them are always played
         assert run.pulls == (horizon,) * arms
+
+
+def test_noise_of_the_system_is_said_to_be_real() -> None:
+    world = top_k(0, 4, 2)
+    policy = cucb("cucb-dp", world.of, horizon=20)
+    real = Coins(world=np.random.default_rng(1), rng=SystemRng())
+    assert not play_together(policy, [world], [real])[0].simulated
+    assert played(policy, world).simulated

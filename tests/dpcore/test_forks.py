@@ -114,6 +114,19 @@ def test_a_number_of_a_process_that_comes_back_is_another_process() -> None:
     assert in_child(lambda: [bool(numbered), numbered._home == []]) == [False, True]
 
 
+def test_advice_that_an_emulator_takes_and_does_not_follow_is_not_relied_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system takes
+    assert isinstance(forks._mark(), forks._Process)
+    monkeypatch.undo()
+    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # a kernel that does not know it
+    assert isinstance(forks._mark(), forks._Process)
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "platform", "somewhere else")
+    assert isinstance(forks._mark(), forks._Process)
+
+
 # In each child a signal handler raises, somewhere in the hooks or soon after; Python goes on.
 STORM = """
 import logging, os, random, signal, sys, threading, time

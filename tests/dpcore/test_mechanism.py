@@ -24,6 +24,7 @@ from dpcore import (
     SeededRng,
     Sensitivity,
     Unit,
+    Unrepresentable,
 )
 
 LAPLACE = DiscreteLaplace(scale=10)
@@ -90,6 +91,19 @@ def test_an_array_is_released_with_a_draw_for_each_entry(
     drawn = LAPLACE.sample(shape, rng=SeededRng(5))
     assert (np.asarray(noisy) - 100).tolist() == drawn.tolist()
     assert np.all(value == 100)
+
+
+@pytest.mark.parametrize("value", [[1, True], [1, 2.0], [1, "2"], [[1], [2, 3]], [1, None], "12"])
+def test_a_list_of_anything_but_integers_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"^value = "):
+        VECTOR.release(value)
+
+
+def test_a_list_with_a_number_too_large_is_refused() -> None:
+    with pytest.raises(Unrepresentable, match="2\\^62"):
+        VECTOR.release([1, 2**62])
+    with pytest.raises(Unrepresentable, match="2\\^62"):
+        VECTOR.release([1, -(2**80)])
 
 
 SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]

@@ -93,6 +93,14 @@ def test_a_single_draw_still_works(noise: Noise) -> None:
     assert type(mechanism.release(10**100)) is int
 
 
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(scale=2**55), DiscreteGaussian(sigma_squared=2**110)]
+)
+def test_a_batch_just_inside_int64_is_drawn(noise: Noise) -> None:
+    # The twin of the refusal: it does not refuse what fits.
+    assert noise.sample(100, rng=SeededRng(1)).dtype == np.int64
+
+
 MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 ROOM = 1 << 62
 
@@ -110,6 +118,18 @@ ROOM = 1 << 62
 def test_an_array_that_leaves_no_room_for_noise(value: Any) -> None:
     line = refusal(lambda: MECHANISM.release(value, rng=NEVER), Unrepresentable)
     assert "value" in line
+
+
+def test_an_array_that_leaves_just_enough_room_is_released() -> None:
+    value = np.array([ROOM - 1, 1 - ROOM])
+    noisy = MECHANISM.release(value, rng=SeededRng(1))
+    assert np.all(np.abs(noisy - value) < 1000)
+    assert value.tolist() == [ROOM - 1, 1 - ROOM], "the caller's array is not the place for noise"
+
+
+def test_a_python_integer_of_any_size_is_released_exactly() -> None:
+    for value in (ROOM, -ROOM, 2**63, 10**100):
+        assert abs(MECHANISM.release(value) - value) < 1000
 
 
 @pytest.mark.parametrize(
@@ -134,6 +154,11 @@ def test_a_sensitivity_that_is_none(amount: Any) -> None:
         lambda: Mechanism(noise=LAPLACE, sensitivity=amount),
     ):
         assert names(refusal(build), "sensitivity")
+
+
+@pytest.mark.parametrize("bounds", [(), 5, None, (0,), (1, -1), (1.0,)], ids=ident)
+def test_a_box_that_is_none(bounds: Any) -> None:
+    assert names(refusal(lambda: Sensitivity.box(bounds)), "sensitivity")
 
 
 @pytest.mark.parametrize(

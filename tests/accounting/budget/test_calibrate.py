@@ -15,7 +15,7 @@ from mpmath import mp
 from accounting import compose
 from accounting.budget import calibrate as module
 from accounting.budget.calibrate import Calibration, calibrate, noise_multiplier
-from accounting.budget.search import Unknown, decide, search
+from accounting.budget.search import Edge, Unknown, decide, search
 from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
@@ -188,6 +188,20 @@ def test_a_wrong_step_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: st
     assert not stands(found)
 
 
+def test_only_a_certified_failure_proves_the_edge() -> None:
+    def edge(low: Fraction | None, high: Fraction) -> Edge:
+        kept = Bound(lower=Fraction(0), upper=Fraction(1, 10), method="", theorem="")
+        beyond = Bound(lower=low, upper=high, method="", theorem="")
+        return Edge(
+            value=Fraction(10), found=kept, beyond=Fraction(9), found_beyond=beyond,
+            limit=Fraction(1, 10),
+        )  # fmt: skip
+
+    assert edge(Fraction(1, 9), Fraction(1)).proven
+    assert not edge(Fraction(1, 10), Fraction(1)).proven
+    assert not edge(None, Fraction(1)).proven
+
+
 @pytest.mark.parametrize("power", [2, 1, -1, -2])
 @pytest.mark.parametrize("place", ["3/7", "1", "41", "12345"])
 def test_every_kind_of_number_is_found_by_the_same_search(power: int, place: str) -> None:
@@ -239,6 +253,16 @@ def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
     assert found.found.upper == found.found.lower == found.epsilon
     assert found.least
     assert found.to_json()["epsilon"] == {"lower": 2.0, "upper": 2.0}
+
+
+def test_pure_polya_differences() -> None:
+    found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, rounds=5)
+    assert found.least
+    # k log(p(0)/p(1)), by the plain masses.
+    law = LAWS["polya-difference"]
+    with mp.workdps(30):
+        lost = [5 * mp.log(law.pmf(n, 0) / law.pmf(n, 1)) for n in (found.noise, found.step_less)]
+    assert lost[0] <= 1 < lost[1]
 
 
 @pytest.mark.nightly

@@ -126,6 +126,14 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
     assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
 
 
+@pytest.mark.parametrize("visits", [2, 16])
+def test_exact_of_laplace_by_convolution(visits: int) -> None:
+    # Scale 20, one step: losses are +-1/20 alone, so it is a randomised response at 1/20.
+    total = real(Fraction(upper(table(LAPLACE, visits), "exact")))
+    at = response_delta(mpf(1) / 20, visits, total)
+    assert abs(at / real(DELTA) - 1) < mpf(10) ** -4
+
+
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_advanced_is_at_most_the_even_split(visits: int) -> None:
     # Half of delta to the slack, half to the rounds, by the formula; a search does no worse.
@@ -135,6 +143,13 @@ def test_advanced_is_at_most_the_even_split(visits: int) -> None:
         even = each * mp.sqrt(2 * visits * -mp.log(slack)) + visits * each * mp.expm1(each)
     found = real(Fraction(upper(table(GAUSSIAN, visits), "advanced")))
     assert mpf("0.5") * even < found <= even * (1 + mpf(10) ** -4)
+
+
+@pytest.mark.parametrize("visits", [1, 64])
+def test_basic_shares_delta_equally(visits: int) -> None:
+    truth = visits * visit_epsilon(DELTA / visits)
+    found = real(Fraction(upper(table(GAUSSIAN, visits), "basic")))
+    assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
 
 
 def visit_epsilon(delta: Fraction) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
+from accounting.certificates.canonical import digest_of, required_assumptions
 from accounting.certificates.certificate import (
     Certificate,
     Disagreement,
@@ -20,7 +21,6 @@ from accounting.certificates.certificate import (
     _decimal,
     certify,
 )
-from accounting.certificates.form import digest_of, required_assumptions
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from dpcore import DiscreteLaplace
@@ -144,6 +144,11 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
     assert ("unique users" in text) is (most == 1)
     assert "honest parties: they added 9/10" in text
     assert "secure aggregation: ideal" in text
+
+
+def test_a_batch_released_twice_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="twice"):
+        certify([*releases((("ada",),)), *releases((("ada",),))])
 
 
 # -- what is not certified -----------------------------------------------------------------------

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import norm
 
 from accounting import Status, verify
 from accounting.certificates import estimate
-from accounting.certificates.reading import part_of
+from accounting.certificates.parse import part_of
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.claiming import certificate, enclosed, noise
 from tests.support.dpcore.mutants import mutated
@@ -38,6 +39,15 @@ def test_dp_accounting_finds_the_same(part: dict[str, Any], name: str, scale: fl
     one = getattr(peer, name)(scale, sampling_prob=0.02, value_discretization_interval=1e-3)
     upper = one.self_compose(40).get_delta_for_epsilon(0.1)
     assert value * (1 - 1e-4) <= upper <= value * 1.05
+
+
+@pytest.mark.parametrize("epsilon", ["1/2", "3/2", "5/2"])
+def test_one_gaussian_is_its_closed_form(epsilon: str) -> None:
+    value, error = delta(noise("gaussian", 1, sigma="2"), Fraction(epsilon))
+    e = float(Fraction(epsilon))
+    truth = norm.cdf(0.25 - 2 * e) - math.exp(e) * norm.cdf(-0.25 - 2 * e)
+    assert error < 1e-9 * truth
+    assert value == pytest.approx(truth, rel=1e-9)
 
 
 def test_few_rounds_are_the_same_by_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import Certificate
 from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
-from accounting.certificates.form import digest_of
 from accounting.certificates.verdict import Verdict, verify
 from tests.support.typed import typed
 

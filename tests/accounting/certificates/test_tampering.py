@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, verify
-from accounting.certificates.form import digest_of
+from accounting.certificates.canonical import digest_of
+from accounting.certificates.certificate import Certificate
+from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
 from tests.effort import effort, spread
 
@@ -64,6 +66,17 @@ def test_a_changed_number_with_a_new_digest_is_caught(what: str, change: Any) ->
     found = verify(resealed(document))
     assert not found.holds
     assert all(each.status is not Status.HOLDS for each in found.failures)
+
+
+def test_changed_rounds_with_everything_else_made_to_fit_are_caught() -> None:
+    document = golden("thousand_gaussians")
+    document["parts"][0]["rounds"] = 999
+    document["assumptions"] = [
+        each.replace("at most 1000 rounds", "at most 999 rounds")
+        for each in document["assumptions"]
+    ]
+    found = verify(resealed(document))
+    assert len(found.failures) == len(document["claims"])
 
 
 @pytest.mark.parametrize("name", ["one_gaussian", "thousand_laplaces"])
@@ -161,6 +174,15 @@ def test_hostile_text_is_a_finding_and_no_crash(text: Any) -> None:
     assert found.failures[0].reason
 
 
+@pytest.mark.parametrize("text", ["", "{}", '{"a": 1, "a": 2}'])
+def test_a_certificate_is_not_read_from_such_text(text: str) -> None:
+    with pytest.raises(InvalidParameter):
+        Certificate.from_text(text)
+    changed = (GOLDEN / f"{CHEAP}.json").read_text(encoding="utf-8").replace("0.18", "0.19")
+    with pytest.raises(InvalidParameter, match="digest"):
+        Certificate.from_text(changed)
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -206,6 +228,11 @@ def test_no_value_anywhere_crashes_the_checker(path: Any, value: Any, sealed: bo
         assert value == before or path[:1] in (("software",), ("assumptions",))
 
 
+@given(st.binary(max_size=200) | st.text(max_size=200) | JSON.map(json.dumps))
+def test_noise_is_no_certificate(text: str | bytes) -> None:
+    assert not verify(text).holds
+
+
 def test_the_verdict_names_each_claim() -> None:
     document = golden()
     move(document["claims"][0], "lower", 1)
@@ -215,3 +242,11 @@ def test_the_verdict_names_each_claim() -> None:
     assert [each.status for each in found.findings].count(Status.HOLDS) == 3
     assert found.to_json()["holds"] is False
     assert "claims[0] (epsilon): fails" in str(found)
+
+
+def test_what_is_too_large_does_not_hold() -> None:
+    document = golden()
+    document["parts"][0]["noise"]["sigma_squared"] = "4" + "0" * 30
+    found = verify(resealed(document))
+    assert not found.holds
+    assert found.findings[0].status is Status.UNCHECKED

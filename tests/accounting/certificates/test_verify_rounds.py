@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, deadline, verify
-from accounting.certificates import reading
+from accounting.certificates import parse
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.kernel.neighbours import NORMS
@@ -200,7 +200,7 @@ def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isclose(shown.pure(), 1.8)
     # Without the table the claim holds, and the property test tries it and finds it too small.
     assert (claim, shown.pure()) in claims(shown, [L2_FOR_AN_AMOUNT])
-    monkeypatch.setattr(reading, "norms_of", lambda *_: NORMS)
+    monkeypatch.setattr(parse, "norms_of", lambda *_: NORMS)
     assert verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope)).holds
     assert too_small(claim, shown.pure())
 

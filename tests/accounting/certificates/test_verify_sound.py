@@ -17,7 +17,7 @@ from accounting.errors import NotDerived
 from accounting.kernel import neighbours
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
-from tests.support.accounting.claiming import certificate, enclosed, noise, stated
+from tests.support.accounting.claiming import certificate, enclosed, exactly, noise, stated
 
 BOX = noise("binomial", [1, 1], trials="3", probability="11/25")
 RIPPLED = noise("discrete-gaussian-sum", 1, count="64", sigma_squared="1/100")
@@ -99,6 +99,16 @@ def test_several_rounds_of_an_asymmetric_law_are_unchecked() -> None:
 def test_too_many_signs_are_unchecked() -> None:
     wide = noise("binomial", [1, 2, 3, 4, 5, 6, 7], trials="30", probability="11/25")
     assert status(wide, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
+
+
+def test_a_point_that_is_no_rational_fails() -> None:
+    poisson = noise("poisson", 1, mean="3")
+    (found,) = verify(certificate([poisson], [enclosed("delta", "0", "0.2", "0.2")])).findings
+    assert found.status is Status.FAILS
+    with mpmath.workdps(60):
+        digits = mpmath.nstr(mpmath.exp(-3) * 27 / 6, 60)[:45]
+    point = enclosed("delta", "0", digits, digits)
+    assert status(poisson, point) == [Status.FAILS]
 
 
 # -- how long, and how much ----------------------------------------------------------------------
@@ -201,3 +211,8 @@ def test_an_infinite_loss_is_not_certified() -> None:
         certify(curve, deltas=["0"])
     part = noise("skellam", 1, variance="9")
     assert status(part, enclosed("epsilon", "0", "40", "41")) == [Status.FAILS]
+
+
+def test_a_pure_claim_is_the_largest_loss() -> None:
+    assert status(LAPLACE, exactly("pure", Fraction(2))) == [Status.HOLDS]
+    assert status(LAPLACE, exactly("pure", Fraction(199, 100))) == [Status.FAILS]

@@ -169,3 +169,11 @@ def test_boxes_of_bits_are_derived_like_everything_else() -> None:
         compose(found)
     with pytest.raises(InvalidParameter, match=r"protocol\.mechanism"):
         guarantee(vector)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_box_discloses_sometimes() -> None:
+    # Even where 2^-trials is below every precision: no delta of 0 is enough.
+    for trials in (3, 100_000):
+        box = BinomialBox(trials=trials, bounds=(1,))
+        for found in (box.epsilon(0), box.pure(), box.zcdp(), box.renyi(2)):
+            assert found.lower == math.inf

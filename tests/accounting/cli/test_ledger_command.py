@@ -196,6 +196,13 @@ def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
         assert machine.json["damages"]
 
 
+def test_what_is_no_ledger(command: Command) -> None:
+    command.path.write_bytes(b"this is no database, and never was one\n" * 100)
+    answer = command("show")
+    assert answer.code in (2, 3)
+    assert len(answer.err.splitlines()) == 1
+
+
 # -- refusals ----------------------------------------------------------------------------------
 
 CHARGE = ["charge", "--batch", "one"]

@@ -161,6 +161,15 @@ def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:
     assert shell("plan quantile", *NUMBERS, "--epsilon", "1", "-q", "0.9").code == 0
 
 
+def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
+    words = ("--epsilon", "1/10", "--seed", "5")
+    found = [shell("count", *words, "--json").json for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0]["private"] is False
+    assert "never publish this" in shell("count", *words).out
+    assert shell("count", "--epsilon", "1/10", "--json").json["private"] is True
+
+
 @pytest.mark.parametrize(
     ("query", "words", "named"),
     [

@@ -16,8 +16,8 @@ import pytest
 
 import dpcore.command.app
 from accounting import Finding, Status, Verdict, verify
+from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
-from accounting.certificates.form import digest_of
 from accounting.cli import readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
@@ -154,6 +154,15 @@ def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -
     assert "not decided in time" in {each["status"] for each in found.json["findings"]}
 
 
+def test_a_false_claim_beside_one_that_is_late_is_called_false(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Finding(where="x", status=Status.UNDECIDED, reason="late")
+    wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
+    monkeypatch.setattr(readers, "verify", lambda text: Verdict(findings=(late, wrong)))
+    assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
+
+
 @pytest.mark.parametrize("seconds", ["0", "nan", "1e7"])
 def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> None:
     answer = command(of_one_gaussian(), "--deadline", seconds)
@@ -269,6 +278,20 @@ def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: byte
     answer = command(text.ljust(readers.MOST_TEXT + 1))
     assert answer.code == 1
     assert answer.out.startswith(f"certificate: fails: must be at most {readers.MOST_TEXT} bytes\n")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
+def test_a_text_without_end_is_not_read_to_the_end(
+    command: Verify, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        answer = typed(capsys, "verify", "-")
+    assert answer.code == 1
+    assert f"at most {readers.MOST_TEXT} bytes" in answer.out
+    by_name = typed(capsys, "verify", "/dev/zero")
+    assert (by_name.code, by_name.out) == (2, "")
+    assert "FILE = /dev/zero: is not a regular file" in by_name.err
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import precision
+from dpcore.numbers.enclosure import Enclosure, precision, round_down
 from tests.effort import by_day
 from tests.support.accounting.brute import real
-from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated, rewired
 
 ADD_REMOVE = Scope(relation="add-remove")  # type: ignore[arg-type]  # read from text
 GAUSSIAN = DiscreteGaussian(sigma_squared=400)
@@ -108,6 +108,22 @@ def test_a_split_loss_dominates_and_its_mutants_do_not() -> None:
     ):
         mutant = mutated(nodes, old, new)
         assert not all(small(mutant, step) for step in steps)
+
+
+def padded(kind: Callable[..., Any]) -> bool:
+    """Whether masses leave room for what a sum of 2^20 of them may lose in floats."""
+    found, _ = kind(Listing(np.array([0.25, 0.5]), np.array([0.75, 0.25]), 0.0), 0.25)
+    least = {1: Fraction(3, 4), 2: Fraction(1, 4)}
+    return all(Fraction(found[k]) >= mass * (1 + Fraction(1, 2**33)) for k, mass in least.items())
+
+
+def test_masses_are_rounded_up_for_the_sums_of_others() -> None:
+    assert padded(nodes)
+    assert not padded(rewired(nodes, _padded=_down))
+
+
+def _down(mass: Any) -> float:
+    return round_down(max(Fraction(Enclosure.of(mass).lower), Fraction(0)))
 
 
 def test_too_fine_an_interval_is_refused(dp: Any) -> None:
@@ -203,6 +219,16 @@ def test_events_of_ours(events: Any) -> None:
     ):
         with pytest.raises(NotDerived):
             to_dp_event(refused)
+
+
+def test_their_accountants_read_our_events(dp: Any) -> None:
+    noise = curve(DiscreteLaplace(scale=20))
+    theirs = dp.pld.PLDAccountant().compose(to_dp_event(compose((noise, 1000))))
+    truth = compose((noise, 1000)).epsilon("1e-6").lower
+    assert truth is not None
+    assert float(truth) <= theirs.get_epsilon(1e-6) < float(truth) + 1e-4
+    renyi = dp.rdp.RdpAccountant().compose(to_dp_event(compose((curve(GAUSSIAN), 1000))))
+    assert renyi.get_epsilon(1e-6) > compose((curve(GAUSSIAN), 1000)).epsilon("1e-6").upper
 
 
 def test_events_of_theirs(events: Any) -> None:

@@ -155,3 +155,9 @@ def test_mixtures_that_are_none(
 ) -> None:
     with pytest.raises(kind):
         from_dp_event(events.MixtureOfGaussiansDpEvent(1.0, shifts, chances))
+
+
+def test_a_mixture_says_nothing_of_a_record_replaced(events: Any) -> None:
+    event = events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5])
+    with pytest.raises(NotDerived):
+        from_dp_event(event, Scope(relation=Relation.REPLACE))

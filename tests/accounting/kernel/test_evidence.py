@@ -15,11 +15,11 @@ import pytest
 
 from accounting import Status, deadline, verify
 from accounting.certificates import evidence
+from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
 from accounting.certificates.estimate import estimated
 from accounting.certificates.evidence import proven
-from accounting.certificates.form import digest_of
-from accounting.certificates.reading import Malformed, read
+from accounting.certificates.parse import Malformed, read
 from accounting.claims.claim import Approx, ZCdp
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived

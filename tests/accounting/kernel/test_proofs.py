@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting.certificates.reading import parsed, read
+from accounting.certificates.parse import parsed, read
 from accounting.kernel.cells import listing
 from accounting.kernel.neighbours import scenarios
 from accounting.kernel.verdict import Curve, lattice

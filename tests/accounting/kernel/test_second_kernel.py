@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from accounting import verify
-from accounting.certificates.form import digest_of
+from accounting.certificates.canonical import digest_of
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "certificates"

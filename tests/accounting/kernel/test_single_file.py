@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accounting import verify
+from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
-from accounting.certificates.form import digest_of
 from accounting.certificates.single_file import single_file
 from accounting.composition.compose import compose
 from accounting.release.guarantee import guarantee

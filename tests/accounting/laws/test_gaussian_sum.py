@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
 from accounting.laws.gaussian_sum import GaussianSumPair
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import narrowed
 from accounting.pairs.monotone import Cell
 from dpcore import DiscreteGaussian

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
 from accounting.laws.skellam import SkellamPair
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import narrowed
 from accounting.pairs.monotone import Cell
 from accounting.pairs.symmetric_sum import renyi_by_sum

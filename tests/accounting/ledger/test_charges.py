@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerUnavailable
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerUnavailable,
+)
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import ApproxFilter
@@ -38,6 +44,13 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     assert (receipt.paid, receipt.number, receipt.left_out) == (3, 2, ())
     assert ledger.remaining("never seen") == {"rho": 1}
     assert ledger.check(receipt) == ()
+
+
+def test_a_command_that_is_refused_ends_with_the_errors_own_code() -> None:
+    assert BudgetExhausted("batch", ("ada",), 1, {}).exit_code == 1
+    assert LedgerUnavailable("ledger.db", "is full").exit_code == 2
+    assert LedgerDamaged("charge 3", "was edited").exit_code == 3
+    assert AlreadyCharged.exit_code == 4
 
 
 def test_a_batch_is_paid_once(ledger: Ledger) -> None:

@@ -177,6 +177,13 @@ def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
         assert ledger.check() == ()
 
 
+def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    edit(url, "UPDATE ledger SET filter = '{}'")
+    with pytest.raises(LedgerDamaged, match="ledger: its filter was edited"):
+        Ledger.open(url)
+
+
 def cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str, tuple[object, ...]]]:
     """Table, column, and how to find the row, of each cell."""
     for table in TABLES:

@@ -133,6 +133,15 @@ def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.Monke
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
+def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(Book, "_add_up", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
+        assert (ledger.charges(), ledger.check()) == (0, ())
+
+
 def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_begin", lambda connection: None)
     monkeypatch.setattr(Book, "_add_up", broken_off)

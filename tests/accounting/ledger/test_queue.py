@@ -26,8 +26,8 @@ from accounting.ledger import (
     turns,
 )
 from accounting.ledger.database import store
+from accounting.ledger.group_commit import Queue
 from accounting.ledger.transactions import Charged
-from accounting.ledger.turns import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
@@ -287,7 +287,7 @@ def test_who_waited_too_long_takes_its_request_back(
 
 FORKED = """
 import os, sys
-from accounting.ledger import Ledger, turns
+from accounting.ledger import Ledger, group_commit
 with Ledger.open(sys.argv[1]) as ledger:
     queue = turns.Queue(ledger._store, ledger._book, ledger._charged)
     handle, other = queue._opened(), queue._opened()

@@ -126,6 +126,14 @@ def test_the_tree_is_the_one_that_runs() -> None:
             assert found.squared.lower == found.squared.upper == worst(rows, most, apart)
 
 
+def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
+    r"""At 15 apart 0 and 16 share more blocks than 0 and 15."""
+    products, _ = Tree(rounds=64).gram()
+    pattern, bound = best_pattern(products, Participation(most=2, apart=15))
+    first = int(products[np.ix_([0, 15], [0, 15])].sum())
+    assert (pattern, first < bound) == ((0, 16), True)
+
+
 def test_negative_products_are_bounded_from_both_sides() -> None:
     rng = random.Random(2)
     open_ends = 0
@@ -147,6 +155,15 @@ def test_negative_products_are_bounded_from_both_sides() -> None:
         assert found.exact == (found.squared.lower == found.squared.upper)
         open_ends += not found.exact
     assert open_ends > 0
+
+
+def test_products_beyond_int64_are_rounded_outwards() -> None:
+    huge = 10**30 + 1
+    rows = [[Fraction(huge), Fraction(0)], [Fraction(1), Fraction(huge)]]
+    found = squared_sensitivity(Dense(rounds=2, rows=rows), Participation(most=2))
+    truth = moved(rows, [0, 1])
+    assert found.squared.lower <= truth <= found.squared.upper
+    assert found.squared.upper < truth * (1 + Fraction(1, 10**12))
 
 
 def test_rising_coefficients_are_searched() -> None:

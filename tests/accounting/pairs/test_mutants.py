@@ -10,7 +10,7 @@ from flint import arb
 
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import ClosedPair
 from dpcore import DiscreteGaussian, Enclosure

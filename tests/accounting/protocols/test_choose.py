@@ -10,8 +10,9 @@ import mpmath
 import pytest
 
 from accounting import PrivacyCurve
+from accounting.protocols import choose as distributed
 from accounting.protocols.box import BinomialBox
-from accounting.protocols.choose import GRID, Plan, choose
+from accounting.protocols.choose import GRID, Plan, choose, protocol_guarantee
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
@@ -19,6 +20,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from tests.support.accounting.brute import real
+from tests.support.dpcore.mutants import mutated
 
 
 def polya_loss(shape: Fraction, scale: Fraction, shift: int) -> Any:
@@ -47,6 +49,18 @@ def test_pure_noise_of_the_honest(fraction: str) -> None:
     g = plan.protocol.precision
     assert polya_loss(shape, scale, g) <= 1 + mpmath.mpf(10) ** -30
     assert polya_loss(shape, scale - Fraction(g, GRID), g) > 1
+
+
+def test_what_dropouts_cost_without_more_noise() -> None:
+    # Pure protocol of scale 10, sensitivity 10: half of the users give 2.34343, not 1.
+    share = DiscreteLaplace(scale=10).share(100)
+    protocol = AggregatedSum(users=100, precision=10, threshold=99, share=share)
+    for honest, loss in ((100, "1"), (90, "1.17056"), (50, "2.34343")):
+        curve = protocol_guarantee(protocol, honest)
+        assert isinstance(curve, PrivacyCurve)
+        assert abs(float(curve.epsilon(0).upper) - float(loss)) < 1e-5
+    plan = choose(instance="pure", users=100, epsilon=1, honest_fraction="1/2", parameters="paper")
+    assert not plan.meets
 
 
 def test_skellam_for_a_target() -> None:
@@ -125,6 +139,22 @@ def test_many_users_send_biased_bits() -> None:
         up = sum(max(a[x] - factor * (a[x - 1] if x else 0), 0) for x in range(2001))
         down = sum(max(a[x] - factor * (a[x + 1] if x < 2000 else 0), 0) for x in range(2001))
         assert max(up, down) <= mpmath.mpf("1e-6")
+
+
+def test_a_plan_that_trusts_everyone_is_caught() -> None:
+    arguments: dict[str, Any] = {
+        "instance": "binary-shuffle",
+        "users": 100,
+        "epsilon": "1/2",
+        "delta": "1e-6",
+        "honest_fraction": "4/5",
+    }
+    target = distributed._target("binary-shuffle", 100, "1/2", "1e-6", "4/5", "exact")
+    mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
+    plan = mutant(target, None, 1)
+    # 3 bits of each of 100 would do; the 80 honest have 240, and the plan says so.
+    assert not plan.meets
+    assert choose(**arguments).meets
 
 
 @pytest.mark.parametrize(

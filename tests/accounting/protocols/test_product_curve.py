@@ -14,10 +14,12 @@ from typing import Any
 import mpmath
 import pytest
 
+from accounting import PrivacyCurve
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
@@ -185,3 +187,16 @@ def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
     # The twin: every coordinate with all of epsilon.
     whole = mutated(BinomialBox._surely, "epsilon / len(self.bounds)", "epsilon")
     assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
+
+
+@pytest.mark.parametrize(
+    ("trials", "p", "bound", "epsilon"),
+    [(268, "1/2", 1, "1/2"), (50, "1/5", 2, "1"), (30, "9/10", 1, "1/3"), (20_000, "1/50", 3, "2")],
+)
+def test_one_coordinate_agrees_with_the_curve(
+    trials: int, p: str, bound: int, epsilon: str
+) -> None:
+    # Sums of outcomes here, rays and tails of the law there.
+    curve = PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=bound)
+    box_of_one = BinomialBox(trials=trials, probability=p, bounds=(bound,))
+    assert curve.enclose_delta(epsilon).overlaps(box_of_one.enclose_delta(epsilon))

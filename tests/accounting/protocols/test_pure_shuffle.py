@@ -19,6 +19,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.pure_shuffle import PureShuffle
 from tests.support.accounting.shuffled_views import worst_loss
+from tests.support.dpcore.mutants import rewired
 
 TIGHT = 1e-9
 
@@ -129,6 +130,17 @@ def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.Mon
         return values[width - 1 :]
 
     refuted(monkeypatch, "_sliding", alone, HARDLY_COVERED)
+
+
+def test_what_a_narrow_window_drops_is_added_again() -> None:
+    narrow = rewired(pure_shuffle._loss_at_centre, _BEYOND=-1)
+    forgetful = rewired(
+        pure_shuffle._loss_at_centre,
+        _BEYOND=-1,
+        _loss=lambda law, noise, covers, _: pure_shuffle._loss(law, noise, covers),
+    )
+    wide = pure_shuffle._loss_at_centre(CERTIFIED, 7, 3)
+    assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
 
 
 # -- plans ----------------------------------------------------------------------------------------

@@ -55,6 +55,12 @@ def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
     assert not found.short.meets(epsilon, "1e-6")
 
 
+def test_longer_shifts() -> None:
+    found = fewest_bits(epsilon=1, delta="1e-3", bounds=(3,))
+    assert fair_delta(found.bits, 3, Fraction(1))[1] <= Fraction(1, 1000)
+    assert fair_delta(found.bits - 1, 3, Fraction(1))[0] > Fraction(1, 1000)
+
+
 def agrees(calibrate: Callable[..., Any]) -> bool:
     for p, bounds, epsilon, delta in (
         ("1/2", (1, 1), "1", "1/10"),

@@ -12,9 +12,9 @@ import pytest
 from scipy.integrate import quad
 
 from accounting import PrivacyCurve, compose
-from accounting.loss import allocation
-from accounting.loss.allocation import Side
-from accounting.loss.allocation_orders import renyi_of_allocation
+from accounting.loss import allocation_loss
+from accounting.loss.allocation_loss import Side
+from accounting.loss.allocation_renyi import renyi_of_allocation
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
@@ -65,7 +65,7 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 
 def test_the_direction_that_is_gone_counts() -> None:
     r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
-    from accounting.loss import allocation_orders as by_orders
+    from accounting.loss import allocation_renyi as by_orders
     from dpcore.numbers.enclosure import precision
 
     with precision(128):
@@ -212,12 +212,12 @@ def test_many_rounds_and_epochs() -> None:
 def test_broken_listings_are_seen(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocation, "_ATOMS", 200)
-    original = getattr(allocation, name)
+    monkeypatch.setattr(allocation_loss, "_ATOMS", 200)
+    original = getattr(allocation_loss, name)
     broken = mutated(getattr(original, "__wrapped__", original), old, new)
     # The mutant of the cached function is not cached, and nothing broken is remembered.
-    monkeypatch.setattr(allocation, name, broken)
-    make = getattr(allocation.allocated, "__wrapped__", allocation.allocated)
+    monkeypatch.setattr(allocation_loss, name, broken)
+    make = getattr(allocation_loss.allocated, "__wrapped__", allocation_loss.allocated)
 
     def holds(present: bool, epsilon: float) -> bool:
         truth = of_two_rounds(1.0, epsilon, present=present)

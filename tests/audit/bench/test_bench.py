@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import audit.bench.bench as module
 from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench
@@ -145,6 +146,18 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
     seen.clear()
     module._Task(entry=HALF, role="twin", alpha=LEVEL, seed=1).run()
     assert seen == [(0, 300, LEVEL)]
+
+
+def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
+    """The twin in the place of the slip: three tries at a third of alpha."""
+    alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
+    mock = replace(HALF, run=HALF.twin.run, runs=48)
+    caught = sum(
+        module._Task(entry=mock, role="broken", alpha=Fraction(1, 5), seed=seed).run()[2].refuted
+        is True
+        for seed in range(15)
+    )
+    assert binom.sf(caught - 1, 15, 0.2) > alpha
 
 
 def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:

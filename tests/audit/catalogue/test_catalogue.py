@@ -21,7 +21,7 @@ from scipy.stats import binom
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, Twin, find
 from audit.evidence.fixed_size_test import Evidence, gather
 from audit.features.feature import read_feature
-from audit.outputs.form import draw_worlds, interleave
+from audit.outputs.output_parser import draw_worlds, interleave
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.audit.catalogue_laws import (

@@ -17,7 +17,7 @@ from audit.evidence.family import weigh_views
 from audit.evidence.fixed_size_test import gather, resolution
 from audit.evidence.view import View
 from audit.features.feature import read_feature
-from audit.outputs.form import draw_worlds, interleave
+from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
 from audit.targets.spelling import read_target

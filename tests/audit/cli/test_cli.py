@@ -398,6 +398,43 @@ def test_an_audit_that_needs_accounting_is_seen_to_load_it(
     assert "accounting.release.guarantee" in loaded(tmp_path, *words)
 
 
+def test_no_run_is_drawn_twice(tmp_path: Path) -> None:
+    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
+    loaded(tmp_path, *SAMPLED)
+    assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
+
+
+UNMEASURED = """
+def token(v, rng): return "".join(rng.choice([*"abcdefghij"], 24))
+def named(share, person, rng):
+    return "nothing" if rng.random() < share else person + token(0, rng)
+def hardly(person, rng): return named(0.035, person, rng)
+def mostly(person, rng): return named(0.6, person, rng)
+def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
+def grouped(counts, rng):
+    if isinstance(counts, int): return counts + int(rng.geometric(0.02) - rng.geometric(0.02))
+    return [count + rng.laplace(0, 1) for count in counts]
+def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
+"""
+
+
+def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(UNMEASURED)
+
+    def code(name: str, a: object, b: object, *words: object) -> int:
+        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", 8000, "--seed", 1)
+        return audit(f"t.py:{name}", *options, *words).code
+
+    assert code("token", 1, 1.25) == 4
+    assert code("hardly", '"ada"', '"bob"') == 4
+    assert code("token", 1, 1.25, "--feature", "sum") == 4
+    # Less than half: but among the others, outputs that name the person have a large probability.
+    assert code("mostly", '"ada"', '"bob"') == 0
+    assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
+    # What the measured half refutes is refuted.
+    assert code("shown", '"ada"', '"bob"') == 1
+
+
 MEAN = """
 def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
 """

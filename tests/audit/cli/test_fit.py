@@ -130,12 +130,24 @@ def test_a_refuted_declaration_exits_with_1() -> None:
     assert "--seed 7" in shown
 
 
+def test_a_fault_exits_with_1_and_is_not_called_refuted() -> None:
+    code, shown = replayed("raw-in-a-hundred")
+    assert code == 1
+    assert shown.startswith("FAULTS FOUND")
+
+
 def test_nothing_found_exits_with_0() -> None:
     code, shown = replayed("clipped-to-one", "--sensitivity", "1", "--strict", "--json")
     assert code == 0
     found = json.loads(shown)
     assert found["verdict"] == "nothing_found"
     assert found["declared"] == {"sensitivity": "1", "norm": "l1", "strict": True}
+
+
+def test_what_cannot_be_replayed_exits_with_3() -> None:
+    code, shown = replayed("exec:cat", "--pair", "0", "1")
+    assert code == 3
+    assert shown.startswith("CANNOT BE REPLAYED")
 
 
 def test_a_target_that_fails_exits_with_3() -> None:

@@ -24,7 +24,7 @@ from audit.evidence.baseline_bounds import (
     one_run,
 )
 from audit.evidence.one_run import one_run_p_value
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired

@@ -25,7 +25,7 @@ from audit.evidence.fixed_size_test import WEIGHTS, gather, resolution
 from audit.evidence.sequential_test import watch
 from audit.evidence.view import View
 from audit.features.feature import read_feature
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
@@ -204,6 +204,19 @@ def test_more_than_half_not_measured_is_nothing_measured(
     assert report.resolution >= lost > 0.4
     # A claim that the measured runs refute is refuted.
     assert sample(of(named(share, telling=True)), plan).exit_code == 1
+
+
+def test_records_that_nothing_reads_fail_in_python() -> None:
+    options: Any = {"seed": 7, "runs": 20_000}
+    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
+    assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
+
+    def of_tokens(v: float, n: int, rng: np.random.Generator) -> Any:
+        return [{"id": token} for token in tokens(v > 0, n, rng)]
+
+    assert audit(of_tokens, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
+    with pytest.raises(NothingMeasured, match="have no order"):
+        assert_private(of_tokens, "epsilon=1", pairs=[(0.0, 0.25)], **options)
 
 
 def record(v: float, n: int, rng: np.random.Generator) -> Any:

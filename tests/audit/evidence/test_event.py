@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from audit.evidence import event
 from audit.evidence.event import Tally, Witness, witness_of, wording
 from audit.evidence.fixed_size_test import gather
-from audit.evidence.rule import Trial, learn_rule
-from audit.outputs.form import draw_worlds
+from audit.evidence.threshold_family import Trial, learn_rule
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import effort
@@ -79,6 +79,15 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
         found = int(cells.locate(read(np.array([float(heavy)])))[0])
         same = (numbers == heavy) & ~np.signbit(numbers)  # -0.0 is another number
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
+
+
+def test_nan_and_infinities_are_cells_of_their_own() -> None:
+    values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
+    cells = tally_of(values, [True] * 6).cells()
+    found = cells.locate(read(values)).tolist()
+    assert len(set(found[:5])) == 5
+    assert found[0] == found[5]
+    assert cells.counts[1, found[0]] == 2
 
 
 def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:

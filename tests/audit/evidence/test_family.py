@@ -22,7 +22,7 @@ from audit.evidence.fixed_size_test import Evidence, gather, resolution
 from audit.evidence.sequential_test import watch, watch_curve
 from audit.evidence.verdict import capped
 from audit.evidence.view import View
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.audit.evidence.test_fixed_size_test import laplace

@@ -19,8 +19,8 @@ from scipy.special import ndtr
 
 from audit.evidence.event import Tally
 from audit.evidence.fixed_size_test import GRID, WEIGHTS, Evidence, gather, read_claim
-from audit.evidence.rule import EXPERTS, ThresholdFamily, Trial, learn_rule
-from audit.outputs.form import draw_worlds
+from audit.evidence.threshold_family import EXPERTS, ThresholdFamily, Trial, learn_rule
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha

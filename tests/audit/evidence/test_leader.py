@@ -17,9 +17,9 @@ from audit.evidence import fixed_size_test as fixed
 from audit.evidence.event import Tally
 from audit.evidence.family import LEADER, gather_views, view_seeds, weigh_views
 from audit.evidence.fixed_size_test import GRID, LED, Evidence, gather
-from audit.evidence.rule import Trial, follow, learn_rule
+from audit.evidence.threshold_family import Trial, follow, learn_rule
 from audit.evidence.view import View
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from tests.alpha_budget import buy_alpha
 from tests.effort import effort

@@ -23,7 +23,7 @@ from audit.evidence.family import by_averages, holm, weigh_views
 from audit.evidence.fixed_size_test import gather
 from audit.evidence.verdict import Outcome, reported_row
 from audit.evidence.view import View
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from tests.alpha_budget import buy_alpha
 from tests.effort import effort

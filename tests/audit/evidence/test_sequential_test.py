@@ -16,9 +16,9 @@ from scipy import stats
 
 from audit.claims.verdicts import LOOKS
 from audit.evidence import sequential_test as sequential
-from audit.evidence.rule import learn_rule
 from audit.evidence.sequential_test import EProcess, watch, watch_curve
-from audit.outputs.form import draw_worlds
+from audit.evidence.threshold_family import learn_rule
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -244,6 +244,18 @@ def test_a_curve_is_the_average_of_its_points() -> None:
     together = watch_curve(points).update(outputs, worlds)
     np.testing.assert_allclose(together.path, np.log(np.mean(np.exp(alone), axis=0)), atol=1e-9)
     assert together.witness() is not None
+
+
+def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
+    logs = np.array([[math.nan, 1e6, -math.inf], [0.0, 0.0, -math.inf]])
+    found = sequential._log_mean(logs, np.log([0.5, 0.5]))
+    assert found[0] == pytest.approx(math.log(0.5))
+    assert found[1] == pytest.approx(1e6 + math.log(0.5))
+    assert found[2] == -math.inf
+    worlds = draw_worlds(20_000, np.random.default_rng(0))
+    state = watch("1/10").update(worlds.astype(int), worlds)
+    assert state.log_e > 700
+    assert math.isfinite(state.e_value)
 
 
 def test_looks_are_fixed_and_nothing_happens_before_the_first() -> None:

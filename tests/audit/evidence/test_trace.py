@@ -20,12 +20,13 @@ from audit.evidence.fixed_size_test import block_ends, gather
 from audit.evidence.sequential_test import watch
 from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View
-from audit.outputs.form import Outputs, draw_worlds, join
+from audit.outputs.output_parser import Outputs, draw_worlds, join
 from audit.outputs.reading import read
 from audit.report.figure_data import Bin, histogram
 from audit.wording.result import plain
 from tests.effort import by_day
-from tests.support.audit.words import in_event, spans, worded
+from tests.support.audit.words import between, compared, holds, in_event, spans, worded
+from tests.support.dpcore.mutants import mutated, rewired
 
 CLAIM = Claim(epsilon=1)
 RUNS = 2000
@@ -69,6 +70,22 @@ def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: 
         bins = [cell.covered for cell in worded(outputs, worlds, witness.event).bins]
         at = histogram(outputs, worlds, witness.event, inside, witness.where.spans())
         assert [cell.covered for cell in at.bins] == bins, (witness.where.spans(), told)
+
+
+def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    witness = gather(outputs, worlds, seed=7).witness(1)
+    assert witness is not None
+    wrong = rewired(
+        holds,
+        between=rewired(
+            between, compared=mutated(compared, '"<=": number <= end', '"<=": number >= end')
+        ),
+    )
+    assert retold(witness, outputs, worlds, in_event(witness.event, outputs))
+    misread = rewired(in_event, holds=wrong)
+    assert not retold(witness, outputs, worlds, misread(witness.event, outputs))
 
 
 anything = st.one_of(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from audit.errors import TargetFailed
 from audit.features.feature import FEATURES, Feature, read_feature, require_fixed
 from audit.features.maps import Map
-from audit.outputs.form import Outputs
+from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day

@@ -26,7 +26,7 @@ from audit.features.feature import read_feature
 from audit.features.learner import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
 from audit.features.steps import cell_places
-from audit.outputs.form import draw_worlds
+from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
 from audit.runs.block import Plan

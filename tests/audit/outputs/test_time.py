@@ -14,8 +14,8 @@ import audit
 import audit.targets.target
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.outputs.form import draw_worlds
 from audit.outputs.guard import Watchdog
+from audit.outputs.output_parser import draw_worlds
 from audit.runs.block import Plan
 from audit.sample import draw
 from audit.targets.spelling import as_target

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from audit.claims.claim import Claim
 from audit.outputs import identity as told
-from audit.outputs.form import Outputs, join
 from audit.outputs.identity import identity
+from audit.outputs.output_parser import Outputs, join
 from audit.outputs.reading import NumberLine, read
 from audit.runs.block import Plan
 from audit.sample import sample

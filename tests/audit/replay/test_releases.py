@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import audit
-from audit.outputs.form import kind
 from audit.outputs.identity import identity
+from audit.outputs.output_parser import kind
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
 from dpcore.errors import InvalidParameter

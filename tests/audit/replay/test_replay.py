@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -11,14 +12,17 @@ import pytest
 
 import audit.replay.replay
 import audit.replay.rng_hooks
+from audit.catalogue import find
 from audit.errors import TargetFailed
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
+from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
 from tests.support.replay_targets import correct, faulty
 
 AMOUNTS = (0.25, 0.75)
@@ -65,6 +69,24 @@ def test_a_correct_mechanism_gives_no_error(
     assert kinds(report) == set(), str(report)
     assert report.verdict == "nothing_found"
     assert report.exit_code == 0
+
+
+def named(name: str, **options: Any) -> ReplayReport:
+    entry = find(name)
+    twins = [e.twin for e in audit.catalogue.ENTRIES]
+    subject = entry or next(twin for twin in twins if twin.name == name)
+    target = Vectorised(spelling=name, function=subject.run)
+    return replay(target, subject.pair, **options)
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    "name",
+    ["count", "clipped-to-one", "histogram", "sparse-vector", "noisy-max", "two-days", "arms",
+     "rounded-amount", "rounded", "polya-shares", "wrapped-sum"],
+)  # fmt: skip
+def test_a_correct_twin_gives_no_error(name: str) -> None:
+    assert kinds(named(name, changes=150)) == set()
 
 
 def test_a_noise_of_the_toolkit_is_replayed() -> None:
@@ -275,6 +297,19 @@ def test_another_process_cannot_be_replayed() -> None:
     report = replay(read_target("exec:awk 'BEGIN { print 1 }'"), (0, 1))
     assert (report.verdict, report.runs) == ("not_replayable", 0)
     assert only(report, "elsewhere")
+
+
+def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = '    exchange(os, "urandom", _urandom)\n'
+    mutant = mutated(audit.replay.rng_hooks._exchange, line, "")
+    monkeypatch.setattr(audit.replay.rng_hooks, "_exchange", mutant)
+
+    def noisy(value: int) -> int:
+        return value + os.urandom(1)[0]
+
+    assert replay(noisy, (0, 1), changes=0).verdict == "not_replayable"
+    monkeypatch.undo()
+    assert replay(noisy, (0, 1), changes=0).verdict == "nothing_found"
 
 
 def test_a_failure_on_an_ordinary_tape_is_the_target_s() -> None:

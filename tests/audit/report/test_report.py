@@ -16,7 +16,7 @@ import pytest
 from audit.assembly import Audit, audit
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
-from audit.cli.written import show
+from audit.cli.output import show
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.report.record import ExactFinding, ExactWitness
@@ -24,6 +24,7 @@ from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.rounding import down, up
 
 WITNESS = Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
 SAMPLED = AuditReport(
@@ -114,6 +115,14 @@ def test_every_number_shown_keeps_its_side() -> None:
     assert "between 0.333 and 0.334" in "\n".join(lines(PROVEN))
     proven = dataclasses.replace(PROVEN, verdict="refuted", witness=EXACT_WITNESS)
     assert "probability between 0.333 and 0.334 on dataset A" in "\n".join(lines(proven))
+
+
+@pytest.mark.parametrize("value", [0.1, 1.99999, 123456.789, 5e-324, 1e300, 2 / 3])
+@pytest.mark.parametrize("digits", [1, 3, 9])
+def test_rounding_has_a_direction(value: float, digits: int) -> None:
+    exact = Fraction(value)
+    assert Fraction(down(value, digits)) <= exact <= Fraction(up(value, digits))
+    assert abs(Fraction(down(value, digits)) / exact - 1) < Fraction(10) ** (1 - digits)
 
 
 @pytest.mark.parametrize("report", variants())

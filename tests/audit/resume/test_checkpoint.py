@@ -165,6 +165,14 @@ def test_the_seed_of_a_state_is_known_before_it_is_resumed(tmp_path: Path) -> No
     assert audited(path, target, plan(seed=13)) == sample(target, plan(seed=13))
 
 
+def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "state"
+    with resume(path, target, plan()) as state:
+        state.append(np.arange(5))
+    with pytest.raises(InvalidParameter, match="holds 5 runs as block 0 of 32"):
+        audited(path, target, plan())
+
+
 def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
     target, path = read_target("count"), tmp_path / "state"
     with (

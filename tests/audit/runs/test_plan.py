@@ -10,8 +10,9 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
+from audit.evidence.fixed_size_test import gather
 from audit.features.feature import Feature, read_feature
-from audit.outputs.form import draw_worlds, interleave
+from audit.outputs.output_parser import draw_worlds, interleave
 from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of
 from audit.sample import draw, sample
 from audit.targets.spelling import read_target
@@ -46,6 +47,13 @@ def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bo
         if sequential:
             # Every look of the anytime test is the end of a block.
             assert set(LOOKS) & set(range(share)) <= set(itertools.accumulate(mine))
+
+
+@pytest.mark.parametrize("runs", [TRAINING, 48, 100, 5000])
+def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
+    coins = np.arange(runs) % 2 == 0
+    first = next(plan(runs=runs).blocks()).runs
+    assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
 
 
 @pytest.mark.parametrize(

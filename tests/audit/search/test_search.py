@@ -14,7 +14,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.fixed_size_test import gather
 from audit.features.feature import read_feature
-from audit.outputs.form import Outputs, draw_worlds, interleave
+from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from audit.runs.block import Plan, Stream
 from audit.search import search as module
 from audit.search.search import SHARE, STREAM, SearchResult, training_runs

@@ -20,7 +20,7 @@ STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import audit.cli.run, audit.layers, audit.sandbox.sandbox, audit.sample, audit.cli.written
+import audit.cli.run, audit.layers, audit.sandbox.sandbox, audit.sample, audit.cli.output
 import dpcore.command.app
 point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
 dpcore.command.app._registered = lambda: {{"audit": point}}

@@ -19,8 +19,8 @@ from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.fixed_size_test import gather
 from audit.evidence.sequential_test import watch
-from audit.outputs.form import OutputParser, concatenate, draw_worlds, join, kind
 from audit.outputs.guard import Watchdog
+from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.program import Program

@@ -183,3 +183,15 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
     runs = RUNS if path == "release" else 10 * RUNS  # 16 devices, so little is to be seen
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
+
+
+def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
+    right = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
+    wrong = audit_view(policy_of(private(ForEveryone)), delta="1e-2")
+    assert wrong.epsilon > right.epsilon * Fraction(3, 2)
+
+
+def test_visits_need_one_law() -> None:
+    pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
+    with pytest.raises(InvalidParameter, match="no one law"):
+        audit_view(policy_of(pure), visits=2)

@@ -17,7 +17,7 @@ from scipy import stats
 from bandits.audited.linear_view import MODEL, linear_view_of
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audited.target import across, audit_view, lead, second, target
-from bandits.batch import Released
+from bandits.batch import Pulls, Released
 from bandits.combinatorial import streams as totals
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.play import play
@@ -38,6 +38,7 @@ from tests.effort import by_day
 from tests.support.bandits.audited import COMBINATORIAL, EVERY, FLOORS, LINEAR, audited, viewed
 from tests.support.bandits.worlds import Pulled, same_law
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refused
 
 BITS = BitPrivatizer(epsilon=1, delta="1e-2")
 
@@ -108,6 +109,21 @@ def test_worlds_differ_in_one_reward_of_one_user() -> None:
         assert sums == [[found.sizes[0] - 1 + reward, found.ones[0][1]], [*found.ones[1]]]
 
 
+def test_a_released_sum_off_its_grid_is_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SumPrivatizer, "release", lambda *_: Fraction(1, 10**9 + 7))
+    with refused("released"):
+        view("pure").views(1, 1, SeededRng(1))
+
+
+def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
+    class Favouring(BatchedElimination):
+        def choose(self, state: Any) -> Pulls:  # always the same
+            return Pulls((4, 8))
+
+    with pytest.raises(InvalidParameter, match="equally often"):
+        view_of(Favouring(privatizer=summed("pure")))
+
+
 def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
     """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
     k = np.arange(-reach, reach + 1)
@@ -123,6 +139,16 @@ def test_the_claim_of_skellam_noise_is_that_of_the_first_batch() -> None:
     epsilon = float(found.epsilon)
     assert hockey_stick(law, steps, epsilon, 1000) <= 1e-3
     assert hockey_stick(law, steps, epsilon - 2e-6, 1000) > 1e-3
+
+
+def test_the_claim_of_bits_is_that_of_the_first_batch() -> None:
+    found = viewed("sdp-ae:m=8,epsilon=1,delta=1e-2")
+    law = BITS.noise(8)
+    assert law is not None
+    bits = int(law.parameters["trials"])
+    epsilon, fair = float(found.epsilon), stats.binom(bits, 0.5)
+    assert hockey_stick(fair, 1, epsilon, bits + 1) <= 1e-2
+    assert hockey_stick(fair, 1, epsilon - 2e-6, bits + 1) > 1e-2
 
 
 @pytest.mark.nightly

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting import Status
-from accounting.certificates.form import digest_of
-from accounting.certificates.worst import zcdp_keeps
+from accounting import Status, verify
+from accounting.certificates.canonical import digest_of
+from accounting.certificates.certificate import certify
+from accounting.certificates.worst_part import zcdp_keeps
 from accounting.claims.claim import ZCdp
 from bandits.certificates.certificate import certificate_of
 from bandits.certificates.recheck import recheck
@@ -25,6 +26,9 @@ from bandits.rounds import Coins, play_together
 from bandits.worlds import preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld, sphere_instance
+from dpcore.continual.square_root import SquareRootSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.sampling.rng import SeededRng
 from tests.bandits.certificates.test_certificate import sealed
 
@@ -187,3 +191,26 @@ def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> Non
         assert zcdp_keeps(Fraction(rho), upper + Fraction(1, 10**6), Fraction(delta))
     assert not zcdp_keeps(Fraction(rho), upper * Fraction(99, 100), Fraction(delta))
     assert not zcdp_keeps(Fraction(rho), upper, Fraction(0))
+
+
+def test_the_square_root_of_running_sums_is_certified_and_its_twin_refused() -> None:
+    """A stream of its own: zCDP of the column's square norm, and not of a smaller one."""
+    root = SquareRootSum(horizon=500, noise=DiscreteGaussian(sigma_squared=10**7))
+    squared = sum(move * move for move in root.moves)
+    whole = Mechanism(noise=root.noise, sensitivity=Sensitivity.l2_squared(squared))
+    own = certify(whole, deltas=()).to_json()
+    (claim,) = own["claims"]
+    assert Fraction(claim["rho"]) == Fraction(squared, 2 * 10**7)
+    assert verify(own).holds
+    for change in (
+        {"sensitivity": {"norm": "l2-squared", "amount": squared + 1}},
+        {"noise": {"law": "discrete-gaussian", "sigma_squared": "9999999"}},
+    ):
+        bad = json.loads(json.dumps(own))
+        bad["parts"][0] |= change
+        bad["digest"] = digest_of(bad)
+        assert "proven: the value is" in str(verify(bad))
+    # Norm by norm: the prefix sums of one item are what the column says.
+    column = [Fraction(move) for move in root.moves]
+    assert len(column) == 500
+    assert sum(float(each) ** 2 for each in column) == pytest.approx(squared)

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from accounting import Status
+from accounting.certificates.canonical import digest_of
+from accounting.certificates.canonical import required_assumptions as ordinary
 from accounting.certificates.certificate import certify
-from accounting.certificates.form import digest_of
-from accounting.certificates.form import required_assumptions as ordinary
 from accounting.claims.claim import Pure
 from accounting.cli.readers import verdict_of
 from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.recheck import SEEDED, UNKNOWN, recheck, required_assumptions
+from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope
 from tests.bandits.certificates.test_certificate import (
@@ -283,6 +283,17 @@ def test_a_certificate_that_was_made_up_fails(name: str) -> None:
         assert REASONS[name] in failure.reason
 
 
+def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
+    # Whoever rewrites these sentences too tells another story, and no reader can know.
+    edited = document("renyi")
+    count = len(edited["parts"])
+    assert any(each.startswith(f"parts: {count}, all that") for each in edited["assumptions"])
+    assert any(each.startswith("released: ") for each in edited["assumptions"])
+    assert SEEDED in edited["assumptions"]
+    edited["assumptions"][edited["assumptions"].index(SEEDED)] = SYSTEM
+    assert recheck(sealed(edited)).holds
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{}", "[]", '{"schema": 1}', b"\xff", "[" * 100_000,
@@ -310,6 +321,16 @@ def test_what_is_shown_is_plain_text() -> None:
         verdict = recheck(sealed(each))
         assert not verdict.holds
         assert str(verdict).isprintable()
+
+
+@pytest.mark.parametrize("name", ["ldp-se", "cdp-se", "sdp-ae", "dp-se", "ucb", "Dist-dp-se"])
+def test_another_name_needs_other_sentences(name: str) -> None:
+    edited = {**document("pure"), "algorithm": name}
+    for i, each in enumerate(edited["assumptions"]):
+        edited["assumptions"][i] = each.replace(" dist-dp-se with", f" {name} with")
+    verdict = recheck(sealed(edited))
+    assert not verdict.holds
+    assert all(each.reason.startswith("missing: ") for each in verdict.failures)
 
 
 def text_told(edited: dict[str, Any]) -> str:
@@ -359,6 +380,23 @@ def test_scopes_never_compose() -> None:
     other = of_scope(Scope(relation=Relation.ADD_REMOVE))
     edited["parts"].append(other)
     assert reason_of(text_told(edited)) == ("parts", "must have one scope: scopes never compose")
+
+
+def test_rounds_are_those_of_a_user() -> None:
+    edited = document("returning")
+    edited["parts"][0]["is"]["unit"] = "contribution"
+    where, reason = reason_of(text_told(edited))
+    assert where == "parts[0].is.unit"
+    assert reason.startswith("must be user")
+
+
+def test_rounds_of_one_law_stand_together() -> None:
+    edited = document("returning")
+    part = edited["parts"][0]
+    part["is"]["rounds_of"] = [{**part["is"]["rounds_of"][0], "rounds": k} for k in (1, 1)] + [
+        {**part["is"]["rounds_of"][0], "rounds": 1}
+    ]
+    assert reason_of(text_told(edited))[1] == "must not repeat a law: add up its rounds"
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])

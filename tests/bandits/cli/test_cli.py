@@ -320,6 +320,13 @@ def test_rows_that_no_run_wrote_are_refused(
     assert words in answer.err
 
 
+def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
+    answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
+    assert "(an algorithm with the same epsilon twice)" in answer.err
+    os.mkfifo("pipe")
+    assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
+
+
 def test_rows_of_one_alone_are_named(bandit: Bandit) -> None:
     one = stored("one", ROW, {**ROW, "algorithm": "dp-se"})
     other = stored("other", {**ROW, "epsilon": 2.0}, {**ROW, "algorithm": "dp-se"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accounting.budget.returning_users import per_user
-from accounting.certificates.form import digest_of
+from accounting.certificates.canonical import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
@@ -136,3 +136,10 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out
+
+
+def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
+    words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
+    answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
+    assert answer.code == 2
+    assert "sums 2 to 65,535 users" in answer.err

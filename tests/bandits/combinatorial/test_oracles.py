@@ -112,6 +112,25 @@ def test_greedy_coverage_keeps_its_share_and_is_not_always_best() -> None:
     assert reward.of(values, exact) == pytest.approx(best)
 
 
+def test_the_top_k_is_best_for_at_least_one() -> None:
+    sets, reward = Unions.subsets(6, 3), AtLeastOne()
+    problem = Problem(decisions=sets, reward=reward)
+    values = np.random.default_rng(5).random((50, 6))
+    found = reward.of(values, problem.choose(values, np.zeros(50)))
+    assert found == pytest.approx([problem.best(row) for row in values])
+
+
+def test_an_oracle_that_fails_succeeds_as_often_as_it_says() -> None:
+    sets = Unions.subsets(4, 2)
+    failing = Failing(of=LargestSum(sets), chance="3/4")
+    values = np.tile([0.1, 0.2, 0.3, 0.4], (1000, 1))
+    luck = (np.arange(1000) + 0.5) / 1000
+    good = (failing.choose(values, luck) == LargestSum(sets).choose(values, luck)).all(axis=1)
+    assert good.mean() == 0.75
+    assert sets.contains(failing.choose(values, luck)).all()
+    assert Problem(decisions=sets, oracle=failing).share == 0.75
+
+
 class Wrong(Oracle):
     """An oracle that returns what it is told to."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from bandits.experiments import playing
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import play_task
-from bandits.experiments.results import refuse_foreign, remove_earlier
+from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.play import Run
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
@@ -61,6 +62,38 @@ def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str
     assert sorted(path.name for path in Path().iterdir()) == sorted(["d", "link", name])
 
 
+@pytest.mark.usefixtures("never_played")
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> None:
+    for folder in ("new", "."):
+        place = str(Path(folder, name))
+        answer = bandit(*RUN, "--algorithms", "cdp-se", "-o", folder, "--resume", place)
+        assert answer.err == f"error: --resume = {place}: is a file that --output writes\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
+    Path("all.csv").write_text("item_id,click\n")
+    os.link("all.csv", "other")
+    for path in ("all.csv", "other"):
+        answer = bandit("run", "obd", "--data", "all.csv", "--resume", path)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == f"error: --resume = {path}: is the file of --data, too\n"
+    assert Path("all.csv").read_text() == "item_id,click\n"
+
+
+def test_other_files_of_the_folder_may_be_read(tmp_path: Path) -> None:
+    inputs = {"--data": tmp_path / "all.csv", "--resume": tmp_path / "state"}
+    refuse_inputs(tmp_path, inputs)
+    refuse_inputs(None, {"--data": tmp_path / "regret.csv", "--resume": None})
+    blind = rewired(refuse_inputs, _same=lambda one, other: one == other)
+    (tmp_path / "regret.csv").touch()
+    (tmp_path / "all.csv").symlink_to("regret.csv")
+    blind(tmp_path, inputs)
+    with pytest.raises(InvalidParameter, match="is a file that --output writes"):
+        refuse_inputs(tmp_path, inputs)
+
+
 MINE = {
     "rows.json": '{"schema": "notes"}',
     "regret.csv": "day,regret\n1,2\n",
@@ -83,6 +116,16 @@ def test_files_of_somebody_else_are_not_replaced(
     assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
     assert contents("out") == before
     assert not Path("state").exists()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
+    filled(bandit)
+    Path("out", name).write_text(MINE[name])
+    before = contents("out")
+    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out")
+    assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
+    assert contents("out") == before
 
 
 def test_a_file_that_came_during_a_run_is_not_replaced(

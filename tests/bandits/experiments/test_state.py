@@ -88,6 +88,17 @@ def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
         assert path.read_bytes() == data
 
 
+def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
+    whole: tuple[Path, bytes, list[Cell]],
+) -> None:
+    path, data, cells = whole
+    header = len(next_record(_START, records(path)[0])[0])
+    for cut in (0, header, len(data) - 40):
+        path.write_bytes(data[:cut] + bytes(min(200, len(data) - cut)))
+        assert kept(path) == cells
+        assert path.read_bytes() == data
+
+
 def test_what_is_stored_is_not_played_again(
     whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +128,16 @@ def test_another_experiment_is_refused_by_name(
     with pytest.raises(InvalidParameter, match=f"was begun with another .*{words}"):
         kept(path, small(**change))
     assert path.read_bytes() == data
+
+
+def test_other_data_are_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
+    path, _, _ = whole
+    worlds = Worlds(environments=small().worlds().environments, data="0" * 64)
+    with (
+        pytest.raises(InvalidParameter, match="another data file"),
+        resume(path, small(), worlds),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -270,6 +291,13 @@ def test_another_version_is_refused(
     refused(tmp_path / "state.jsonl", f"was begun with another {name}")
 
 
+def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with resume(path, small(), WORLDS) as state:
+        state.append(CELLS[1])
+    refused(path, "holds cells in another order")
+
+
 @pytest.mark.parametrize(
     "change", [{"pulls": [500, 0, False]}, {"regret": [1, 2]}, {"another": 1}], ids=str
 )
@@ -277,6 +305,12 @@ def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str
     path = begun(tmp_path / "state")
     write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
     refused(path, "holds what no experiment wrote .* in cell 1")
+
+
+@pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
+    write(tmp_path / "state", header, _json(CELLS[0].to_json()))
+    refused(tmp_path / "state", "holds what no experiment wrote")
 
 
 def test_what_json_does_not_know_is_never_written() -> None:

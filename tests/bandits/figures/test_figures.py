@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
@@ -18,7 +19,7 @@ from bandits.worlds.environment import Bernoulli, Environment
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
 from benchmarks.figures.returning_table import Route, visit_noise
-from benchmarks.figures.section import Effort, is_less, is_same
+from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same
 from benchmarks.figures.sweep import Outcome, _outcome, best_of, ratio
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -101,6 +102,12 @@ def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
     kept = [played(0), played(0, 1), played(2, best=(0, 2)), played(1, 2, best=(0, 2))]
     assert _outcome("se", (100,), [*lost, *kept], None).wrong == 2
     assert best_of(Bernoulli(means=(0.1, 0.5, 0.5))) == {1, 2}
+
+
+def test_a_pure_epsilon_is_rounded_up() -> None:
+    third = replace(outcome(1.0), pure="1/3", epsilon=1 / 3)
+    assert guarantee_of(third) == ("0.3334", "0.3334")
+    assert guarantee_of(outcome(1.0))[0] == "0.5"
 
 
 @pytest.mark.nightly

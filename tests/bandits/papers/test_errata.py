@@ -21,6 +21,7 @@ from bandits.papers import code, csb, cz, tkms
 from bandits.papers.statement import LOOSE, Judgement, answer, shown
 from bandits.papers.table import lines, replay, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
@@ -350,6 +351,13 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     blind = mutated(code.shared_draw_delta, "len(set(moves)) > 1", "False")
     assert blind((1, 0), noise, half) != row.exact
     assert find("ours: one draw for each arm", "").verdict == "holds"
+
+
+def test_thresholds_are_least() -> None:
+    noise = PolyaDifference(shape=3, scale=5)
+    for failure in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**20)):
+        t = csb.least_threshold(noise, failure)
+        assert noise.enclose_sf(t).upper <= failure < noise.enclose_sf(t - 1).lower
 
 
 # What each printed claim must turn out as; rows of ours must hold.

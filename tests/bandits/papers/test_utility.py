@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,17 @@ from scipy import stats
 from accounting import PrivacyCurve
 from accounting.protocols import paper_parameters
 from accounting.theorems import noise_bounds
-from bandits.papers import cz, utility
+from accounting.theorems.real_gaussian import real_gaussian_delta
+from bandits.papers import cz, lzj, utility
 from bandits.papers.statement import Judgement
+from dpcore import Sensitivity
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.integer_search import ceil_sqrt
 from tests.support.accounting.brute import close, real
+from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
 ALL = tuple(row() for row in utility.rows(quick=False))
@@ -127,6 +134,16 @@ def test_the_sum_of_discrete_laplace_noise() -> None:
     assert float(total[np.abs(ks) > limit].sum()) == pytest.approx(upper(row), rel=1e-6)
 
 
+def test_a_limit_between_two_ends_is_covered() -> None:
+    law = DiscreteLaplace(scale=8)
+    found = utility.beyond(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
+    assert Fraction(found.lower) <= Fraction(law.enclose_tail(20).lower)
+    assert Fraction(found.upper) >= Fraction(law.enclose_tail(19).upper)
+    wrong = mutated(utility.beyond, "enclose_tail(low).upper", "enclose_tail(high).upper")
+    missed = wrong(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
+    assert Fraction(missed.upper) < Fraction(law.enclose_tail(19).lower)
+
+
 def dropped_after(doubling: bool, squared: float, gap: float, m: int) -> int:  # a case
     phase = pulled = 0
     while True:
@@ -214,6 +231,27 @@ def test_cz(users: int, epsilon: str) -> None:
     assert spread.noise.parameters == {"count": users, "sigma_squared": (g / e) ** 2 / users}
 
 
+def test_a_float_ceiling_would_be_wrong() -> None:
+    # 49/50 sqrt(2500) = 49 exactly; a float product can come out above it, and a huge n rounds.
+    assert ceil_sqrt(Fraction(49, 50) ** 2 * 2500) == 49
+    n = 10**40 + 1
+    assert ceil_sqrt(Fraction(n)) == 10**20 + 1
+    assert ceil(float(n) ** 0.5) != 10**20 + 1
+    off = mutated(ceil_sqrt, "root if root * root == least else root + 1", "root + 1")
+    assert off(Fraction(49)) != 7
+
+
+def test_erratum_1_the_noise_of_theorem_3() -> None:
+    # The aggregation spends 2 (epsilon/4); what is left for the noise is epsilon/2.
+    for form, spent in (("printed", Fraction(3, 2)), ("corrected", Fraction(1))):
+        found = paper_parameters.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
+        curve = PrivacyCurve(noise=found.noise, sensitivity=Sensitivity(found.precision))
+        alone = curve.pure()
+        assert alone.upper + Fraction(1, 2) == spent
+    with pytest.raises(InvalidParameter):
+        paper_parameters.cz_shuffled(4, 1, "1/2", form="other")  # type: ignore[arg-type]  # on purpose
+
+
 def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     # n = 2: g = ceil(2 * 0.3 * sqrt 2) = 1 < s = 2, and the lemma exceeds the printed theorem.
     found = paper_parameters.cz_renyi(2, "0.3", "1/1000", 2)
@@ -242,6 +280,39 @@ def test_the_corrected_bound_follows_from_the_lemma(
         )
 
 
+def test_lemma_3_is_above_the_exact_divergence() -> None:
+    exact = PrivacyCurve(noise=Skellam(variance=16), sensitivity=4).enclose_renyi(32)
+    assert noise_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
+    assert Fraction("5.82613") < exact.lower <= exact.upper < Fraction("5.82615")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "epsilon"),
+    [("1/5", "10"), ("4", "1"), ("30", "1/10"), ("1", "0")],
+)
+def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
+    with mpmath.workdps(50):
+        r, e = real(ratio), real(epsilon)
+        truth = mpmath.quad(
+            lambda x: max(mpmath.npdf(x) - mpmath.exp(e) * mpmath.npdf(x + 1 / r), 0),
+            [e * r - 1 / (2 * r), 0, 5, 20] if e * r < 1 / (2 * r) else [e * r - 1 / (2 * r), 40],
+        )
+        assert close(real_gaussian_delta(ratio, epsilon), truth, relative="1e-12")
+
+
+def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
+    algorithm = lzj.lzj_scalar(100, 20, Fraction(1), Fraction("1e-6"))
+    lemma = lzj.lzj_scalar_lemma(100, 20, Fraction(1), Fraction("1e-6"))
+    with mpmath.workdps(40):
+        two, one = mpmath.log(mpf(2) * 10**6), mpmath.log(mpf(10) ** 6)
+        assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)
+        assert lemma.bits == ceil_of(lambda: 180 * 400 * one / 100)
+        assert close(lemma.probability, 90 * 400 * two / (lemma.bits * 100))
+    # With the lemma's b its p is not even a fair bit's at most.
+    assert lemma.probability.lower > Fraction(1, 2) >= algorithm.probability.upper
+    assert algorithm.bits > 4 * lemma.bits
+
+
 @pytest.mark.parametrize("users", [10, 1000, 10**7])
 def test_algorithm_2_of_lzj(users: int) -> None:
     found = paper_parameters.lzj_vector(users, 20, 1, "1e-6")
@@ -252,3 +323,19 @@ def test_algorithm_2_of_lzj(users: int) -> None:
         assert found.precision == g
         assert found.bits == int(mpmath.ceil(180 * g * g * log / (hat**2 * users)))
         assert close(found.probability, 90 * g * g * log / (found.bits * hat**2 * users))
+
+
+@pytest.mark.parametrize(
+    ("count", "variance", "d"), [(1, "1", 1), (16, "1", 4), (50, "1/4", 3), (8, "9", 2)]
+)
+def test_proposition_13(count: int, variance: str, d: int) -> None:
+    with mpmath.workdps(40):
+        v = real(variance)
+        xi = 10 * mpmath.fsum(
+            mpmath.exp(-2 * mpmath.pi**2 * v * k / (k + 1)) for k in range(1, count)
+        )
+        first = mpmath.sqrt(d * d / (count * v) + xi / 2)
+        truth = min(first, d / mpmath.sqrt(count * v) + xi)
+        assert close(noise_bounds.gaussian_sum_epsilon(count, variance, d), truth)
+    with pytest.raises(InvalidParameter):
+        noise_bounds.gaussian_sum_epsilon(count, "1/5", d)

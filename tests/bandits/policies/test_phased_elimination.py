@@ -25,6 +25,7 @@ from bandits.policies.phased_elimination import (
     PhasedElimination,
     PhasedState,
     _heavy,
+    clients_needed,
 )
 from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
@@ -64,6 +65,20 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         assert len(ask.actions) <= most_support(4)
         # ceil(2^(0.8 l)), in decimals of another kind.
         assert ask.users == math.ceil(round(2 ** (0.8 * phase), 9))
+
+
+def test_the_clients_that_a_horizon_needs() -> None:
+    """The page of the design says 88,437 at a million rounds and 812,649 at ten million."""
+    world = sphere_instance(1, 30)
+    dpe = policy(world)
+    sums = {10**6: 88_437, 10**7: 812_649}
+    for horizon, clients in sums.items():
+        assert clients_needed(dpe, horizon) == clients
+    enough, few = replace(dpe, population=88_437), replace(dpe, population=88_436)
+    assert enough.init(30, 10**6).phase == 1
+    for refused in (few.init, few.sizes):
+        with pytest.raises(InvalidParameter, match=r"users = 88436: are too few: .* needed twice"):
+            refused(30, 10**6)
 
 
 def test_sizes_hold_every_release_and_no_more() -> None:
@@ -206,6 +221,16 @@ def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, cha
     assert found > math.sqrt(2 * v * least)
 
 
+def test_without_its_tails_the_width_of_laplace_noise_would_be_too_small() -> None:
+    """A mutant: the sub-Gaussian width misses a Laplace number more often than it may."""
+    v, c, chance = 2.0, 1.0, 1e-6  # one Laplace number of scale 1
+    missed = [0.5 * math.exp(-w) for w in (
+        float(_heavy(np.array([[v]]), np.array([[c]]), math.log(1 / chance))[0, 0]),
+        math.sqrt(2 * v * math.log(1 / chance)),
+    )]  # fmt: skip
+    assert missed[0] <= chance < missed[1]
+
+
 def test_the_papers_width_is_equation_3() -> None:
     world = sphere_instance(2, 25, dimension=5)
     dpe = policy(world, "central")
@@ -325,6 +350,27 @@ def test_the_value_is_above_the_exact_one_and_at_most_twice_the_rank(
     assert (design.weights > 0).all()
 
 
+def optimal_value(held: Floats, steps: int = 4000) -> float:
+    """The least value, by multiplicative updates (Titterington 1978): another way to find it."""
+    count, d = held.shape
+    weights = np.full(count, 1 / count)
+    for _ in range(steps):
+        inverse = np.linalg.inv((held * weights[:, None]).T @ held)
+        values = ((held @ inverse) * held).sum(axis=1)
+        weights *= values / d
+    return float(values.max())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_sets_are_within_twice_the_least_value(seed: int) -> None:
+    d = (2, 3, 5, 8)[seed]
+    actions = on_sphere(seed, 12 * d, d)
+    design = near_optimal_design(actions, tuple(range(actions.count)))
+    least = optimal_value(actions.points @ design.basis)
+    assert least == pytest.approx(d, rel=0.02)  # Kiefer and Wolfowitz: the least is d
+    assert d * (1 - 1e-9) <= design.value <= 2 * least
+
+
 def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
     plane = (
         on_sphere(1, 40, 3).points
@@ -336,6 +382,14 @@ def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
     assert design.value <= 6
     # Nothing of an action lies outside of the basis.
     assert np.abs(plane - plane @ design.basis @ design.basis.T).max() < 1e-12
+
+
+@pytest.mark.parametrize("thin", [1e-3, 1e-5, 1e-7, 3e-9])
+def test_actions_that_hardly_leave_a_line_have_a_design(thin: float) -> None:
+    actions = Actions(np.array([[1, 0], [0.9, thin], [0.5, 0], [0.7, -thin / 2]]))
+    design = near_optimal_design(actions, (0, 1, 2, 3))
+    assert design.rank == 2
+    assert exact_value(*spread(actions, design)) <= Fraction(design.value) <= 4
 
 
 def supports(seed: int, last_bits: int) -> tuple[int, ...]:
@@ -377,6 +431,19 @@ def test_a_wrong_inverse_gives_a_bound_that_still_holds(monkeypatch: pytest.Monk
         truth = exact_value(held, weights)
         assert Fraction(_certified(held, weights)) >= truth
         assert Fraction(bare(held, weights)) < truth
+
+
+def test_actions_of_very_different_sizes_get_a_bound_that_holds_or_none() -> None:
+    found = []
+    for seed in range(8):
+        held = np.random.default_rng(seed).standard_normal((6, 4))
+        held *= np.array([1.0, 1e-2, 1e-4, 10.0 ** -(2 * seed + 4)])
+        weights = np.full(6, 1 / 6)
+        value = _certified(held, weights)
+        found.append(math.isfinite(value))
+        assert value == math.inf or Fraction(value) >= exact_value(held, weights)
+    assert found[0]
+    assert not found[-1]
 
 
 @pytest.mark.parametrize(

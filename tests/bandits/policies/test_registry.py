@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.batch import Pulls, Released
+from bandits.batch import Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.registry import read_algorithm
@@ -98,6 +99,23 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
         scaled = {"renyi": 10, "concentrated": 10}
         assert policy.privatizer.scaling == scaled.get(policy.privatizer.trust, 4)
         assert policy.privatizer.parameters == "exact"
+
+
+def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
+    # What the exact radius would have if the protocol failed with chance 1/T.
+    few = setting(arms=150, horizon=10**4, epsilon=50)
+    made = read_algorithm("dist-dp-se").policy(few)
+    assert isinstance(made, BatchedElimination)
+    wrong = replace(made.privatizer, failure=Fraction(1, 10**4))  # type: ignore[type-var]  # a dataclass
+    gap = made.radius.gap(wrong, 64, batch=1, active=150, failure="1/10")
+    assert (
+        gap == math.inf > made.radius.gap(made.privatizer, 64, batch=1, active=150, failure="1/10")
+    )
+    means = (0.97,) + (0.03,) * 149
+    coins = np.random.default_rng(1)
+    run = play(made, Bernoulli(means=means), horizon=10**4, world=coins, rng=SeededRng(1))
+    assert run.active == (0,)
+    assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
 
 
 def test_the_other_algorithms_are_what_they_are_called() -> None:
@@ -263,6 +281,13 @@ def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path)
     assert found["good"] == ""
     for number, (why, (_, complaint)) in enumerate(PEEKS.items()):
         assert complaint in found[f"peek_{number}"], (why, found[f"peek_{number}"])
+
+
+def test_what_is_released_is_exact_or_refused() -> None:
+    assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
+    for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
+        with pytest.raises(InvalidParameter, match="sums"):
+            Released(raw)  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:

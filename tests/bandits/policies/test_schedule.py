@@ -15,7 +15,7 @@ from scipy import stats
 
 from bandits.batch import Commit, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, completed_sizes
+from bandits.policies.elimination import BatchedElimination, DpSe, completed_sizes
 from bandits.policies.policy import Policy
 from bandits.policies.setting import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
@@ -111,6 +111,32 @@ def test_a_first_batch_of_two_arms_only_is_seen_to_name_too_many() -> None:
     assert set(short(10, 99, length)) < by_every_path(10, 99, length)
 
 
+POLICIES: dict[str, Policy[Any]] = {
+    "paper": BatchedElimination(privatizer=Unprotected(), schedule=PAPER),
+    "released": BatchedElimination(privatizer=Unprotected(), schedule=RELEASED),
+    "by three": BatchedElimination(privatizer=Unprotected(), schedule=Schedule(first=5, growth=3)),
+    "dp-se": DpSe(epsilon=1, failure="1e-3"),
+    "vb-sdp-ae": ShuffleElimination(privatizer=SHUFFLED),
+    "sdp-ae": ShuffleElimination(privatizer=SHUFFLED, batch=7),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_names_what_it_can_complete(name: str) -> None:
+    policy = POLICIES[name]
+    length: Length
+    match policy:
+        case BatchedElimination() | DpSe():
+            length = policy.length
+        case ShuffleElimination():
+            size = policy.size
+            length = lambda batch, _: size(batch)  # noqa: E731  # one line as the others
+    for arms in (1, 2, 3, 5):
+        for horizon in (5, 12, 30, 77, 1500, 5000):
+            rounds = min(horizon, 200) if name == "sdp-ae" else horizon
+            assert set(policy.sizes(arms, rounds)) == by_every_path(arms, rounds, length)
+
+
 @given(
     arms=st.integers(1, 5),
     more=st.integers(0, 300),
@@ -167,6 +193,12 @@ def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.Monk
     state = CONSTANT.observe(CONSTANT.init(2, 1000), released(30, 25))
     CONSTANT.observe(state, released(30, 25))
     assert asked == [(1, 1000), (2, 1000)]
+
+
+def test_either_side_of_the_noise_is_covered() -> None:
+    few, many = (Binomial(trials=900, probability=p) for p in ("1/9", "8/9"))
+    chance = Fraction(1, 1000)
+    assert joint_width((few,), 400, chance) == joint_width((many,), 400, chance)
 
 
 def test_the_papers_width_is_the_papers() -> None:

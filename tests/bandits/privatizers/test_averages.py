@@ -11,7 +11,8 @@ from scipy import stats
 
 from accounting.claims.claim import Approx, Pure
 from accounting.protocols.box import BinomialBox
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.batch import Encoding
+from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -72,6 +73,16 @@ def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
         assert gaussian_delta(math.sqrt(2 * math.log(5)) / 10, 10) == pytest.approx(
             kept.delta(10).upper_float, abs=2e-4
         )
+
+
+def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
+    size = Averages(users=100, coordinates=20)
+    paper = AveragePrivatizer(trust="shuffle", epsilon=10, delta="1/4", calibration="paper")
+    assert paper.guarantee(size) == Approx(10, "1/4")
+    exact = private("shuffle")
+    assert paper.proxy(size) > 10_000 * exact.proxy(size)
+    encoding = paper.encoding(size)
+    assert encoding.high >= 2 * math.isqrt(20)  # the norm of the vector, on each coordinate
 
 
 @pytest.mark.parametrize("coordinates", [1, 7])
@@ -161,6 +172,20 @@ def test_released_sums_have_the_law_of_their_noise(trust: LinearTrust) -> None:
     assert np.var(found - centre) > proxy * 0.75
 
 
+def test_ones_are_binomial() -> None:
+    rng, runs = SeededRng(5), 4000
+    drawn = np.array([_ones(67, rng) for _ in range(runs)])
+    cells = np.histogram(drawn, bins=[0, 28, 31, 33, 34, 36, 39, 68])[0]
+    law = stats.binom(67, 0.5)
+    edges = law.cdf(np.array([27, 30, 32, 33, 35, 38, 67]))
+    expected = runs * np.diff(np.concatenate([[0.0], edges]))
+    alpha = buy_alpha("ones among fair bits", "1e-9")
+    assert stats.chisquare(cells, expected).pvalue > alpha
+    other = stats.binom(68, 0.5).cdf(np.array([27, 30, 32, 33, 35, 38, 68]))
+    wrong = runs * np.diff(np.concatenate([[0.0], other]))
+    assert stats.chisquare(cells, wrong).pvalue < stats.chisquare(cells, expected).pvalue
+
+
 @pytest.mark.parametrize("wild", [-1e300, -2.1, -2.0, 0.3, 1.999, 2.0, 7.0, 1e300])
 def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
     """Whatever a client holds, its encoding lies in [0, g]: on that the promise rests."""
@@ -171,6 +196,19 @@ def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
     assert found.max() <= encoding.precision
     mean = min(max(wild, -2.0), 2.0)
     assert found.mean() == pytest.approx((mean + 2) / 4 * encoding.precision, abs=0.3)
+
+
+def test_rounding_keeps_the_mean() -> None:
+    encoding = Encoding(precision=3, low=-1, high=1)
+    drawn = encoding.steps(np.full(40_000, 0.2), np.random.default_rng(3))  # 1.8 steps
+    assert {*drawn.tolist()} == {1, 2}
+    assert drawn.mean() == pytest.approx(1.8, abs=0.015)
+
+
+def test_what_is_no_number_is_refused() -> None:
+    encoding = Encoding(precision=4)
+    with pytest.raises(InvalidParameter, match="reward"):
+        encoding.steps(np.array([0.5, math.nan]), np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("encoded", [[0], [0, 0, 0], [-1, 0], [0, 10**9], [0, 0.5]])

@@ -20,6 +20,8 @@ from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, means_of
 from bandits.policies.policy import Choice, Policy
+from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.privatizers import protocols as module
 from bandits.privatizers.privatizer import (
     NEW_USERS,
     Privatizer,
@@ -28,12 +30,15 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment, masked_sum
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -86,6 +91,16 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
     assert 260 * Fraction(each) == Fraction(planned.precision(400)) ** 2 * 4
 
 
+def test_bits_are_planned_for_who_is_left() -> None:
+    bits = BitPrivatizer(epsilon="1/2", delta="1e-6", deployment=PLAN)
+    for n in (1, 16, 300):
+        promised = bits.guarantee(n)
+        assert promised is not None
+        assert promised.delta("1/2").upper <= Fraction(1, 10**6)
+    everyone = BitPrivatizer(epsilon="1/2", delta="1e-6")
+    assert bits.protocol(16).noise_bits > everyone.protocol(16).noise_bits
+
+
 def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
     return play(
         BatchedElimination(privatizer=privatizer, confidence="0.1"),
@@ -123,6 +138,13 @@ def test_the_exact_width_covers_means_of_who_reports() -> None:
     assert missed > 0
 
 
+def test_masks_add_up_to_the_sum_of_who_stays() -> None:
+    share = Skellam(variance="1/1000000")
+    protocol = AggregatedSum(users=20, precision=4, threshold=20, share=share)
+    for total in (0, 1, 33, 60):
+        assert masked_sum(protocol, total, PLAN, SeededRng(total)) == Fraction(total, 4)
+
+
 def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     ideal = SumPrivatizer(
         trust="pure", epsilon=1, failure="1e-6", deployment=Deployment(dropouts="1/4")
@@ -142,6 +164,38 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     ]
     assert stats.kstest(uniform, "uniform").pvalue > alpha
     assert len(set(found)) > 3
+
+
+class Counting(MaskedAggregation):
+    """Counts the rounds that are really run."""
+
+    rounds = 0
+
+    def total(self, *args: Any, **kwargs: Any) -> Any:
+        Counting.rounds += 1
+        return super().total(*args, **kwargs)
+
+
+def test_every_masked_release_is_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MaskedAggregation", Counting)
+    private = SumPrivatizer(
+        trust="pure",
+        epsilon=2,
+        failure="1e-6",
+        deployment=Deployment(dropouts="1/20", aggregation="masked"),
+    )
+    Counting.rounds = 0
+    run = run_of(private, horizon=120)
+    assert Counting.rounds == len(run.releases) > 0
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "shuffled-pure"])
+def test_only_sums_over_secure_aggregation_are_masked(trust: Any) -> None:
+    private = SumPrivatizer(
+        trust=trust, epsilon=1, failure="1e-3", deployment=Deployment(aggregation="masked")
+    )
+    with pytest.raises(InvalidParameter, match="secure aggregation"):
+        private.guarantee(8)
 
 
 def _coins(count: int) -> list[float]:
@@ -294,6 +348,26 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         assert as_pure(promised) == Pure(1)
 
 
+def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
+    # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
+    policy = BatchedElimination(privatizer=private())
+    promised = run_guarantee(policy, 10, 28)
+    assert promised is not None
+    assert policy.sizes(10, 28) == (2, 4)
+    assert promised.epsilon("1e-6").lower is None
+    assert promised.delta(0).lower is None
+
+
+def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
+    bits = BitPrivatizer(epsilon=1, delta="1e-6")
+    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
+    assert promised is not None
+    assert promised.delta(1).upper <= 1e-6
+    assert promised.epsilon("1e-6").upper <= 1
+    assert promised.epsilon(0).upper == float("inf")
+    assert promised.pure().upper == math.inf
+
+
 def test_no_noise_promises_nothing_and_no_release_everything() -> None:
     assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
     alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
@@ -316,6 +390,12 @@ class Tied(SystemRng):
 )
 def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
     assert played(Explore(private(), 10), rng=rng).simulated is simulated
+
+
+@pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
+def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
+    with pytest.raises(InvalidParameter, match="must have means in"):
+        played(Explore(private(), 10), Odd(stated=means))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.theorems.filter import filter_for
@@ -33,9 +35,15 @@ from bandits.privatizers.returning_users import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
+from dpcore.protocols.sums import AggregatedSum
 from tests.alpha_budget import buy_alpha
-from tests.bandits.privatizers.test_returning_users import LAPLACE, SKELLAM
+from tests.bandits.privatizers.test_returning_users import (
+    LAPLACE,
+    SKELLAM,
+    each_steady,
+)
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 from tests.support.ledger.workers import processes
@@ -69,6 +77,38 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
     assert abs(away - 200 / 21) <= 20 * off
     times, _ = who_came(Ordered)
     assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
+
+
+@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
+def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
+    called: str, tmp_path: Path
+) -> None:
+    curve = LAPLACE.curve
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
+        with pytest.raises(InvalidParameter, match="release = "):
+            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
+        assert ledger.charges() == 0
+
+
+def test_epsilon_and_deviation_are_rounded_up() -> None:
+    for variance in (2, 3, 401, 12345):
+        steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
+        less = steady.epsilon - Fraction(1, 10**6)
+        assert less**2 * variance < 49 <= steady.epsilon**2 * variance
+        assert (Fraction(steady.deviation) * 7) ** 2 >= variance
+    assert LAPLACE.epsilon == Fraction(1, 8)
+
+
+@each_steady
+def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
+    protocol, law = steady.protocol(9), steady.law
+    assert isinstance(protocol, AggregatedSum)
+    tau = protocol.threshold
+    assert law.enclose_tail(tau).upper <= Fraction(1, 1000)
+    assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
+    with pytest.raises(InvalidParameter, match="encoded_sum"):
+        steady.release(9 * steady.steps + 1, 9)
 
 
 def passed_over(seed: int) -> Iterator[int]:
@@ -176,6 +216,13 @@ def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> N
     assert not keeper.admits([a * max_visits for a in price.amounts], price)
 
 
+def test_a_plain_budget_would_lose_a_visit() -> None:
+    scope = visits_budget(CURVE, 13).scope
+    keeper = filter_for(Pure(Fraction(13, 8), scope=scope))
+    price = keeper.price(replace(CURVE, scope=scope))
+    assert not keeper.admits([a * 12 for a in price.amounts], price)
+
+
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: visits_budget("x", 1), "curve"),  # type: ignore[arg-type]  # what is refused
     (lambda: visits_budget(CURVE, 0), "max_visits"),
@@ -224,6 +271,11 @@ def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path
                     call(named)
         assert memory.able(np.arange(3)).all()
         assert ledger.charges() == 0
+
+
+def test_a_user_that_a_book_does_not_have_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"numbers in \[0, 3\)"):
+        MemoryBook(users=3, curve=CURVE, max_visits=1).pay(users(3), "a")
 
 
 def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:

@@ -123,6 +123,17 @@ def test_bits_have_the_law_of_the_shuffle() -> None:
     assert fitted(one_by_one, law, alpha / 2) == "not_refuted"
 
 
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_sums_below_0_and_above_n_are_read_back(trust: Trust) -> None:
+    privatizer, rng = made(trust, epsilon="1/10"), SeededRng(15)
+    n = 4
+    full = n * privatizer.precision(n)
+    low = [privatizer.release(0, n, rng) for _ in range(60)]
+    high = [privatizer.release(full, n, rng) for _ in range(60)]
+    assert min(low) < 0 < max(low)
+    assert min(high) < n < max(high)
+
+
 def test_a_sum_is_read_right_as_long_as_the_noise_is_within_the_threshold() -> None:
     protocol = made("pure", failure="1/10").protocol(4)
     tau, g, m = protocol.threshold, protocol.precision, protocol.modulus
@@ -161,6 +172,13 @@ def test_the_threshold_of_local_sums_is_the_least_certified_one(n: int) -> None:
     ).protocol(n)
 
 
+def test_large_local_batches_are_planned_quickly() -> None:
+    protocol = made("local", failure="1e-7").protocol(1 << 20)
+    deviation = math.sqrt(2 * protocol.users) * 2 * protocol.precision
+    assert 5 < protocol.threshold / deviation < 5.6  # about the normal quantile of 1e-7
+    assert protocol.bits_per_user == (protocol.modulus - 1).bit_length()
+
+
 @pytest.mark.parametrize("n", [1, 9, 1000])
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
@@ -193,6 +211,15 @@ def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     assert record is not None
     assert record.mechanism.noise == privatizer.noise(n) == few
     assert privatizer.bits(n) == 1 + privatizer.protocol(n).noise_bits
+
+
+def test_what_is_assumed_is_said() -> None:
+    assert made("local").assumed(8) == ()
+    assert "trusted" in made("central").assumed(8)[0]
+    assert "sum" in made("pure").assumed(8)[0]
+    relaxed = f"an (1/8, {Fraction('1e-30')})-relaxed aggregation (CZ Theorem 3)"
+    assert made("shuffled-pure").assumed(8) == (relaxed, ALL_HONEST)
+    assert "bits" in BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)[0]
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,12 @@ def test_a_book_that_does_not_charge_is_noticed() -> None:
     assert max(book.visits.values()) > 4
 
 
+def test_nobody_is_twice_in_a_release() -> None:
+    book = Noted(MemoryBook(users=150, curve=LAPLACE.curve, max_visits=2))
+    run_with(pool_of(LAPLACE, users=150, max_visits=2, book=book))
+    assert all(len(asked) == len(set(asked)) for asked in book.releases.values())
+
+
 def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     @dataclass
     class Raced(Noted):
@@ -164,6 +170,15 @@ def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     (asked,) = book.releases.values()
     assert len(asked) == len(set(asked)) == 15
     assert not pool.admit(Pulls((26, 0)), "c")
+
+
+def test_when_too_few_are_left_nothing_more_is_released() -> None:
+    pool = pool_of(LAPLACE, users=40, max_visits=2)
+    run = run_with(pool)
+    assert sum(run.pulls) == 600
+    # 2 arms of 2, 4 and 8 users fit into 80 visits, and of 16; 32 do not.
+    assert run.batches == 4
+    assert abs(run.pulls[0] - run.pulls[1]) <= 1
 
 
 def test_the_guarantee_is_that_of_all_visits() -> None:
@@ -376,3 +391,13 @@ def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivati
     assert 0.85 < np.std(released) / spread < 1.15
     with pytest.raises(InvalidParameter, match="encoded_sum"):
         planned.release(31 * steady.steps, 40, rng)
+
+
+def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
+    plan = Deployment(honest="9/10")
+    for steady in (BITS, GAUSSIANS, LAPLACE, SKELLAM):
+        planned = replace(steady, deployment=plan)
+        together = planned.noise_of((21, 20))
+        apart = [planned.noise(n) for n in (21, 20)]
+        variance = sum(spread_of(each) ** 2 for each in apart)
+        assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)

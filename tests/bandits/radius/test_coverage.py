@@ -20,8 +20,8 @@ from bandits.policies.setting import Schedule
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius import certified as radius_exact
-from bandits.radius.certified import certified_gap, certified_width
-from bandits.radius.radius import ExactRadius, Radius, Size
+from bandits.radius.certified import certified_gap, certified_width, hoeffding_width
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, Size, tkms_width
 from dpcore import Binomial, DiscreteLaplace, Noise, PolyaDifference, Skellam
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.numbers.enclosure import Enclosure, precision
@@ -173,6 +173,28 @@ def test_every_tail_is_that_of_the_law_and_never_too_small(
             assert found - Fraction(true.upper) <= Fraction(true.upper) / 2**9
 
 
+CUTS = ((16, 3, 20), (40, 10, 5), (200, 2, 90), (16, 3, 70), (16, 3, 2), (16, 1, 40))
+
+
+def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
+    """Whether the ball of a contour holds the tail, found another way."""
+    line = laplace_sum._line(float(draws), Fraction(scale), least)
+    with precision(64):
+        found = Enclosure.of(tail(Fraction(draws), Fraction(scale), least, *line))
+    true = PolyaDifference(shape=draws, scale=scale).enclose_sf(least - 1, 60)
+    return found.overlaps(true)
+
+
+@pytest.mark.parametrize("guard", [-62, -60, -57, -50, -40])
+@pytest.mark.parametrize("every", [False, True])
+def test_what_a_coarse_contour_leaves_out_is_held(guard: int, every: bool) -> None:
+    # With so few points and frequencies the remainders are the result.
+    coarse = rewired(laplace_sum._sum, _GUARD=guard)
+    if every:
+        coarse = rewired(coarse, _last=lambda *_: 10**6)
+    assert all(held(coarse, *cut) for cut in CUTS)
+
+
 @pytest.mark.parametrize(
     ("draws", "scale", "least", "guard", "last"),
     [(16, 3, 20, 0, 4), (40, 10, 5, -30, 2), (16, 3, 20, -60, 10**6), (40, 10, 30, -61, 10**6)],
@@ -252,3 +274,29 @@ def test_the_exact_rule_pays_for_wraparound() -> None:
     short = {**given, "failure": "1/100"}
     assert radius.width(often, 64, **short) == radius.gap(often, 64, **short) == float("inf")
     assert radius.width(never, 64, **short) < radius.gap(never, 64, **short) < 1
+
+
+def test_hoeffdings_width_is_rounded_up() -> None:
+    with mpmath.workdps(60):
+        for pulls in (1, 7, 200, 10**6):
+            for failure in ("1/2", "1/20", "1e-9"):
+                width = wide(hoeffding_width(pulls, failure))
+                assert 2 * mpmath.exp(-2 * pulls * width * width) <= wide(Fraction(failure))
+
+
+@pytest.mark.parametrize("pulls", [3, 100, 101, 857, 5000])
+def test_the_papers_widths_are_rounded_up(pulls: int) -> None:
+    given: dict[str, Any] = {"batch": 3, "active": 5, "failure": "1/10"}
+    private = SumPrivatizer(trust="central", epsilon="1/2", failure="1e-6")
+    with mpmath.workdps(60):
+        log, root, odds = mpmath.log, mpmath.sqrt, mpmath.mpf(5 * 9 * 10)
+        tail = log(2 * odds)
+        dp_se = root(log(8 * odds) / (2 * pulls)) + 2 * log(4 * odds) / pulls
+        paper = root(log(4 * odds) / (2 * pulls)) + 2 * (root(2 * tail) + tail) / pulls
+        tkms = (12 / mpmath.mpf(pulls) + 1 / root(pulls)) * root(2 * log(999))
+        for exact, found in (
+            (dp_se, DpSeRadius().width(private, pulls, **given)),
+            (paper, PaperRadius().width(private, pulls, **given)),
+            (tkms, tkms_width(batches=4, pulls=pulls, sigma=3, horizon=999)),
+        ):
+            assert exact <= wide(found) <= exact * (1 + mpmath.mpf(2) ** -51)

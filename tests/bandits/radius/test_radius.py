@@ -20,9 +20,10 @@ from bandits.radius.certified import (
     certified_gap,
     certified_width,
     has_gap,
+    hoeffding_width,
     union_width,
 )
-from bandits.radius.radius import DpSeRadius, PaperRadius
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -162,6 +163,14 @@ def test_certified_width_covers_and_is_the_least_mixture(
     assert least * (1 - 1e-9) <= width <= 1.01 * least + 1e-9
 
 
+@by_day(4)
+@pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=_short)
+def test_never_above_the_union_bound(noise: Noise, steps: int, pulls: int) -> None:
+    for failure in ("0.2", "1e-6"):
+        found = certified_width(noise, precision=steps, pulls=pulls, failure=failure)
+        assert found <= union_width(noise, precision=steps, pulls=pulls, failure=failure)
+
+
 def test_the_union_bound_is_the_plain_one() -> None:
     # Over every threshold, by the closed tail of the discrete Laplace law.
     steps, pulls, failure, scale = 8, 64, 1e-3, 16
@@ -257,6 +266,15 @@ def test_the_gap_covers_differences(noise: Noise, steps: int, pulls: int) -> Non
     assert gap < 2 * certified_width(noise, precision=steps, pulls=pulls, failure="0.03")
 
 
+def test_the_gap_pays_for_both_wraparounds() -> None:
+    law = DiscreteLaplace(scale=10)
+    arguments: dict[str, Any] = {"precision": 2, "pulls": 6, "failure": "0.02"}
+    free = certified_gap(law, **arguments)
+    assert free < certified_gap(law, threshold=60, **arguments) < math.inf
+    assert certified_gap(law, threshold=45, **arguments) == math.inf
+    assert certified_width(law, threshold=45, **arguments) < math.inf
+
+
 @by_day(1)
 @pytest.mark.parametrize(
     ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
@@ -311,6 +329,23 @@ def test_dp_se_radius() -> None:
         DpSeRadius().width(local, 857, batch=1, active=10, failure="0.1")
 
 
+def test_weights_add_up_to_one() -> None:
+    assert sum(ExactRadius().weight(b) for b in range(1, 1000)) == 1 - Fraction(1, 1000)
+    assert sum(ExactRadius(batches=7).weight(b) for b in range(1, 8)) == 1
+    assert all(ExactRadius().weight(b) >= Fraction(1, 2 * b * b) for b in range(1, 50))
+    with pytest.raises(InvalidParameter, match="batches = 7"):
+        ExactRadius(batches=7).weight(8)
+
+
+def test_without_noise_it_is_hoeffding() -> None:
+    arguments: dict[str, Any] = {"batch": 1, "active": 10, "failure": "0.1"}
+    radius = ExactRadius(batches=1)
+    assert radius.width(Unprotected(), 400, **arguments) == hoeffding_width(400, "0.01")
+    gap = radius.gap(Unprotected(), 400, **arguments)
+    assert gap == 2 * hoeffding_width(800, Fraction(1, 90))
+    assert gap < math.sqrt(2) * radius.width(Unprotected(), 400, **arguments)
+
+
 @pytest.mark.parametrize(
     ("argument", "edit"),
     [
@@ -334,3 +369,10 @@ def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
     call = certified_gap if given.pop("gap", False) else certified_width
     with pytest.raises(InvalidParameter, match=argument):
         call(given.pop("noise"), **given)
+
+
+@pytest.mark.parametrize("scale", [10**6, 10**9, 10**15])
+def test_noise_far_above_the_rewards_has_nearly_its_own_quantile(scale: int) -> None:
+    # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is nothing to it.
+    width = certified_width(DiscreteLaplace(scale=scale), precision=1, pulls=1, failure="1/30")
+    assert 1 <= width / (scale * math.log(30)) < 1.02

@@ -174,6 +174,17 @@ def test_shared_rounds_have_the_covariance_of_the_model() -> None:
     assert np.abs(seen - alone).max() > 0.5  # clients who drew xi for each action would be seen
 
 
+def test_own_rounds_have_the_variance_of_one_reward() -> None:
+    world = LinearWorld(
+        of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
+    )
+    found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
+    alpha = buy_alpha("linear world: own rounds are normal", "1e-9")
+    law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
+    assert stats.kstest(found, law.cdf).pvalue > alpha
+    assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01
+
+
 def test_the_clip_is_that_of_the_encoding() -> None:
     world = LinearWorld(
         of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
@@ -186,6 +197,20 @@ def test_the_clip_is_that_of_the_encoding() -> None:
     below = stats.norm.pdf(3) - 3 * stats.norm.sf(3)
     assert mean == pytest.approx(1 - above + below, abs=0.01)
     assert abs(mean - 1) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("theta", "name"),
+    [
+        ((1.0,), "theta"),
+        ((math.nan, 0.0), "theta"),
+        ((math.inf, 0.0), "theta"),
+        ((1.0, 1.0), "theta"),
+    ],
+)
+def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
+    with pytest.raises(InvalidParameter, match=name):
+        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -90,6 +91,26 @@ def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) ->
         # Hoeffding: encodings are independent, in [0, 1], of mean the clipped one.
         miss = 2 * math.exp(-2 * pulls * (mean - NORMAL.means[arm]) ** 2)
         assert miss > alpha / 3
+
+
+def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
+    # 2^12 rewards in 2^40 steps are what a float holds: twice as many are two such sums.
+    world, steps, chunk = ClippedNormal(centers=(0.5,)), 1 << 40, 1 << 12
+    coins = np.random.default_rng(2)
+    halves = sum(world.encoded_sum(0, chunk, steps, coins) for _ in range(2))
+    assert world.encoded_sum(0, 2 * chunk, steps, np.random.default_rng(2)) == halves
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("center", [0.0, 0.05, 0.5, 0.999])
+def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> None:
+    world = ClippedNormal(centers=(center,), deviation=deviation)
+    with mpmath.workdps(40):
+        c, s = mpmath.mpf(center), mpmath.mpf(deviation)
+        low, high = -c / s, (1 - c) / s
+        inside = mpmath.ncdf(high) - mpmath.ncdf(low)
+        bent = s * (mpmath.npdf(low) - mpmath.npdf(high))
+        assert abs(world.means[0] - (mpmath.ncdf(-high) + c * inside + bent)) < 1e-12
 
 
 def test_a_bit_is_encoded_as_none_or_all_steps() -> None:

@@ -67,6 +67,16 @@ def test_a_tail_is_held_whatever_the_line(
         assert holds(contour._contour(law, t, right, min(gap, right), tail=True), law.above(t))
 
 
+@given(coins, st.integers(0, 12), st.sampled_from([20, 53, 100]))
+def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) -> None:
+    mirrored = [(p, -sign) for p, sign in given_coins]
+    law = Coins(coins=(*given_coins, *mirrored))
+    truth = law.masses()
+    with precision(prec):
+        for k, found in enumerate(contour.central_masses(law, reach)):
+            assert holds(found, truth.get(k, Fraction(0)))
+
+
 @by_day(1)
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("prec", [53, 128, 400])
@@ -87,6 +97,20 @@ def test_masses_and_tails_are_tight(name: str, prec: int) -> None:
                 assert any(holds(found, value) for value in exact)
                 assert found.rel_accuracy_bits() > prec - 24, (t, found)
             assert holds(parts[0], truth[t])
+
+
+WIDER = Coins(coins=biased(60, "1/2") + biased(60, "1/2", -1))
+
+
+def test_masses_beyond_the_sum_are_held() -> None:
+    # With a coarse goal the sum ends inside the law, and Chernoff's bound stands for the rest.
+    truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
+    with precision(90):
+        found = rewired(contour.central_masses, **stand_ins)(WIDER, 60)
+        assert all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
+        old = "arb(0, (growth - ball(gap) * (near + 1)).exp().upper())"
+        found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
+        assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,3 +262,30 @@ def test_a_variance_of_the_wrong_line_is_caught() -> None:
         for j in range(9, 32):
             total += abs(law.tilted_characteristic(ball(line), turn * j))
         assert total > bound.upper()
+
+
+def central_missed(code: Callable[..., list[arb]]) -> int:
+    truth = RARE.masses()
+    with precision(90):
+        return sum(not holds(found, truth[k]) for k, found in enumerate(code(RARE, 6)))
+
+
+def test_coarse_central_masses_stay_true() -> None:
+    for stand_ins in (COARSE, CUT):
+        assert central_missed(rewired(contour.central_masses, **stand_ins)) == 0
+
+
+CENTRAL_BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "the alias is dropped": (COARSE, " + arb(0, alias.upper())", ""),
+    "frequencies are forgotten": (
+        CUT,
+        "_neglected(variance, turn, arb(1), last, points) / points + ",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CENTRAL_BOUNDS)
+def test_central_masses_without_a_bound_are_caught(name: str) -> None:
+    stand_ins, old, new = CENTRAL_BOUNDS[name]
+    assert central_missed(mutated(contour.central_masses, old, new, **stand_ins))

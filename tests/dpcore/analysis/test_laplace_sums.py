@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,6 +18,7 @@ import dpcore
 from dpcore import InvalidParameter, PolyaDifference
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.analysis.polya_integral import Integrand, integral
+from dpcore.command.app import run
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.dpcore.mutants import mutated
 
@@ -53,6 +56,12 @@ def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
     true = PolyaDifference(shape=16, scale=3).enclose_sf(19, 60)
     assert whole.overlaps(true)
     assert not cut.overlaps(true)
+
+
+@pytest.mark.parametrize("scale", ["1e-10", "1e39"])
+def test_scales_that_floats_cannot_look_at_are_refused_by_name(scale: str) -> None:
+    with pytest.raises(InvalidParameter, match="scale"):
+        laplace_sum.sum_tail(draws=16, scale=scale, least=1, bits=10)
 
 
 TIGHT = arb(2) ** -50
@@ -105,3 +114,22 @@ def test_nothing_else_calls_flints_integral() -> None:
     files = [file for package in packages for file in (root / package).rglob("*.py")]
     callers = [file.name for file in files if "acb.integral(" in file.read_text("utf-8")]
     assert callers == ["polya_integral.py"]
+
+
+def test_a_command_that_is_interrupted_inside_an_integral_ends_with_130(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*given: object, **more: object) -> acb:
+        timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        while True:
+            ours(lambda z, _: z.exp().sin() * z)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr("dpcore.analysis.polya_integral.integral", slow)
+        code = run(["pmf", "polya-difference:shape=1221/997,scale=4/7", "5000"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert code == 130
+    assert capfd.readouterr() == ("", "")

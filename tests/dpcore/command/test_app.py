@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -60,6 +61,16 @@ def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
             assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
 
 
+def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
+    far = "1000000000000000000000000"
+    assert dpcore.command.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
+    out = capsys.readouterr().out
+    near, away = json.loads(out)["pmf"]
+    assert near["lower"] < near["upper"]
+    assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
+    assert "-0.0" not in out
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -116,6 +127,16 @@ def test_a_defect_is_never_taken_for_a_verdict(
     assert dpcore.command.app.run(["sample", LAPLACE]) == dpcore.command.app.DEFECT
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
+
+
+@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
+def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    running = start(*words, stdout=write)
+    os.close(write)
+    _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
 
 
 @by_day(1)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dpcore.command import packages
 from dpcore.command.packages import (
     ShadowedPackage,
     package_names,
+    prefer_own_packages,
     require_own_packages,
 )
 from tests.effort import by_day
@@ -96,6 +98,28 @@ def test_a_target_that_imports_its_own_is_told(line: str, tmp_path: Path, capsys
     said = capsys.readouterr().err
     assert code == TARGETS[line] or (code in {0, 1} and TARGETS[line] == 0), said
     assert (f"{tmp_path / 'accounting'} has the name" in said) == (TARGETS[line] != 0)
+
+
+def test_ours_are_found_whatever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "accounting.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    theirs, ours = str(tmp_path / "accounting.py"), str(ROOT / "accounting" / "__init__.py")
+    assert [found_first("accounting")] == [theirs]
+    prefer_own_packages()
+    prefer_own_packages()
+    assert len(sys.meta_path) == 2
+    assert [found_first("accounting")] == [ours]
+
+
+def found_first(name: str) -> str | None:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec.origin
+    return None
 
 
 def test_what_another_distribution_wrote_over_is_named(

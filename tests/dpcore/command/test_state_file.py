@@ -86,6 +86,25 @@ def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
         pass
 
 
+def failing(path: Path, *pieces: bytes) -> None:
+    with open_state("--resume", path, owner="run") as file:
+        for piece in pieces:
+            file.append(piece)
+        raise KeyError
+
+
+def test_a_refused_block_leaves_no_empty_file(tmp_path: Path) -> None:
+    path, old = tmp_path / "state", tmp_path / "old"
+    old.touch()
+    for place in (path, old):
+        with pytest.raises(KeyError):
+            failing(place)
+    assert [*tmp_path.iterdir()] == [old]
+    with pytest.raises(KeyError):
+        failing(path, b"kept")
+    assert path.read_bytes() == b"kept"
+
+
 FULL = """
 import resource, signal, sys
 sys.path.insert(0, sys.argv[1])

@@ -118,7 +118,7 @@ def test_a_printer_that_shows_text_as_it_is_is_seen(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "printable", str)
-    monkeypatch.setattr("audit.cli.written.printable", str)
+    monkeypatch.setattr("audit.cli.output.printable", str)
     assert all(map(steers, answers(file, capsys)))
     cli.run(["sample", HOSTILE])
     assert steers("".join(capsys.readouterr()))

@@ -82,6 +82,26 @@ def test_a_replay_sees_noise_drawn_anew_and_a_level_without_noise() -> None:
         moved(BareLevelTree(horizon=4, noise=LAPLACE))
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025])
+def test_a_tree_has_a_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
+    tree = TreeSum(horizon=horizon, noise=LAPLACE)
+    powers = [2**k for k in range(20) if 2**k <= horizon]
+    assert tree.sensitivity.amount == (1,) * len(powers)
+    assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
+
+
+def test_add_remove_and_fixed_point_items_move_by_their_own_range() -> None:
+    both: dict[str, Any] = {
+        "horizon": 1,
+        "noise": LAPLACE,
+        "low": "-1/4",
+        "high": "1/2",
+        "unit": "1/8",
+    }
+    assert TreeSum(**both).sensitivity.amount == (6,)
+    assert TreeSum(**both, scope=ADD_REMOVE).sensitivity.amount == (4,)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_noise_every_total_is_the_sum_of_the_items_that_it_names(
     kind: type[ContinualSum],
@@ -204,6 +224,21 @@ def test_a_refused_draw_leaves_the_stream_as_it_was_and_another_error_ends_it() 
     with pytest.raises(InvalidParameter, match="start a new stream"):
         stream.add(1)
     assert stream.taken == 0
+
+
+def test_noise_that_calls_back_finds_no_state() -> None:
+    found: list[Exception] = []
+
+    def again() -> None:
+        try:
+            stream.add(1)
+        except InvalidParameter as error:
+            found.append(error)
+
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(again))
+    assert stream.add(1).items == 1
+    assert found
+    assert "an item is being added" in str(found[0])
 
 
 def test_a_stream_has_no_copies() -> None:

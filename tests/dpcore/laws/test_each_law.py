@@ -14,12 +14,13 @@ import pytest
 from flint import acb, arb
 from mpmath import mp
 
-from dpcore import Enclosure
+from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, SeededRng
 from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.count_noise import falling_sum
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
@@ -68,6 +69,31 @@ def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) ->
             assert holds(found, one_sided.cdf(law, k)), k
 
 
+@by_day(2)
+@pytest.mark.parametrize("scale", ["1e-3", "1/2", "1000", "1048576.3", 2**80, 2**200])
+@pytest.mark.parametrize("k", [1, 2, 1000, 2**40, 2**90])
+def test_shape_one_is_the_discrete_laplace(scale: Any, k: int) -> None:
+    s = Fraction(scale)
+    two = Branch(right=Fraction(1), left=Fraction(1), scale=s)
+    laplace = DiscreteLaplace(scale=s)
+    with precision(200):
+        assert branch_contour.mass(two, k).overlaps(laplace.pmf_ball(k))
+        assert branch_contour.upper_tail(two, k).overlaps(laplace.sf_ball(k - 1))
+        if k < 1000 * s:
+            assert narrow(lambda: branch_contour.mass(two, k), 64).width > 0
+
+
+@pytest.mark.parametrize("scale", ["1e-6", "1/2", 1000, 2**46, 2**80])
+@pytest.mark.parametrize("shape", ["1/1048576", "1/2", 64, 1024, 10**5])
+def test_the_left_end_is_the_closed_form(shape: Any, scale: Any) -> None:
+    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the line must pass near the saddle to see it.
+    law = Polya(shape=shape, scale=scale)
+    one = Branch(right=Fraction(shape), left=Fraction(0), scale=Fraction(scale))
+    found = narrow(lambda: branch_contour.lower_tail(one, 0), 40)
+    assert found.overlaps(law.enclose_pmf(0))
+    assert found.overlaps(law.enclose_cdf(0))
+
+
 CONTOUR_MUTANTS = {
     "left branch on the right": ("(-u - far)", "(u - far)"),
     "one branch forgotten": ("if law.left:", "if False:"),
@@ -96,6 +122,20 @@ def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
         wide = acb(arb(0, 4), arb(0, 4))
         assert not (-(wide).expm1()).log(analytic=True).is_finite()
         assert branch_contour.mass(two, 1).is_finite()
+
+
+SHAPES = [("1/3", "1/2"), ("0.9", 10), ("7/2", "5/3"), ("1/1024", 700)]
+
+
+@pytest.mark.parametrize(("shape", "scale"), SHAPES)
+@pytest.mark.parametrize("law", [Polya, PolyaDifference])
+def test_ratios_are_those_of_the_masses(law: Any, shape: str, scale: Any) -> None:
+    noise = law(shape=shape, scale=scale)
+    with precision(256):
+        ratios = noise.ratios(0, 12)
+        for k, ratio in zip(range(12, 0, -1), ratios, strict=True):
+            assert ratio.overlaps(noise.pmf_ball(k) / noise.pmf_ball(k - 1)), k
+            assert ratio.rel_accuracy_bits() > 150
 
 
 @pytest.mark.parametrize("scale", ["1/3", 10])
@@ -129,6 +169,22 @@ def test_masses_move_by_whole_sums(count: int, v: str) -> None:
         assert k + Fraction(count, 2) == 0 or misses_the_move(
             noise, k, 1 / exact * Fraction(10**9 + 1, 10**9)
         )
+
+
+@pytest.mark.parametrize("v", ["1/100", "1/4", "1", "401", "1e12"])
+def test_a_sum_of_one_is_the_law_itself(v: str) -> None:
+    one, other = DiscreteGaussianSum(count=1, sigma_squared=v), DiscreteGaussian(sigma_squared=v)
+    assert one.variance.overlaps(other.variance)
+    for k in (0, 1, 3, reach(other), 5 * reach(other)):
+        assert one.enclose_pmf(k).overlaps(other.enclose_pmf(k))
+        assert one.enclose_sf(k).overlaps(other.enclose_sf(k))
+
+
+def test_a_sum_is_no_discrete_gaussian() -> None:
+    # The reason why the law exists: for small v the law of as much variance is another one.
+    noise = DiscreteGaussianSum(count=2, sigma_squared="1/4")
+    alike = DiscreteGaussian(sigma_squared="1/2")
+    assert not noise.enclose_pmf(0).overlaps(alike.enclose_pmf(0))
 
 
 class Counting:
@@ -171,6 +227,29 @@ def test_the_recurrence_of_bessel_functions(variance: str) -> None:
         assert breaks_the_recurrence(noise, exact * Fraction(1000001, 1000000), k)
 
 
+@pytest.mark.parametrize("variance", ["65", "401", "40000"])
+def test_bessel_series_and_contour_sums_agree(variance: str) -> None:
+    noise = Skellam(variance=variance)
+    series = mutated(Skellam.pmf_ball, "self.variance > _SERIES_VARIANCE and", "False and")
+    contour = mutated(
+        Skellam.pmf_ball, "self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance", "True"
+    )
+    with precision(200):
+        for k in (1, 4 * reach(noise), 5 * reach(noise), 12 * reach(noise)):
+            one, other = series(noise, k), contour(noise, k)
+            assert one.overlaps(other)
+            assert min(one.rel_accuracy_bits(), other.rel_accuracy_bits()) > 150
+
+
+@pytest.mark.parametrize("variance", ["1e-60", "1e-300"])
+def test_a_variance_next_to_nothing_is_served(variance: str) -> None:
+    # r(0) would divide 0 by 0, and t/v is beyond every float.
+    noise = Skellam(variance=variance)
+    assert noise.sample(5, rng=SeededRng(1)).tolist() == [0] * 5
+    assert noise.enclose_tail(0).upper <= Fraction(variance) * (1 + Fraction(1, 10**30))
+    assert noise.enclose_tail((1 << 62) - 1).upper < Fraction(1, 1 << 4000)
+
+
 @pytest.mark.parametrize(("trials", "p"), [(1, "1/2"), (13, "1/3"), (60, "3/7"), (500, "1/2")])
 def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:
     noise, q = Binomial(trials=trials, probability=p), Fraction(p)
@@ -188,6 +267,15 @@ def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:
             assert noise.quantile(total + following / 10**50) == k + 1
 
 
+def test_the_middle_of_fair_coins_is_one_half() -> None:
+    for trials in (3001, 2**80 + 1):
+        noise = Binomial(trials=trials, probability="1/2")
+        assert noise.enclose_cdf(trials // 2) == Enclosure.exactly(Fraction(1, 2))
+        assert noise.enclose_sf(trials // 2) == Enclosure.exactly(Fraction(1, 2))
+    assert Binomial(trials=3001, probability="1/2").quantile(0.5) == 1500
+    assert Binomial(trials=3001, probability="1/2").quantile(math.nextafter(0.5, 1)) == 1501
+
+
 def test_falling_sums_hold_their_limit() -> None:
     for ratio in (Fraction(1, 2), Fraction(3, 4), Fraction(1, 10**9)):
         pair = (ratio.numerator, ratio.denominator)
@@ -201,6 +289,22 @@ def test_falling_sums_hold_their_limit() -> None:
         with precision(64):
             found = Enclosure.of(code(arb(1), repeat((1, 2))))
         assert (2 in found) == holds
+
+
+@pytest.mark.parametrize("noise", [Poisson(mean="10/3"), Poisson(mean=2**80)], ids=repr)
+def test_nothing_lies_below_zero(noise: Noise) -> None:
+    for k in (-1, -(2**70)):
+        assert noise.enclose_pmf(k) == noise.enclose_cdf(k) == Enclosure.exactly(0)
+        assert noise.enclose_sf(k) == Enclosure.exactly(1)
+
+
+@pytest.mark.parametrize("trials", [1, 12, 5000, 2**80])
+def test_nothing_lies_beyond_the_trials(trials: int) -> None:
+    noise = Binomial(trials=trials, probability="1/3")
+    for k in (trials, trials + 1, trials * 4):
+        assert noise.enclose_cdf(k) == Enclosure.exactly(1)
+        assert noise.enclose_sf(k) == Enclosure.exactly(0)
+        assert k == trials or noise.enclose_pmf(k) == Enclosure.exactly(0)
 
 
 def _geometric(ratio: tuple[int, int]) -> arb:

@@ -115,6 +115,19 @@ def test_floats_at_any_parameters(
     assert float_errors(noise, function, [sign * depth(noise, nats)]) == []
 
 
+@by_day(6)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
+def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
+    for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
+        if LAWS[noise.name].decay(noise, k) < 10_000:
+            for function in FUNCTIONS:
+                assert float_errors(noise, function, [k]) == []
+        else:
+            above, below = (0.0, 1.0) if k > 0 else (1.0, 0.0)
+            assert (noise.pmf(k), noise.sf(k), noise.cdf(k)) == (0.0, above, below)
+            assert noise.log_pmf(k) < -5000
+
+
 def test_plain_float_formulas_are_seen() -> None:
     # What the pairs are for: k and s rounded to floats lose e^-x its digits for large x.
     noise = DiscreteLaplace(scale="1048576.3")
@@ -197,3 +210,9 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
             if 0 < below < 1:
                 assert noise.quantile(below) == k
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
+
+
+@pytest.mark.nightly
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
+def test_any_level_is_exact(p: float, noise: Noise) -> None:
+    assert wrong_quantiles(noise, [p]) == []

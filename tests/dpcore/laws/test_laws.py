@@ -11,7 +11,7 @@ import pytest
 from flint import fmpz_poly
 from mpmath import mp, mpf
 
-from dpcore import DiscreteGaussian, Enclosure, InvalidParameter, Noise
+from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
 from dpcore.laws.sums import summed
@@ -118,6 +118,40 @@ def test_the_functions_agree_with_each_other(noise: Noise) -> None:
     for k in sorted({*near, *(middle + off for off in near)}):
         if spelled(noise, k) and spelled(noise, -k):
             assert disagreements(noise, k) == [], k
+
+
+def bends_up(noise: Noise, k: int) -> bool:
+    r"""Whether P(X = k)^2 < P(X = k-1) P(X = k+1) for certain."""
+    left, middle, right = (noise.enclose_pmf(j) for j in (k - 1, k, k + 1))
+    return Fraction(middle.upper) ** 2 < Fraction(left.lower) * Fraction(right.lower)
+
+
+@by_day(6)
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+def test_log_concavity_where_it_is_said(noise: Noise) -> None:
+    if not noise.log_concave:
+        return
+    wide, middle = reach(noise), centre(noise)
+    for k in {0, 1, 2, wide, middle, middle - wide, middle + 3 * wide}:
+        if spelled(noise, k) and spelled(noise, k + 1):
+            assert not bends_up(noise, k)
+
+
+@by_day(6)
+@pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
+@pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
+def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
+    # Beyond what a rational can spell the enclosure widens to [0, small]: still true, and never 0
+    # unless the value is.
+    for function, place in (("pmf", k), ("sf", abs(k))):
+        enclosure = getattr(noise, f"enclose_{function}")(place)
+        assert 0 <= enclosure.lower <= enclosure.upper <= 1 + Fraction(1, 1 << 100)
+        if not (enclosure.upper > 0 and enclosure.upper_float > 0):
+            assert second(noise, function, place) == 0
+    assert noise.enclose_cdf(abs(k)).upper <= 1 + Fraction(1, 1 << 100)
+    if spelled(noise, k):
+        with second_path.digits(60):
+            assert holds(noise.enclose_pmf(k), second(noise, "pmf", k))
 
 
 def brute_moments(noise: Noise) -> tuple[Any, Any] | None:
@@ -233,6 +267,16 @@ def test_shares_add_up_to_the_law(noise: Any) -> None:
         for law in {noise, summed(share, parties)}:
             assert refuted(law, share, parties) in ([], None), parties
         assert summed(share, 1) == share
+
+
+# Their sums are of another family.
+@pytest.mark.parametrize(
+    "share", [DiscreteLaplace(scale=1), DiscreteGaussian(sigma_squared=2)], ids=repr
+)
+def test_draws_add_up_to_the_law_of_their_sum(share: Noise) -> None:
+    for count in (2, 3):
+        assert refuted(summed(share, count), share, count) == []
+        assert refuted(summed(share, count + 1), share, count)
 
 
 @by_day(2)

@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 import dpcore
 from dpcore import Noise, SeededRng, SystemRng, read_noise, write_noise
+from dpcore.noise import batch_of
 from dpcore.spelling import LAWS, noise_from_json, parameter_names
 from tests.effort import by_day
 from tests.support.laws import BEYOND_INT64, EVERYDAY, SPELLED, reach
+
+NAMES = {name: getattr(dpcore, name) for name in dpcore.__all__}
 
 
 @pytest.fixture(params=SPELLED)
@@ -36,7 +39,7 @@ def fresh(noise: Noise) -> Noise:
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
 def test_a_repr_evaluates_back(text: str) -> None:
     noise = read_noise(text)
-    assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
+    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
 
 
 def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
@@ -46,6 +49,13 @@ def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
         assert type(noise)(**{**noise.parameters, name: other}) != noise
     others = [read_noise(text) for text in SPELLED]
     assert others.count(noise) == 1
+
+
+def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
+    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
+    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
+    assert laplace != gaussian
+    assert batch_of(laplace) is not batch_of(gaussian)
 
 
 def test_parameters_cannot_be_changed(noise: Noise) -> None:
@@ -81,7 +91,7 @@ def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> No
     assert noise.parameters == values
     assert read_noise(write_noise(noise)) == noise
     assert noise_from_json(noise.to_json()) == noise
-    assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
+    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
 
 
 def through_bytes(value: Any) -> Any:
@@ -136,6 +146,12 @@ def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
 
 
+@pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
+def test_one_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
+    assert type(noise.sample(rng=source)) is int
+    assert type(noise.sample_reference(source)) is int
+
+
 @pytest.mark.parametrize(
     "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
 )
@@ -147,6 +163,16 @@ def test_draws_have_the_shape_asked_for(size: Any, source: Any) -> None:
         assert drawn.dtype == np.int64
         assert drawn.flags.writeable
         assert drawn.flags.c_contiguous
+
+
+def test_draws_are_the_callers_own(noise: Noise) -> None:
+    # Writing into one array of draws reaches neither another nor what is drawn next.
+    first, second = noise.sample(50), noise.sample(50)
+    kept = second.copy()
+    first[:] = 2**40 + 123
+    assert second.tolist() == kept.tolist()
+    assert 2**40 + 123 not in noise.sample(4000)
+    assert 2**40 + 123 not in [noise.sample() for _ in range(100)]
 
 
 SHAPES = [pytest.param(shape) for shape in ((), (0,), (1,), (5,), (2, 3), (0, 3), (2, 1, 2))]

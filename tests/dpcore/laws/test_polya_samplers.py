@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 from mpmath import mp
 
+from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
 from dpcore.laws import polya
 from dpcore.laws.polya import Polya
-from dpcore.laws.polya_jumps import LogJumps
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya_jumps import LogJumps, below
+from dpcore.noise import batch_of
 from dpcore.sampling.inversion import fixed_enclosure
+from tests.alpha_budget import buy_alpha
+from tests.dpcore.sampling.test_statistics import worst
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
@@ -126,3 +131,72 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
         rng = Runs(last, 0, 256, v)
         flips[:] = [1, 1, 0]
         assert batch.jumps(rng, 1).tolist() == [kept]
+
+
+class HalfWords(Digits):
+    r"""The half words as written."""
+
+    __slots__ = ("_halves",)
+
+    def __init__(self, halves: list[int]) -> None:
+        super().__init__([])
+        self._halves = halves
+
+    def words(self, count: int) -> Any:
+        dealt, self._halves = self._halves[:count], self._halves[count:]
+        return np.array(dealt, dtype=np.uint64) << np.uint64(32)
+
+
+def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
+    # Kept are the half words of whole rounds: the first beyond them is drawn again.
+    edge = (1 << 32) // bound * bound
+    over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
+    halves = [*over, edge - 1, 0, 5, 6, 7, 8]
+    found: list[int] = code(HalfWords(halves), bound, 4).tolist()
+    return found != [bound - 1, 0, 5 % bound, 6 % bound]
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 23, 58])
+def test_below_is_uniform(bound: int) -> None:
+    assert not wrongly_kept(bound)
+
+
+def test_below_with_a_remainder_is_seen() -> None:
+    assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
+    assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
+
+
+def test_jumps_work_at_small_scales_too() -> None:
+    # Where every value can be seen: the table of the law and its jumps agree.
+    for scale in ("1/3", 3, "17/2"):
+        noise = Polya(shape="3/4", scale=scale)
+        drawn = LogJumps(Fraction(3, 4), Fraction(scale)).draw(SeededRng(22), 100_000)
+        assert worst(noise, drawn) > buy_alpha(f"Polya jumps at scale {scale}", "1e-9")
+        other = LogJumps(Fraction(3, 4), Fraction(scale) * Fraction(11, 10))
+        assert worst(noise, other.draw(SeededRng(22), 100_000)) < 1e-9
+
+
+def test_geometrics_come_from_both_halves_of_a_laplace() -> None:
+    noise = Polya(shape=1, scale=9)
+    batch = polya._Geometrics(1, Fraction(9))
+    drawn = batch.draw(SeededRng(23), 100_000)
+    assert worst(noise, drawn) > buy_alpha("Polya geometrics", "1e-9")
+    folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))
+    assert worst(noise, folded) < 1e-9  # the twin: |X| halves the mass of 0
+
+
+def test_a_batch_that_could_leave_int64_is_refused() -> None:
+    for law in (Polya, PolyaDifference):
+        with pytest.raises(Unrepresentable):
+            batch_of(law(shape="1/2", scale=2**60))
+    with pytest.raises(Unrepresentable):
+        LogJumps(Fraction(1, 2**300), Fraction(2**59))
+
+
+@pytest.mark.nightly
+def test_single_draws_of_any_size() -> None:
+    for noise in (Polya(shape="1/3", scale=2**80), PolyaDifference(shape="3/2", scale=2**80)):
+        drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(8)]
+        assert max(map(abs, drawn)) > 2**64
+    large = Polya(shape=5000, scale=2**80)
+    assert abs(large.sample(rng=SeededRng(1)) / (5000 * 2**80) - 1) < 0.2

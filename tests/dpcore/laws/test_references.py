@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
+from dpcore import SeededRng
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.poisson import Poisson
+from dpcore.noise import Noise
 from tests.support.dpcore.layers import Layer
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.references import LAYERS
 from tests.support.exact_law import Forking, alike
+from tests.support.laws import centre, reach
 
 
 def late(place: int, by_day: int) -> Any:
@@ -85,3 +91,20 @@ def test_a_sampler_that_remembers_a_rejection_is_not_alike() -> None:
             bound = 5
 
     assert not alike(remembers, kind="proposal")
+
+
+LARGE: list[Noise] = [
+    Poisson(mean=2**80),
+    Binomial(trials=2**80, probability="1/3"),
+    pytest.param(
+        DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3"), marks=pytest.mark.nightly
+    ),  # type: ignore[list-item]  # a noise as a parameter of a test
+]
+
+
+@pytest.mark.parametrize("noise", LARGE, ids=repr)
+def test_huge_parameters_are_inverted(noise: Noise) -> None:
+    # Beyond 4096 draws the reference asks for one uniform real, not for draws.
+    drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
+    assert len(set(drawn)) > 8
+    assert max(abs(k - centre(noise)) for k in drawn) < 8 * reach(noise)

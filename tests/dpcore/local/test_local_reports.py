@@ -27,7 +27,7 @@ from dpcore.local import (
     frequencies,
 )
 from dpcore.local import families as draws
-from dpcore.local.families import GRID, below, inner_product_counts
+from dpcore.local.families import GRID, below, flip, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
@@ -146,6 +146,17 @@ def test_a_wrong_sampler_has_another_law(
     assert unrolled(made, 1) != made.law(1)
 
 
+@pytest.mark.parametrize("threshold", [1, 0x1234567, 0xFF000000, 0xFF000001, GRID - 1, 5 << 24])
+def test_a_coin_compares_32_random_bits(threshold: int) -> None:
+    for drawn in {0, threshold - 1, threshold, threshold ^ 0x01000000, GRID - 1}:
+        if not 0 <= drawn < GRID:
+            continue
+        rng = Scripted(drawn >> 24, (drawn & 0xFFFFFF) << 40 | 0xABCD)
+        assert flip(Fraction(threshold, GRID), 1, rng).tolist() == [drawn < threshold]
+    wrong = mutated(flip, "< rest", "<= rest")
+    assert wrong(Fraction(0x101, GRID), 1, Scripted(0, 0x101 << 40)).tolist() == [True]
+
+
 class Scripted(Rng):
     """Gives the scripted words, in order."""
 
@@ -249,6 +260,15 @@ def test_an_end_is_proven_and_no_larger_than_needed() -> None:
             return sum(terms, Fraction(0))
 
         assert missed(u) <= level < missed(u - Fraction(1, 1 << 39))
+
+
+def test_a_wrong_probability_has_its_own_guarantee() -> None:
+    class Bolder(RandomisedResponse):
+        own = Fraction(9, 10)
+
+    found = guarantee(Bolder(epsilon=1, values=4))
+    assert isinstance(found, Pure)
+    assert abs(float(found.stated_epsilon) - math.log(27)) < 1e-8
 
 
 def test_what_cannot_be_is_refused() -> None:

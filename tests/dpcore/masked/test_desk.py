@@ -65,6 +65,15 @@ def test_a_desk_gives_the_sum_and_ends() -> None:
     assert str(refused) == "the step receive of the server: comes after the last step"
 
 
+def test_a_step_that_too_few_reached_stays_open() -> None:
+    desk = AggregationServer(PLAY.server[Step.KEYS])
+    assert refusal(desk.close_keys) is not None
+    for message in PLAY.sent[Step.KEYS].values():
+        assert refusal(desk.receive, message + b"x") is not None
+        desk.receive(message)
+    assert desk.close_keys() == PLAY.given[Step.SHARES]
+
+
 class Unheld:
     def here(self) -> Unheld:
         return self

@@ -74,6 +74,17 @@ def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
             assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
 
 
+@pytest.mark.parametrize("step", Step)
+def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
+    for earlier in Step:
+        if earlier < step:
+            ann = Ann(earlier)
+            refused = refusal(ann.ask, step)
+            assert refused is not None
+            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
+            assert ann.ask(earlier)
+
+
 def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
     with pytest.raises(AttributeError):  # the function got a state that is not its own

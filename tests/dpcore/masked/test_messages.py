@@ -202,6 +202,15 @@ def test_what_is_not_a_message_is_refused_by_name(name: str) -> None:
     assert reason in refused.reason
 
 
+def test_a_refusal_names_message_sender_and_reason() -> None:
+    refused = refusal(decode, written(zeros(2)), TERMS)
+    assert refused is not None
+    assert (refused.message, refused.sender) == ("MaskedInput", "ann")
+    assert str(refused) == "MaskedInput of 'ann': is truncated"
+    assert str(AggregationRefused("KeyList", "", "x")) == "KeyList of the server: x"
+    assert str(refusal(decode, b"\1", TERMS)) == "message: is truncated"
+
+
 @pytest.mark.parametrize("modulus", [2, 256, 257, 2**62])
 def test_residues_of_every_width(modulus: int) -> None:
     terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=3, modulus=modulus)
@@ -253,6 +262,14 @@ def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(InvalidParameter) as refused:
         Round(**{**GOOD, argument: value})
     assert refused.value.argument in {argument, "dropouts"}
+
+
+def test_the_context_depends_on_the_neighbourhood() -> None:
+    graphs = [None] + [
+        Neighbourhood(neighbours=k, threshold=t) for k, t in ((4, 3), (4, 4), (6, 4), (6, 5))
+    ]
+    rounds = [Round(**{**GOOD, "users": 9, "neighbourhood": graph}) for graph in graphs]
+    assert len({terms.context for terms in rounds}) == len(graphs)
 
 
 @pytest.mark.parametrize("field", ["identifier", "users", "dropouts", "coordinates", "modulus"])

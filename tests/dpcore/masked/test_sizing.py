@@ -257,6 +257,25 @@ def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: in
     assert risk.stranded <= Fraction(1, 10**6)
 
 
+def test_where_none_serves_everyone_is_left() -> None:
+    assert size_neighbourhood(users=11, dropouts=5, colluding=4) is None
+    assert size_neighbourhood(users=3, dropouts=1, colluding=0) is None
+    # Nobody colludes and nobody vanishes: a ring, in which all three shares may be asked for.
+    ring = size_neighbourhood(users=10, dropouts=0, colluding=0)
+    assert ring == Neighbourhood(neighbours=2, threshold=2)
+
+
+def test_an_aggregation_knows_its_exposure() -> None:
+    hood = Neighbourhood(neighbours=44, threshold=26)
+    parts = MaskedAggregation(
+        users=1000, dropouts=100, coordinates=1, modulus=2, neighbourhood=hood
+    )
+    risk = neighbourhood_risk(users=1000, dropouts=100, colluding=100, neighbourhood=hood)
+    assert 0 < parts.exposure(100) == risk.corrupted + risk.disconnected < MOST_EXPOSURE
+    assert parts.exposure(400) == 1
+    assert parts.threshold == 26
+
+
 REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("neighbours", lambda: Neighbourhood(neighbours=3, threshold=3)),
     ("neighbours", lambda: Neighbourhood(neighbours=1026, threshold=600)),

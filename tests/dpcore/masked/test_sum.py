@@ -232,6 +232,20 @@ def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
         masked_server.finish(lied("ann", "seeds", "ann", error))
 
 
+def test_seeded_is_the_same_again_and_the_system_is_not() -> None:
+    one, two = rehearse(seed=4), rehearse(seed=4)
+    assert one.sent == two.sent
+    assert one.given == two.given
+    assert one.sent != rehearse(seed=5).sent
+    parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=10)
+    assert parts.total({"a": [3], "b": [9]}).sum.tolist() == [2]
+
+
+def test_a_seed_of_another_round_masks_anew() -> None:
+    one, two = rehearse(seed=4), rehearse(seed=4, name="another")
+    assert one.sent[Step.INPUT]["ann"][-64:] != two.sent[Step.INPUT]["ann"][-64:]
+
+
 PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.masked.aggregation import Step
 from dpcore.masked.messages import TYPES
-from tests.support.masked.rehearsal import rehearse
+from tests.support.masked.rehearsal import plain_sum, rehearse
 from tests.support.masked.second_path import SecondServer, x25519
 from tests.support.masked.vectors import PATH, ROUNDS, good, verdict
 
@@ -70,3 +70,10 @@ def test_the_bad_ones_are_refused_with_their_reason(which: int) -> None:
     said = verdict(play, row["to"], Step[row["step"]], bytes.fromhex(row["bytes"]))
     assert said == row["refused"]
     assert said != "accepted"
+
+
+def test_a_good_one_is_no_bad_one() -> None:
+    play = rehearse(**ROUNDS[VECTORS["bad"]["round"]])
+    assert verdict(play, "ann", Step.UNMASK, play.given[Step.UNMASK]["ann"]) == "accepted"
+    assert play.total is not None
+    assert play.total.sum.tolist() == plain_sum(play.inputs, play.total.participants, 1000)

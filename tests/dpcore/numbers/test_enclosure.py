@@ -19,7 +19,16 @@ from threadpoolctl import (  # type: ignore[import-untyped]  # it has no types
     threadpool_limits,
 )
 
-from dpcore import Binomial, DiscreteGaussianSum, Enclosure, InvalidParameter, Noise, Polya, Skellam
+from dpcore import (
+    Binomial,
+    DiscreteGaussianSum,
+    Enclosure,
+    InvalidParameter,
+    Noise,
+    Polya,
+    PrecisionExhausted,
+    Skellam,
+)
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import ball, narrow, precision, round_down, round_up
 from tests.support.dpcore.mutants import mutated
@@ -86,11 +95,71 @@ def test_what_is_printed_is_still_an_enclosure(a: Fraction, b: Fraction) -> None
     assert max(a, b) <= upper
 
 
+@given(RATIONALS, RATIONALS, RATIONALS)
+def test_membership_and_overlap(a: Fraction, b: Fraction, c: Fraction) -> None:
+    first, second = Enclosure(min(a, b), max(a, b)), Enclosure(min(b, c), max(b, c))
+    assert first.overlaps(second)
+    assert second.overlaps(first)
+    assert (c in first) == (min(a, b) <= c <= max(a, b))
+    assert first.width == abs(a - b)
+    assert "1" not in first
+
+
+def test_apart_is_apart() -> None:
+    assert not Enclosure(Fraction(0), Fraction(1)).overlaps(Enclosure(Fraction(2), Fraction(3)))
+    assert Enclosure.infinite().width == 0
+    assert math.inf in Enclosure.infinite()
+    assert Enclosure(Fraction(0), math.inf).width == math.inf
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (Fraction(1), Fraction(0)),
+        (math.nan, Fraction(1)),
+        (Fraction(0), math.nan),
+        (math.inf, Fraction(0)),
+    ],
+)
+def test_ends_out_of_order_are_refused(lower: Any, upper: Any) -> None:
+    with pytest.raises(InvalidParameter, match="lower"):
+        Enclosure(lower, upper)
+
+
 @given(RATIONALS, st.integers(2, 300))
 def test_a_ball_becomes_an_enclosure_that_holds_it(value: Fraction, bits: int) -> None:
     with precision(bits):
         assert value in Enclosure.of(ball(value))
         assert value**2 in Enclosure.of(ball(value) ** 2)
+
+
+def test_balls_that_are_not_finite() -> None:
+    assert Enclosure.of(arb("inf")).upper == math.inf
+    assert Enclosure.of(arb("-inf")).lower == -math.inf
+    whole = Enclosure.of(arb(0, "inf"))
+    assert (whole.lower, whole.upper) == (-math.inf, math.inf)
+    with pytest.raises(PrecisionExhausted):
+        Enclosure.of(arb("nan"))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_exponents_nobody_can_write_widen_outwards(sign: int) -> None:
+    with precision(200):
+        tiny = Enclosure.of(sign * (-(arb(10) ** 30)).exp())
+        huge = Enclosure.of(sign * (arb(10) ** 30).exp())
+    assert tiny.lower < tiny.upper
+    assert 0 in (tiny.lower, tiny.upper)
+    assert tiny.width < Fraction(1, 1 << 4_000_000)
+    assert huge.lower < huge.upper
+    assert math.inf in (huge.upper, -huge.lower)
+    assert (huge.lower if sign > 0 else -huge.upper) >= 1 << 4_000_000
+
+
+def test_narrow_reaches_its_bits_or_refuses() -> None:
+    assert narrow(lambda: arb(2).sqrt(), 100).width < Fraction(1, 1 << 99)
+    assert narrow(lambda: arb(0), 100) == Enclosure.exactly(0)
+    with pytest.raises(PrecisionExhausted):
+        narrow(lambda: arb(0, 1), 64)
 
 
 def test_narrow_survives_cancellation() -> None:

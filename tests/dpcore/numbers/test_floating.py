@@ -64,6 +64,15 @@ def test_exp_neg_keeps_its_bound_anywhere(x: float) -> None:
     assert exp_errors([x]) <= 1
 
 
+def test_exp_neg_never_leaves_its_range() -> None:
+    far = exp_neg(floats(700, 720, 745, 745.0000001, 746, 1e4, 1e300, math.inf))
+    assert np.all(far >= 0)
+    assert np.all(far <= math.exp(-699))
+    assert far[3:].tolist() == [0] * 5
+    near = exp_neg(floats(0, 5e-324))
+    assert near.tolist() == [1, 1]
+
+
 def test_a_shorter_series_is_seen() -> None:
     short = mutated(exp_neg, "series = rest * (-1 / 5040) + 1 / 720", "series = rest * 0.0")
     assert exp_errors(grid(), short) > 1
@@ -88,6 +97,11 @@ def test_a_product_without_its_last_term_is_seen() -> None:
     wrong = mutated(floating.two_product, " + low_a * low_b", "")
     a = b = 1 + 2.0**-52 + 2.0**-30
     assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
+
+
+@given(WHOLE)
+def test_an_integer_is_a_pair_exactly(n: int) -> None:
+    assert exact(pair_of(np.array([n], dtype=np.int64))) == [n]
 
 
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=10**30))

@@ -13,12 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.ledger.names import name, sorted_names
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
     DpcoreError,
     InvalidParameter,
+    Mechanism,
     PrecisionExhausted,
+    Release,
+    Sensitivity,
     Unrepresentable,
 )
 from dpcore.errors import _SHOWN
@@ -30,6 +34,7 @@ from dpcore.numbers.parameter import (
     integer,
     rational,
 )
+from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 
 LAWS: list[tuple[Any, str]] = [
@@ -112,6 +117,17 @@ def test_an_integer_is_not_something_that_looks_like_one(value: object) -> None:
     assert names(refusal(lambda: integer("n", value)), "n")
 
 
+def test_every_number_that_is_accepted_can_be_written() -> None:
+    # Python writes at most 4300 digits: a law that could not print itself could not be recorded.
+    for text in ("1e300", "1e-300", "1e3999", "9" * 3999, "1e4299", "1e-4301", "1e9999"):
+        try:
+            noise = DiscreteLaplace(scale=text)
+        except InvalidParameter:
+            continue
+        assert eval(repr(noise)) == noise  # noqa: S307 - what a repr is for
+        assert noise_from_json(noise.to_json()) == noise
+
+
 def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
     assert issubclass(InvalidParameter, (DpcoreError, ValueError))
     assert issubclass(InvalidParameter, ValueError)
@@ -119,6 +135,13 @@ def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
     assert issubclass(PrecisionExhausted, ArithmeticError)
     for kind in (InvalidParameter, Unrepresentable, PrecisionExhausted):
         assert issubclass(kind, DpcoreError)
+
+
+def test_an_error_survives_being_sent_to_another_process() -> None:
+    error = InvalidParameter("scale", Fraction(0), "must be > 0")
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert str(copy) == str(error)
+    assert (copy.argument, copy.value, copy.reason) == ("scale", Fraction(0), "must be > 0")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +245,27 @@ def test_what_only_claims_to_be_a_number_is_refused() -> None:
     for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
         with pytest.raises(InvalidParameter, match=r"^x = "):
             rational("x", value)
+
+
+def test_an_integer_of_a_subclass_is_plain() -> None:
+    assert type(integer("x", LyingInt(3))) is int
+    assert integer("x", LyingInt(3)) == 3
+    assert Sensitivity(LyingInt(3)).amount == 3
+
+
+def test_names_and_spellings_of_a_subclass_are_plain() -> None:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=3), sensitivity=1)
+    record = Release(mechanism=mechanism, batch=LyingText("a"), participants=(LyingText("b"),))
+    kept = (record.batch, *record.participants)
+    assert kept == ("a", "b")
+    assert {type(name) for name in kept} == {str}
+    assert read_noise(LyingText("discrete-laplace:scale=3")).parameters == {"scale": 3}
+    assert type(name("user", LyingText("ada"))) is str
+    with pytest.raises(InvalidParameter, match="printable"):
+        name("user", LyingText("ada\n"))
+    with pytest.raises(InvalidParameter, match="twice"):
+        sorted_names([LyingText("ada"), LyingText("ada")])
+    assert str(InvalidParameter("x", LyingText("what it is"), "is shown")).startswith("x = what")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

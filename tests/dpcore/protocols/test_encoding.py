@@ -131,6 +131,10 @@ def test_the_oracle_rejects(mutant: str) -> None:
     assert any(contradictions(x, steps, broken) for x, steps in HARD)
 
 
+def test_the_oracle_accepts_the_hard_cases() -> None:
+    assert [case for case in HARD if contradictions(*case)] == []
+
+
 def test_the_settlement_looks_at_every_bit() -> None:
     # x g + U with 64 ones after the word: decided by the 129th bit only.
     u = Fraction((1 << 128) - 1, 1 << 128)
@@ -159,10 +163,24 @@ def test_shapes_and_kinds_of_arrays() -> None:
     assert encoding.encode(scalar) == 2
 
 
+def test_float32_stands_for_its_own_value() -> None:
+    x = np.array([0.1], dtype=np.float32)
+    u = 1 - (Fraction(float(x[0])) * 10 - 1) - Fraction(1, 1 << 40)
+    assert FixedPoint(precision=10).encode(x, rng=Digits([u])).tolist() == [1]
+    u += Fraction(1, 1 << 39)
+    assert FixedPoint(precision=10).encode(x, rng=Digits([u])).tolist() == [2]
+
+
 def test_clamping_moves_values_to_the_nearer_end() -> None:
     encoding = FixedPoint(precision=8, clamp=True)
     assert encoding.encode([-3.0, 0.5, 1.5]).tolist() == [0, 4, 8]
     assert (encoding.encode(-1), encoding.encode("7/2"), encoding.encode(1e300)) == (0, 8, 8)
+
+
+def test_decoding_is_exact() -> None:
+    encoding = FixedPoint(precision=3)
+    assert encoding.decode(-7) == Fraction(-7, 3)
+    assert encoding.decode(np.array([3, -1])).tolist() == [1.0, -1 / 3]
 
 
 @pytest.mark.parametrize("precision", [0, 1.0, None, MOST_STEPS + 1])
@@ -190,6 +208,13 @@ def test_clamping_moves_no_value_that_is_none(x: Any) -> None:
     assert names(refusal(lambda: clamped.encode(with_x, rng=NeverAsked())), "x")
     if isinstance(x, float):
         assert names(refusal(lambda: clamped.encode([0.5, x], rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "x", [["a"], [True], [1j], [None], [[1], [1, 2]], np.zeros(2, dtype=np.longdouble)], ids=repr
+)
+def test_an_array_of_other_things(x: Any) -> None:
+    assert names(refusal(lambda: FixedPoint(precision=3).encode(x, rng=NeverAsked())), "x")
 
 
 def test_other_arguments() -> None:

@@ -12,9 +12,11 @@ import pytest
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
+    InvalidParameter,
     Mechanism,
     SeededRng,
     Sensitivity,
+    Unrepresentable,
 )
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
@@ -112,6 +114,11 @@ def test_observed_noise_counts_the_honest_only() -> None:
         )
 
 
+def test_a_relaxed_protocol_promises_no_mechanism() -> None:
+    assert not hasattr(ShuffledPure, "mechanism")
+    assert not issubclass(ShuffledPure, AggregatedSum)
+
+
 def test_a_message_is_the_encoding_plus_noise_mod_m() -> None:
     protocol = aggregated(50, 3, 2)
     x = np.linspace(0, 1, 50)
@@ -156,6 +163,15 @@ def test_central_noise_of_any_size_is_added_exactly() -> None:
         numpy_adds(wide, y, rng=rng)
 
 
+def test_a_modulus_at_the_border_of_int64() -> None:
+    protocol = aggregated(2, 1, (1 << 61) - 2)
+    assert protocol.modulus == (1 << 62) - 1
+    assert ((messages := protocol.randomize([1.0, 0.0])) >= 0).all()
+    assert (messages < protocol.modulus).all()
+    assert protocol.unwrap(np.array([protocol.modulus - 1])).tolist() == [-1]
+    assert names(refusal(lambda: aggregated(2, 1, 1 << 61)), "modulus")
+
+
 @pytest.mark.parametrize("value", [0, 1.0, True])
 def test_counts_that_are_none(value: Any) -> None:
     assert names(refusal(lambda: aggregated(value, 1, 1)), "users", value)
@@ -197,3 +213,16 @@ def test_noise_that_would_bias_or_has_no_sum() -> None:
     skellam = Skellam(variance=4)
     line = refusal(lambda: ShuffledPure(users=2, precision=1, threshold=1, share=skellam))
     assert names(line, "share")
+
+
+def test_values_that_draw_nothing() -> None:
+    protocol = aggregated(2, 1, 1)
+    for x in ([0.5, 2.0], [0.1, 0.2, 0.3], [[1], [1, 0]], 1.5):
+        value: Any = x
+        assert names(refusal(lambda v=value: protocol.randomize(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # a default binds the loop variable
+        assert names(refusal(lambda v=[x, x, x]: protocol.sum_at_once(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # as above
+    wide = LocalSum(users=2, precision=1, threshold=1, noise=DiscreteLaplace(scale=10**30))
+    with pytest.raises(Unrepresentable):
+        wide.randomize([0.5, 0.5], rng=NeverAsked())
+    with pytest.raises(InvalidParameter):
+        protocol.sum_at_once([], rng=NeverAsked())

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.protocols.aggregation import Shuffler
+from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from tests.alpha_budget import buy_alpha
@@ -130,6 +130,11 @@ def test_bad_parameters_are_refused(argument: str, value: Any) -> None:
     assert names(refusal(lambda: PureShuffle(**{**given, argument: value})), argument)
 
 
+@pytest.mark.parametrize("x", [[], [0.5] * 4, [2], [float("nan")], [[0.5]], "x", [1, -1]])
+def test_bad_values_are_refused(x: Any) -> None:
+    assert names(refusal(lambda: SMALL.randomize(x)), "x")
+
+
 def test_a_server_refuses_what_nobody_sent() -> None:
     row = np.zeros((1, SMALL.width), dtype=np.uint8)
     assert SMALL.analyze(row) == Fraction(-3, 2)
@@ -140,3 +145,8 @@ def test_a_server_refuses_what_nobody_sent() -> None:
         assert names(refusal(partial(BITS.ones_of_bits, total, 3)), "total")
     assert names(refusal(lambda: SMALL.ones_of_bits(1, 3)), "precision")
     assert names(refusal(lambda: BITS.observed_noise(4)), "honest")
+
+
+def test_only_a_shuffler_runs_it() -> None:
+    ideal = IdealAggregation(modulus=8)
+    assert names(refusal(lambda: run(SMALL, [0, 0, 0], ideal, batch="b")), "functionality")

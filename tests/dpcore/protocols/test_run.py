@@ -23,6 +23,7 @@ from dpcore.protocols.aggregation import (
     RelaxedAggregation,
     Shuffler,
     _stacked,
+    _sum_modulo,
     staying,
 )
 from dpcore.protocols.run import _crowd, _sum, run
@@ -109,6 +110,14 @@ def test_masks_do_not_change_the_sum() -> None:
         parts(4, central.modulus),
     ):
         assert run(central, [1.0, 0.5, 0.0, 0.5], functionality, batch="b").estimate == 2
+
+
+def test_sums_beyond_int64_are_exact() -> None:
+    m = (1 << 62) - 57
+    rows = np.full((1000, 2), m - 1, dtype=np.int64)
+    assert _sum_modulo(rows, m).tolist() == [1000 * (m - 1) % m] * 2
+    naive = int(rows.sum(axis=0)[0]) % m
+    assert naive != 1000 * (m - 1) % m
 
 
 def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
@@ -279,3 +288,20 @@ def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
         "batch": "b",
     }
     assert names(refusal(lambda: run(**{**good, **more}, rng=NeverAsked())), argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "messages"),
+    [
+        ("messages", {}),
+        ("messages", {"ann": [1]}),
+        ("messages", {"ann": np.array([10])}),
+        ("messages", {"ann": np.array([-1])}),
+        ("messages", {"ann": np.array([0.5])}),
+        ("messages", {"ann": np.array([[1]])}),
+        ("messages", {"ann": np.array([1]), "bob": np.array([1, 2])}),
+        ("messages", None),
+    ],
+)
+def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
+    assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)

@@ -79,6 +79,15 @@ def test_an_order_that_keeps_ties_is_biased() -> None:
     assert len(set(orders(tied, 3, 4).values())) > 1
 
 
+def test_the_shuffler_keeps_each_coordinates_bits() -> None:
+    messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
+    assert messages.bits.shape == (5, 2, 7)
+    shuffled = Shuffler().shuffle(messages, rng=SeededRng(2))
+    assert shuffled.shape == (2, 35)
+    assert (shuffled.sum(axis=1) == messages.bits.sum(axis=(0, 2))).all()
+    assert (shuffled != messages.bits.transpose(1, 0, 2).reshape(2, 35)).any()
+
+
 def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     # An ignore that mypy does not need is an error of its own: it refuses these lines too.
     share = DiscreteLaplace(scale=8).share(4)
@@ -105,6 +114,15 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
 )
 def test_messages_that_are_no_bits(bits: Any) -> None:
     assert names(refusal(lambda: BitMessages(bits)), "bits")
+
+
+def test_messages_do_not_change() -> None:
+    given_bits = np.zeros((1, 1, 2), dtype=np.uint8)
+    messages = BitMessages(given_bits)
+    given_bits[0, 0, 0] = 7
+    assert messages.bits.max() == 0
+    with pytest.raises(ValueError, match="read-only"):
+        messages.bits[0, 0, 0] = 1
 
 
 def test_observed_noise_is_that_of_the_honest() -> None:
@@ -160,6 +178,48 @@ def test_an_analysis_reads_the_bits() -> None:
     assert single == 4 - 2
 
 
+def test_more_honest_users_than_users() -> None:
+    assert names(refusal(lambda: BINARY.observed_noise(7)), "honest", 7)
+    assert names(refusal(lambda: BINARY.mechanism(7)), "honest", 7)
+
+
+@pytest.mark.parametrize("probability", [0, 1, "1.5", -1, "x", None])
+def test_a_probability_that_hides_nothing(probability: Any) -> None:
+    line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
+    assert names(line, "probability")
+
+
 @pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])
 def test_bits_that_are_none(x: Any) -> None:
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
+def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
+    x = np.empty(2, dtype=object)
+    x[0], x[1] = odd, 1
+    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
+)
+def test_rows_that_are_none(x: Any) -> None:
+    assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "shuffled",
+    [
+        np.zeros((1, 0), dtype=np.uint8),
+        np.zeros((1, 4), dtype=np.uint8),
+        np.zeros((1, 21), dtype=np.uint8),
+        np.zeros((2, 3), dtype=np.uint8),
+        np.zeros((1, 3), dtype=np.int64),
+        np.full((1, 3), 2, dtype=np.uint8),
+        [[0, 0, 0]],
+    ],
+    ids=repr,
+)
+def test_bits_that_no_crowd_sent(shuffled: Any) -> None:
+    assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")

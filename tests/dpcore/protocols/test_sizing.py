@@ -93,6 +93,15 @@ def test_the_threshold_is_the_least_by_brute_force(noise: Noise) -> None:
         assert outside <= failure < wider + slack
 
 
+def test_a_tie_that_is_exact_is_met_and_one_that_is_not_counts_as_too_large() -> None:
+    fair, third = (Binomial(trials=2, probability=p) for p in ("1/2", "1/3"))
+    size = size_protocol(users=1, precision=1, noise=fair, failure="1/4")
+    assert size.threshold == 1
+    size = size_protocol(users=1, precision=1, noise=third, failure="1/9")
+    assert size.threshold in (1, 2)
+    assert size.wraparound.upper <= Fraction(1, 9)
+
+
 def test_wraparound_is_bounded_whatever_the_data_are() -> None:
     noise, users, precision = Skellam(variance=2), 3, 2
     size = size_protocol(users=users, precision=precision, noise=noise, failure="1/100")
@@ -127,3 +136,18 @@ def test_dropouts_only_lower_the_tail(share: Noise) -> None:
     for t in (0, 1, 2, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))
+
+
+def test_without_a_single_peak_dropouts_can_raise_the_tail() -> None:
+    # One fair sign is never 0, two are 0 half of the time: the theorem needs its hypothesis.
+    def tail(signs: int) -> Fraction:
+        return 1 - Fraction(sum(1 for k in range(2**signs) if 2 * k.bit_count() == signs), 2**signs)
+
+    assert tail(1) > tail(2)
+
+
+def test_the_papers_threshold_is_larger() -> None:
+    # CZ, Theorem 1: tau = ceil((g/epsilon) ln(2/p)); here g = 32, epsilon = 1, p = 1e-6.
+    size = size_protocol(users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6")
+    paper = 465
+    assert size.threshold < paper

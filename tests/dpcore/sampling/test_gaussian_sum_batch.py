@@ -14,7 +14,7 @@ from dpcore import DiscreteGaussian, DiscreteGaussianSum, SeededRng
 from dpcore.analysis.theta import ThetaSum
 from dpcore.laws.discrete_gaussian_sum import GaussianSumBatch, deviation_from_gaussian
 from dpcore.noise import batch_of
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
@@ -115,6 +115,13 @@ def test_words_are_kept_at_once_only_below_every_chance() -> None:
         assert int(batch._sure) < least * 2**64
         bold = GaussianSumBatch(law, batch._proposal, most / 4)
         assert int(bold._sure) > least * 2**64, "a smaller deviation would be seen"
+
+
+def test_one_draw_does_not_deviate() -> None:
+    with precision(200):
+        assert Enclosure.of(
+            deviation_from_gaussian(ThetaSum(variance=Fraction(9), count=1))
+        ).upper < Fraction(1, 1 << 70)
 
 
 @pytest.mark.parametrize(

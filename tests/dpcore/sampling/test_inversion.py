@@ -13,6 +13,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcore import PrecisionExhausted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import ball
@@ -68,6 +69,17 @@ def test_uniform_remembers_the_bits_it_has_drawn() -> None:
         near = Fraction(int(v * 2**depth), 2**depth)
         assert not uniform.below(partial(ball, near))
         assert uniform.below(partial(ball, near + Fraction(1, 2**depth)))
+
+
+def test_uniform_refuses_rather_than_guess() -> None:
+    class Zeros(Digits):
+        __slots__ = ()
+
+        def bits(self, count: int) -> int:
+            return 0
+
+    with pytest.raises(PrecisionExhausted):
+        Uniform(Zeros([]), 0).below(lambda: arb(0, 1))
 
 
 @pytest.mark.parametrize("name", TIES)

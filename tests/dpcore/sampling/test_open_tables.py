@@ -3,18 +3,22 @@ r"""Tables that end before the law does, inversion without a table, and tables b
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from flint import arb
 from mpmath import mp
 
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.inversion import FIXED_BITS, InversionTable, invert, table_of_masses
+from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore.refusals import names, refusal
+from tests.support.dpcore.scripted import Digits, leading
 from tests.support.dpcore.tables import (
     TIES,
     WORDS,
@@ -80,6 +84,35 @@ def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
     wrong = Mutant(table.first, table.thresholds.tolist(), table._cdf)
     with second_path.digits(110):
         assert wrong_draws(wrong, cdf, past_the_end(wrong, cdf))
+
+
+def test_a_batch_of_an_open_table_is_the_batch_of_the_whole_one() -> None:
+    # Words decide the same draws; only those above the open end ask for more bits.
+    whole, _, _ = case("gaussian 400")
+    table, _ = opened("gaussian 400", left=6)
+    source = SeededRng(5)
+    numbers = [Fraction(2 * int(word) + 1, 2 * WORDS) for word in source.words(3000)]
+    target = np.empty(len(numbers), dtype=np.int64)
+    asked = []
+
+    def refine(table: InversionTable, rng: Any, word: int) -> int:
+        asked.append(word)
+        rng.start(Fraction(2 * word + 1, 2 * WORDS))
+        return InversionTable.refine(table, rng, word)
+
+    class Counted(InversionTable):
+        __slots__ = ()
+
+    Counted.refine = refine  # type: ignore[assignment]  # counts what is refined
+    counted = Counted(table.first, table.thresholds.tolist(), table._cdf)
+    counted.fill(Digits(numbers), target)
+    plain = np.searchsorted(
+        whole.thresholds, np.array([leading(v) for v in numbers], dtype=np.uint64)
+    )
+    assert target.tolist() == (plain + whole.first).tolist()
+    edge = int(table.thresholds[-1])
+    assert sorted(asked) == sorted(w for w in map(leading, numbers) if w > edge)
+    assert 10 < len(asked) < 120
 
 
 def wrong_inversions(
@@ -198,3 +231,20 @@ def test_a_mutant_of_the_table_of_masses_is_caught(name: str, old: str, new: str
     mutant = mutated(table_of_masses, old, new)
     table = mutant(start, below, masses, poisson_cdf(300))
     assert misplaced(table.thresholds.tolist(), start, lambda k: sums[min(k, 599)])
+
+
+def test_tables_that_are_none_are_refused() -> None:
+    cdf, half = poisson_cdf(1), (UNIT // 2, UNIT // 2)
+    for thresholds in ([], [5, 4], [1 << 63, 3, (1 << 64) - 1]):
+        line = refusal(partial(InversionTable, 0, thresholds, cdf))
+        assert names(line, "thresholds")
+    word = 1 << (FIXED_BITS - 64)
+    for below in ((0, word), (word, word), (1, UNIT)):
+        line = refusal(partial(table_of_masses, 7, below, [(0, 1), half], cdf))
+        assert names(line, "first", 7)
+    assert names(refusal(lambda: table_of_masses(7, (0, 1), [half], cdf)), "first", 7)
+    assert names(refusal(lambda: table_of_masses(7, (0, 1), [], cdf)), "first", 7)
+    assert names(refusal(lambda: table_of_masses(0, (0, 0), [], cdf)), "thresholds")
+    # The twins that are tables.
+    assert len(InversionTable(0, [5, 5, 6], cdf)) == 3
+    assert len(table_of_masses(7, (0, 1), [(0, 1), half], lambda k: arb(k - 7) / 2)) == 2

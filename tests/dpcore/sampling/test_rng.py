@@ -12,14 +12,18 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from dpcore import SeededRng, SystemRng
+from dpcore import DiscreteGaussian, SeededRng, SystemRng
+from dpcore.noise import batch_of
 from dpcore.sampling import rng
-from dpcore.sampling.rng import _Keystream
+from dpcore.sampling.rng import Rng, Words, _Keystream
+from tests.alpha_budget import buy_alpha
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
@@ -64,6 +68,16 @@ def test_a_seeded_stream_is_the_same_on_every_platform(seed: str) -> None:
     assert [SeededRng(int(seed)).bits(64)] == wanted[:1]
 
 
+def test_a_big_endian_machine_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # There, the block's native words are byte-swapped before they are dealt.
+    class Numpy:
+        little_endian = False
+
+    monkeypatch.setattr(rng, "np", Numpy)
+    native = np.arange(5, dtype=np.uint64)
+    assert rng._little_endian(native.copy()).tolist() == native.byteswap().tolist()
+
+
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("bits"), st.sampled_from([0, 1, 7, 63, 64, 65, 128, 1000])),
@@ -87,6 +101,18 @@ def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str
         for word in islice(stream, -(-width // 64)):
             joined = joined << 64 | word
         assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
+
+
+def test_a_key_is_changed_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
+    next_key, given_out = numbered_keys()
+    stream = _Keystream(next_key)
+    drawn = stream.take(10 * BLOCK_WORDS).tolist()
+    assert len(given_out) == 4
+    for index, key in enumerate(given_out):
+        mine = drawn[3 * BLOCK_WORDS * index : 3 * BLOCK_WORDS * (index + 1)]
+        assert mine == list(islice(counter_words(key), len(mine)))
+    assert len(set(drawn)) == len(drawn)
 
 
 def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
@@ -157,12 +183,94 @@ def test_a_stream_that_erases_nothing_is_seen() -> None:
     assert left_behind(Keeps(lambda: b"k" * 32), TAKES["a word"])
 
 
+def test_words_are_the_callers_own() -> None:
+    source = SeededRng(1)
+    first = source.words(4)
+    kept = first.copy()
+    source.words(BLOCK_WORDS)
+    assert first.tolist() == kept.tolist()
+    first[:] = 0
+    assert any(source.words(4))
+
+
 def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     stream = _Keystream(lambda: b"k" * 32)
     stream.take(3)
     stream.forget()
     assert state(stream) == ([0] * BLOCK_WORDS, [])
     assert stream._encryptor is None
+
+
+def chi_square(counts: Any, cells: int) -> float:
+    total = sum(counts)
+    expected = total / cells
+    statistic = sum((seen - expected) ** 2 / expected for seen in counts)
+    return float(stats.chi2.sf(statistic, cells - 1))
+
+
+def test_bytes_of_words_are_uniform() -> None:
+    alpha = buy_alpha("rng: bytes of words", "1e-9")
+    words = SeededRng(101).words(1 << 17)
+    for byte in range(8):
+        counts = np.bincount((words >> np.uint64(8 * byte) & np.uint64(255)).astype(int))
+        assert chi_square(counts, 256) > alpha / 8
+
+
+def test_bits_are_uniform_and_follow_nothing() -> None:
+    alpha = buy_alpha("rng: bits and neighbours", "1e-9")
+    words = SeededRng(102).words(1 << 16)
+    bits = np.unpackbits(words.view(np.uint8))
+    for lag in (1, 2, 8, 63, 64, 65):
+        repeats = int(np.count_nonzero(bits[:-lag] == bits[lag:]))
+        assert stats.binomtest(repeats, len(bits) - lag).pvalue > alpha / 7
+    assert stats.binomtest(int(bits.sum()), len(bits)).pvalue > alpha / 7
+
+
+BOUNDS = (2, 3, 5, 6, 7, 10, 48)
+
+
+def below_p_values(source: Rng, draw: Callable[[Rng, int], int]) -> list[float]:
+    found = []
+    for bound in BOUNDS:
+        counts = np.bincount([draw(source, bound) for _ in range(4000)], minlength=bound)
+        found.append(chi_square(counts, bound))
+    return found
+
+
+def test_below_is_uniform() -> None:
+    alpha = buy_alpha("rng: below", "1e-9")
+    assert min(below_p_values(SeededRng(103), Rng.below)) > alpha / len(BOUNDS)
+
+
+def test_a_biased_below_is_seen() -> None:
+    # Five values of three bits, folded: cells of 1/4 and 1/8 where 1/5 is due.
+    biased = mutated(
+        Rng.below,
+        "if candidate < bound:\n            return candidate",
+        "return candidate % bound",
+    )
+    assert min(below_p_values(SeededRng(103), biased)) < 1e-9 / len(BOUNDS)
+
+
+def test_a_source_implements_two_methods_and_has_the_rest() -> None:
+    class Counter(Rng):
+        __slots__ = ("dealt",)
+
+        def __init__(self) -> None:
+            self.dealt = -1
+
+        def bits(self, count: int) -> int:
+            self.dealt += 1
+            return self.dealt % (1 << count)
+
+        def words(self, count: int) -> Words:
+            return np.zeros(count, dtype=np.uint64)
+
+    source = Counter()
+    assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
+    assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
+    with pytest.raises(TypeError):
+        Rng()  # type: ignore[abstract]  # what is refused
 
 
 def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:
@@ -187,6 +295,27 @@ def test_threads_share_no_randomness(name: str) -> None:
     drawn = in_threads(lambda: [x for _ in range(20) for x in FORK_DRAWS[name]()])
     every = [x for mine in drawn for x in mine]
     assert len(set(every)) == len(every)
+
+
+def test_one_seeded_source_stays_whole_among_threads() -> None:
+    source = SeededRng(3)
+    drawn = in_threads(lambda: [w for _ in range(50) for w in source.words(7).tolist()])
+    every = sorted(x for mine in drawn for x in mine)
+    assert every == sorted(SeededRng(3).words(len(every)).tolist())
+
+
+def test_an_instance_made_in_one_thread_serves_another() -> None:
+    source = SystemRng()
+    mine = source.words(20).tolist()
+    (other,) = in_threads(lambda: source.words(20).tolist(), threads=1)
+    assert not set(mine) & set(other)
+
+
+def test_one_law_is_built_by_many_threads_at_once() -> None:
+    noise = DiscreteGaussian(sigma_squared="333/7")
+    batch_of.cache_clear()
+    drawn = in_threads(lambda: noise.sample(100, rng=SeededRng(4)).tolist())
+    assert all(mine == drawn[0] for mine in drawn)
 
 
 def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

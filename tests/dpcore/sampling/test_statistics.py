@@ -21,7 +21,7 @@ from dpcore.sampling.inversion import InversionTable
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore import second_path
-from tests.support.laws import EXAMPLES, SPELLED, centre, second
+from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 
@@ -243,3 +243,21 @@ def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
     drawn = noise.sample(trials, rng=SeededRng(11))
     again = np.random.default_rng(1).random(trials) < zero / (1 + zero)
     assert worst(noise, np.where(again, 0, drawn)) < 1e-9
+
+
+def test_a_draw_from_the_system_has_the_law_roughly() -> None:
+    # Not seeded, so it asks only what fails with chance below 10^-300: half lies on either side.
+    noise = dpcore.DiscreteLaplace(scale=1000)
+    for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
+        assert 1000 < np.count_nonzero(drawn > 0) < 3000
+        assert abs(drawn).max() < 10**6
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("text", REFERENCE)
+def test_few_reference_draws_still_see_a_wrong_place(text: str) -> None:
+    # The least that the rows of REFERENCE are good for: every draw moved by five deviations.
+    assert text in SPELLED
+    noise, source = read_noise(text), SeededRng(13)
+    drawn = noise.sample(REFERENCE[text], rng=source) + 5 * reach(noise)
+    assert worst(noise, drawn) < 1e-9

@@ -23,9 +23,11 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
+from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import ball
 from dpcore.sampling.inversion import InversionTable, certified_threshold
 from dpcore.sampling.laplace_digits import LaplaceDigits
+from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
@@ -265,3 +267,9 @@ def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None
         fill(sampler, Digits(numbers), target)
         missed += target.tolist() != [x]
     assert missed
+
+
+def test_two_draws_share_no_digit() -> None:
+    # Draws of one block are independent: no digit of one repeats where the next one has it.
+    drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
+    assert len(np.unique(drawn)) > 4090

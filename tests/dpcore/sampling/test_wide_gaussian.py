@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from dpcore import DiscreteGaussian
+from dpcore import DiscreteGaussian, Unrepresentable
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import batch_of
@@ -281,3 +281,27 @@ def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
         assert (found is not None) == kept
         if found is not None:
             assert found + batch.centre >= batch._above if cell else found < -batch._reach
+
+
+@pytest.mark.parametrize("cell", [0, -1])
+def test_a_word_beyond_the_steps_reaches_the_tail(cell: int) -> None:
+    batch = staircase(SMALL)
+    first, u = Fraction(1, 2**100), Fraction(1, 3)
+    first = first if cell == 0 else 1 - first
+    rng = Digits([first, u, u, u])
+    drawn = batch._propose(rng, 1)
+    assert len(drawn) == 1
+    assert (drawn[0] >= batch._reach * batch.unit) if cell else (drawn[0] < -batch._reach)
+
+
+def test_small_and_huge_variances_are_refused() -> None:
+    for noise in (
+        Poisson(mean=2**21),
+        Poisson(mean=2**117),
+        Binomial(trials=2**23, probability="1/2"),
+    ):
+        with pytest.raises(Unrepresentable, match="variance"):
+            noise.centred()
+    assert staircase(DiscreteGaussian(sigma_squared=2**116 - 1)).unit
+    with pytest.raises(Unrepresentable, match="variance"):
+        batch_of(DiscreteGaussian(sigma_squared=2**116))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from accounting.certificates.canonical import SCHEMA, THEOREMS, digest_of, required_assumptions
 from accounting.certificates.certificate import _decimal
-from accounting.certificates.form import SCHEMA, THEOREMS, digest_of, required_assumptions
 
 _KEYS = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.nightly
 
 OPENED = """
 import ctypes, os, sys, threading
-from accounting.ledger import Ledger, LedgerUnavailable, turns
+from accounting.ledger import Ledger, LedgerUnavailable, group_commit
 from accounting.ledger.database import forks
 from tests.support.ledger.budget import per_user
 ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")

@@ -143,6 +143,18 @@ def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
         assert ledger.charge(["ada"], PRICE, batch="one").number == 1
 
 
+def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
+    # As it was: what it forgot only receipts can tell.
+    file = tmp_path / "ledger.db"
+    opened(file).close()
+    kept = file.read_bytes()
+    with opened(file) as ledger:
+        receipt = ledger.charge(["ada"], PRICE, batch="one")
+    file.write_bytes(kept)
+    with opened(file) as ledger:
+        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, and has a receipt"
+
+
 @by_day(1)
 def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:

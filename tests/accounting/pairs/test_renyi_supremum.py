@@ -12,7 +12,7 @@ from flint import arb
 from accounting import PrivacyCurve
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.pair import Pair
-from accounting.pairs.renyi import supremum_over_orders
+from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore import DiscreteGaussian, DiscreteLaplace, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute import Brute, close, laplace

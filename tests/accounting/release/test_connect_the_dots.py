@@ -19,8 +19,8 @@ from accounting.loss.discretisation import listed_above
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus
-from accounting.release import dominating as dots
-from accounting.release.dominating import ConnectTheDotsPair, CurvePoint, dominating, highest
+from accounting.release import connect_the_dots as dots
+from accounting.release.connect_the_dots import ConnectTheDotsPair, CurvePoint, dominating, highest
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.form import SCHEMA, THEOREMS, digest_of, required_assumptions
+from accounting.certificates.canonical import SCHEMA, THEOREMS, digest_of, required_assumptions
 from accounting.kernel.neighbours import LAWS, NORMS, STRATEGIES, Correlated, Part, norms_of
 from accounting.kernel.sums import Plan
 
@@ -50,7 +50,7 @@ class Malformed(Exception):
     >>> raise Malformed("claims[0].digits", "must be an integer in 0..400")
     Traceback (most recent call last):
     ...
-    accounting.certificates.reading.Malformed: claims[0].digits: must be an integer in 0..400
+    accounting.certificates.parse.Malformed: claims[0].digits: must be an integer in 0..400
     """
 
     def __init__(self, where: str, reason: str) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.clock import OutOfTime, tick
-from accounting.certificates.form import decimal_of, rounds_in_words
-from accounting.certificates.reading import Malformed, read
+from accounting.certificates.canonical import decimal_of, rounds_in_words
+from accounting.certificates.deadline import OutOfTime, tick
+from accounting.certificates.parse import Malformed, read
 from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
 from accounting.claims.claim import ZCdp
 from accounting.errors import NotDerived

@@ -15,7 +15,7 @@ from mpmath import mpf
 from accounting import Pure, guarantee
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
-from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, noisy
+from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, noisy_max_and_thresholds
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
@@ -56,7 +56,7 @@ def sparse_listed(answers: Sequence[int], count: int) -> dict[Any, Fraction]:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count)
     for answers in ([5, 4, 6], [3, 7], [5]):
         law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
@@ -110,7 +110,7 @@ def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
 def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
     best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
     law = dict(SMALL)
     if kind is MaxNoise.EXPONENTIAL:

@@ -18,7 +18,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pairs.balls import as_ball
+from accounting.pairs.ball_arithmetic import as_ball
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 192

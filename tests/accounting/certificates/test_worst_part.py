@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from accounting import Allowance, Malformed, Status
+from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
-from accounting.certificates.form import digest_of
-from accounting.certificates.worst import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 
