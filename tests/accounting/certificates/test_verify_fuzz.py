@@ -1,0 +1,190 @@
+r"""``verify`` against brute force: whatever a text claims, what holds is true.
+
+Certificates are drawn over every law, norm, number of rounds, mixture and scope, also those that
+no engine would write; the truth is that of ``neighbours``, which tries every shift of every
+coordinate in every round. A claim is of the cell of the truth, of cells beside it, of one point,
+and of what another neighbour costs: there a checker ends that takes that one for the worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from accounting import Status, deadline, verify
+from accounting.kernel import neighbours
+from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
+from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
+
+ONE_SIDED = ("poisson", "binomial", "polya")
+TURNING = ("binomial", "binomial", "binomial", *ONE_SIDED)
+LAWS = (
+    *("discrete-laplace", "discrete-gaussian", "discrete-gaussian-sum", "skellam"),
+    *("polya-difference", *ONE_SIDED),
+)
+SLACK = 1e-11
+_MOST = 2e5
+_OTHERS = 4
+
+
+def law(draws: Random, name: str) -> dict[str, str]:
+    """Small parameters: the law has few values, and its neighbours are told apart."""
+    pick = draws.choice
+    some = str(Fraction(draws.randint(1, 12), draws.randint(3, 9)))
+    match name:
+        case "discrete-laplace":
+            return {"scale": pick(("1/2", "1", "2/3", "3/2"))}
+        case "discrete-gaussian":
+            return {"sigma_squared": some}
+        case "discrete-gaussian-sum":
+            return {"count": pick("123"), "sigma_squared": pick(("1/5", "1/2", "1"))}
+        case "skellam":
+            return {"variance": some}
+        case "poisson":
+            return {"mean": some}
+        case "binomial":
+            # Near one half, and with few trials, it is often a mixed shift that is worst.
+            chance = pick(("1/2", "11/25", "6/13", "3/5", "1/3", "9/10"))
+            return {"trials": str(draws.randint(1, 9)), "probability": chance}
+    return {"shape": pick(("1/3", "1", "3/2", "5/2")), "scale": pick(("1/3", "1/2", "4/5"))}
+
+
+def part(draws: Random, names: tuple[str, ...], norms: tuple[str, ...]) -> dict[str, Any]:
+    if draws.random() < 0.08:
+        epsilon = str(Fraction(draws.randint(0, 8), 5))
+        if draws.random() < 0.5:
+            return stated("pure", draws.randint(1, 3), epsilon=epsilon)
+        return stated("approx", draws.randint(1, 3), epsilon=epsilon, delta="1/50")
+    name, norm = draws.choice(names), draws.choice(norms)
+    amount: Any = draws.randint(1, 3)
+    if norm == "box":
+        amount = [draws.randint(1, 3) for _ in range(draws.choice((1, 2, 2, 3)))]
+    times = draws.choice((1, 1, 1, 2, 3))
+    if norms == ("box",):
+        times, amount = 1, [1] * draws.choice((2, 2, 3))
+    return noise(name, (norm, amount), times, **law(draws, name))
+
+
+def parts(draws: Random, names: tuple[str, ...], norms: tuple[str, ...]) -> list[dict[str, Any]]:
+    while True:
+        found = [part(draws, names, norms) for _ in range(draws.choice((1, 1, 1, 2)))]
+        if size(found) < _MOST:
+            return found
+
+
+def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], float]]:
+    """Claims, each with the truth: cells around it, points, and what is exact."""
+    truth = Truth.of(found)
+    epsilon = Fraction(draws.randint(0, 30), 13)
+    delta = Fraction(draws.randint(1, 700), 10**3)
+    order = Fraction(draws.randint(11, 40), 10)
+    for _ in range(_OTHERS):
+        near = Fraction(draws.randint(1, 20), 19)
+        for other in truth.worst(float(near), _OTHERS):
+            place = math.floor(other.delta(float(near)) * 10**6)
+            yield cell("delta", str(near), place, 6), truth.delta(float(near))
+    asked = [
+        ("delta", str(epsilon), truth.delta(float(epsilon))),
+        ("epsilon", str(delta), truth.epsilon(float(delta))),
+        ("epsilon", "0", math.inf if _lost(found) else largest_loss(found)),
+    ]
+    if not _lost(found):
+        asked.append(("renyi", str(order), renyi(found, order)))
+    for quantity, at, value in asked:
+        loose = at == "0" and quantity == "epsilon"
+        digits = 2 if loose else draws.randint(3, 7)
+        place = math.floor(min(value, 1e3) * 10**digits)
+        for off in (-3, -1, 0, 1, 3) if not loose else (-3, 0, 3):
+            if place + off >= 0:
+                yield cell(quantity, at, place + off, digits), value
+                yield cell(quantity, at, place + off, digits, 0), value
+        yield cell(quantity, at, round(min(value, 1e3)), 0, 0), value
+    for other in truth.worst(min(asked[1][2], 1.0), _OTHERS):
+        less = other.epsilon(float(delta))
+        if less < 1e3:
+            yield cell("epsilon", str(delta), math.floor(less * 10**5), 5), asked[1][2]
+    if not _lost(found):
+        # The supremum is approached and not met: so far as it is seen, and a tenth less.
+        most = largest_loss(found)
+        loss = Fraction(min(most, 1e3)).limit_denominator(60)
+        yield exactly("pure", loss), most
+        yield exactly("pure", loss * Fraction(9, 10)), most
+
+
+def _lost(found: list[dict[str, Any]]) -> bool:
+    return any(each.get("claim") == "approx" for each in found)
+
+
+def is_false(claim: dict[str, Any], value: float) -> bool:
+    if claim["quantity"] in ("pure", "zcdp"):
+        stated_value = float(Fraction(claim["epsilon"]))
+        return not stated_value * (1 - 1e-2) <= value <= stated_value * (1 + 1e-9) + SLACK
+    low, high = float(Fraction(claim["lower"])), float(Fraction(claim["upper"]))
+    slack = SLACK * (1 + high)
+    if claim["quantity"] == "epsilon" and claim["delta"] == "0":
+        # The largest loss that is seen is none that is rare.
+        slack = 1e-2 * (1 + high)
+    return not low - slack <= value <= high + slack
+
+
+def faults(
+    seed: int,
+    cases: int,
+    names: tuple[str, ...] = LAWS,
+    norms: tuple[str, ...] = ("absolute", "box", "l1", "l2-squared"),
+) -> tuple[list[str], Counter[Status]]:
+    """What holds and is false; and how often which verdict was given."""
+    draws, bad, seen = Random(seed), [], Counter[Status]()
+    for _ in range(cases):
+        found = parts(draws, names, norms)
+        told = {str(claim): (claim, value) for claim, value in claims(draws, found)}
+        scope = (draws.choice(("contribution", "user")), draws.choice(("replace", "add-remove")))
+        with deadline(600):
+            verdict_of = verify(certificate(found, [claim for claim, _ in told.values()], scope))
+        if len(verdict_of.findings) < len(told):
+            assert "no theorem covers" in str(verdict_of)
+            continue
+        for finding, (claim, value) in zip(verdict_of.findings, told.values(), strict=True):
+            seen[finding.status] += 1
+            if finding.status is Status.HOLDS and is_false(claim, value):
+                bad.append(f"{found}: {claim}: the truth is {value}")
+    return bad, seen
+
+
+def test_no_false_claim_holds() -> None:
+    bad, seen = faults(1, 18)
+    assert bad == []
+    assert seen[Status.HOLDS] > 20
+    assert seen[Status.FAILS] > 100
+
+
+@pytest.mark.nightly
+def test_no_false_claim_of_an_asymmetric_box_holds() -> None:
+    bad, seen = faults(5, 20, TURNING, ("box",))
+    assert bad == []
+    assert seen[Status.HOLDS] > 5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(10, 30))
+def test_no_false_claim_holds_at_length(seed: int) -> None:
+    assert faults(seed, 100)[0] == []
+
+
+@pytest.mark.nightly
+def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_up_or_all_down(
+        shift: list[tuple[int, int]], *, symmetric: bool
+    ) -> list[list[tuple[int, int]]]:
+        ways = (1,) if symmetric else (1, -1)
+        return [[(sign * step, count) for step, count in shift] for sign in ways]
+
+    monkeypatch.setattr(neighbours, "_directions", all_up_or_all_down)
+    bad, _ = faults(5, 20, TURNING, ("box",))
+    assert bad != []
