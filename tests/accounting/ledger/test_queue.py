@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from accounting.ledger import (
     AlreadyCharged,
@@ -23,7 +24,7 @@ from accounting.ledger import (
     LedgerUnavailable,
     Receipt,
     Request,
-    turns,
+    group_commit,
 )
 from accounting.ledger.database import store
 from accounting.ledger.group_commit import Queue
@@ -33,6 +34,21 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.scripts import script
 from tests.support.ledger.waiting import Held, behind
+
+
+def test_nothing_is_acknowledged_before_it_is_on_the_disk(tmp_path: Path) -> None:
+    committed: list[int] = []
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        event.listen(ledger._store._writes, "commit", lambda _: committed.append(1))
+        work = ledger._charged
+
+        def watched(requests: Any) -> list[Charged]:
+            found = work(requests)
+            assert committed
+            return found
+
+        ledger._take = Queue(ledger._store, ledger._book, watched).take
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
 @pytest.fixture
@@ -88,7 +104,7 @@ def at_once(
 def published(path: Path) -> int:
     """How many requests nobody has taken yet."""
     said = path.read_bytes()
-    _, done = said[: turns._HEADER].split()
+    _, done = said[: group_commit._HEADER].split()
     return said[int(done) :].count(b'{"asked":')
 
 
@@ -180,7 +196,7 @@ def test_a_process_that_dies_after_its_commit_tells_nobody_that_a_charge_is_new(
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
     assert groups == [7, *[1] * 6]
     told = [each for each in outcomes if not isinstance(each, Killed)]
-    assert {str(each).partition(": ")[2] for each in told} == {turns._CUT}
+    assert {str(each).partition(": ")[2] for each in told} == {group_commit._CUT}
     assert {type(each) for each in told} == {LedgerUnavailable}
     assert (many[0].charges(), many[0].check()) == (8, ())
     again = many[0].charge(["ada"], per_user("1/50"), batch="3", repeat_ok=True)
@@ -248,7 +264,7 @@ def test_a_queue_that_is_long_starts_again(
 def test_a_long_request_waits_and_is_not_taken_along(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_LONGEST", 10)
+    monkeypatch.setattr(group_commit, "_LONGEST", 10)
     with ThreadPoolExecutor(len(many)) as pool:
         batches = [f"{number}" for number in range(len(many))]
         # Threads of one ledger are alike.
@@ -289,11 +305,11 @@ FORKED = """
 import os, sys
 from accounting.ledger import Ledger, group_commit
 with Ledger.open(sys.argv[1]) as ledger:
-    queue = turns.Queue(ledger._store, ledger._book, ledger._charged)
+    queue = group_commit.Queue(ledger._store, ledger._book, ledger._charged)
     handle, other = queue._opened(), queue._opened()
-    assert turns._locked(handle) and not turns._locked(other)
+    assert group_commit._locked(handle) and not group_commit._locked(other)
     if sys.argv[2] == "kept":
-        turns._HELD.clear()
+        group_commit._HELD.clear()
     (here, there), (back, forth) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -302,7 +318,7 @@ with Ledger.open(sys.argv[1]) as ledger:
         os._exit(0)
     os.read(here, 1)
     os.close(handle)  # as if this process were killed
-    print(turns._locked(other))
+    print(group_commit._locked(other))
     os.write(forth, b"1")
     os.waitpid(child, 0)
 """
