@@ -189,8 +189,8 @@ def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
 
 
 def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
-    noise = ["--noise", "skellam:variance=400", "--rounds", "10"]
-    answer = typed(capsys, "budget", "epsilon", *noise, "--delta", "1e-3999", "--within", "1")
+    asked = ["--noise", "polya-difference:shape=0.9", "--rounds", "100000", "--epsilon", "0.01"]
+    answer = typed(capsys, "budget", "calibrate", *asked, "--delta", "1e-12", "--within", "1")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: no answer within 1 seconds of computing")
     assert answer.err.count("\n") == 1

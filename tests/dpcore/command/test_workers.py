@@ -173,7 +173,10 @@ def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str
         timeout=60,
         check=True,
     )
-    assert (found.stdout, found.stderr) == (f"{told}\n", "")
+    assert found.stdout == f"{told}\n"
+    # On a busy machine joblib's resource tracker may find a semaphore that was removed already.
+    assert "Traceback" not in found.stderr
+    assert found.stderr.count("\n") == 2 * found.stderr.count("UserWarning: resource_tracker")
 
 
 # Says when the workers are about to be started; what is before that is Python's own.
