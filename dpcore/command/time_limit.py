@@ -38,8 +38,8 @@ def time_limit(seconds: int) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         raise OutOfTime(
-            f"no answer within {seconds} seconds of computing: --within allows more, and numbers "
-            "less extreme or a wider interval take less"
+            f"no answer within {seconds} seconds of computing: raise --within, use less extreme "
+            "numbers, or ask for a wider interval"
         )
 
     before = signal.signal(sign, stop)

@@ -115,7 +115,7 @@ def test_a_plan_of_many_bits_ends_within_the_time_allowed(command: Command) -> N
     paper = ("--coordinates", 20, "--parameters", "paper", "--within", 1)
     answer = command("plan", "vector-shuffle", *paper, users=1000)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: no answer within 1 seconds of computing: --within allows")
+    assert answer.err.startswith("error: no answer within 1 seconds of computing: raise --within")
 
 
 def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
