@@ -129,7 +129,7 @@ def test_two_options_never_share_a_file(audit: Shell, here: Path, one: str, othe
     (here / "again").symlink_to("kept")
     answer = audit(*HALF, one, "kept", other, "again")
     assert answer.code == 2
-    assert f"is the file of {one}, too" in answer.err
+    assert f"is also the file of {one}" in answer.err
     assert (here / "kept").read_text() == "kept"
 
 

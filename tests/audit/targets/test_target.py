@@ -202,7 +202,7 @@ def test_a_program_that_fails_says_how(program: Any, body: str, reason: str) -> 
     [
         (
             "while True: print('x' * 200)",
-            r"printed more than 1,\d+ lines for n = \d+: one output a",
+            r"printed more than 1,\d+ lines for n = \d+: one output per line",
         ),
         ("while True: sys.stdout.write('x' * 4096)", r"printed more than 1,048,576 bytes for n"),
         (
