@@ -35,7 +35,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 SEEN: dict[str, list[str]] = {
     "refuted": ["Other methods", "bayes", COMMAND, "For comparison only", "at least"],
-    "not-refuted": ["12 outputs are nan", "That is no proof"],
+    "not-refuted": ["12 outputs are nan", "This is not a proof"],
     "sequential": ["e-value", "the evidence sufficed at run"],
     "labels": ["array([0, 0, 0, 0, 0, 0], dtype=uint8)"],
     "curve": [
