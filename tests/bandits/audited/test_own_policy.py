@@ -193,5 +193,5 @@ def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
 
 def test_visits_need_one_law() -> None:
     pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
-    with pytest.raises(InvalidParameter, match="no one law"):
+    with pytest.raises(InvalidParameter, match="do not all have the same law"):
         audit_view(policy_of(pure), visits=2)
