@@ -23,7 +23,7 @@ from accounting.release.curve import PrivacyCurve
 from dpcore import DiscreteLaplace, InvalidParameter, Sensitivity
 from dpcore.command.time_limit import time_limit
 from dpcore.noise import Noise
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
@@ -108,7 +108,7 @@ def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
     asked: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": "1e-5",
-        "rounds": 14062,
+        "rounds": effort(1000, 14062),
         "rate": Fraction(256, 60000),
     }
     seen: list[int] = []
@@ -283,7 +283,7 @@ def test_honest_users_alone_are_enough() -> None:
     assert Fraction(bits.noise.parameters["trials"]) % 10 == 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=effort(4, 8), deadline=None)
 @given(
     law=st.sampled_from(["discrete-gaussian", "discrete-laplace"]),
     epsilon=st.sampled_from(["1/10", "1/2", "1", "3", "7"]),
