@@ -22,7 +22,7 @@ from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 
 _UNIT: Final = 2.0**-53
-_ATOMS: Final = 800
+_ATOMS: Final = 1000
 """Of a sum: the two ends of epsilon then lie about 1e-3 apart."""
 
 _EVEN: Final = 0.5
@@ -121,7 +121,7 @@ def _regridded(law: _Ratios, side: Side) -> _Ratios:
     # at its two ends or at the mean. Sums of n numbers >= 0 are off by n u at most.
     kept = law.masses > 0
     values, masses = law.values[kept], law.masses[kept]
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     values, masses = values[order], masses[order]
     logs = np.log(np.maximum(values, values[np.searchsorted(values, values[-1] * _NO_RATIO)]))
     dense = np.cumsum(np.cbrt(masses * (values + np.minimum(values, 1e60) ** (_TILT + 1))))
@@ -129,20 +129,22 @@ def _regridded(law: _Ratios, side: Side) -> _Ratios:
     place = (1 - _EVEN) * dense / dense[-1] + _EVEN * even
     labels = np.minimum((place * _ATOMS).astype(np.int64), _ATOMS - 1)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))
-    ends = np.append(starts[1:], len(values)) - 1
-    slip = float((ends - starts + 8).max()) * 2 * _UNIT
+    counts = np.diff(starts, append=len(values))
+    slip = float(counts.max() + 8) * 2 * _UNIT
     whole = np.add.reduceat(masses, starts)
     mean = np.add.reduceat(masses * values, starts) / whole
     if not side.above:
         return _Ratios(mean * (1 + side.ratio * 2 * slip), whole * (1 - slip), 0.0)
-    a, b = values[starts], values[ends]
+    # A cell ends where the next one begins: both have an atom there.
+    a = values[starts]
+    b = np.append(a[1:], values[-1])
     wide = b > a
     gap = np.where(wide, b - a, 1.0)
     share = (mean - a) / gap + side.ratio * (2 * slip * mean / gap + 8 * _UNIT)
     share = np.where(wide, np.clip(share, 0.0, 1.0), 1.0)
     whole = whole * (1 + slip)
-    both = np.concatenate((whole * (1 - share), whole * share)) * (1 + 4 * _UNIT)
-    return _Ratios(np.concatenate((a, b)), both, law.hidden)
+    both = np.append(whole * (1 - share), 0.0) + np.append(0.0, whole * share)
+    return _Ratios(np.append(a, b[-1]), both * (1 + 8 * _UNIT), law.hidden)
 
 
 def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listing:
