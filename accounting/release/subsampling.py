@@ -82,11 +82,6 @@ class DescribedSample(OneRelease):
         return cast("RealCurve", self.curve).density
 
     @property
-    def unsampled(self) -> Curve:
-        r"""The loss without sampling, an upper bound."""
-        return curve_of(self.description.unsampled)
-
-    @property
     def rate(self) -> Fraction:
         r"""The probability that a unit is in the sample."""
         return Fraction(cast("Poisson | FixedSize", self.description.scheme).rate)
@@ -116,6 +111,11 @@ class SampledRelease(DescribedSample):
         The datasets determine the direction, so it is the same in all rounds, and a composition
         costs at most the larger cost of all directions.
         """
+
+    @property
+    def unsampled(self) -> Curve:
+        r"""The loss without sampling, an upper bound."""
+        return curve_of(self.description.unsampled)
 
     @property
     def attained(self) -> bool:

@@ -281,7 +281,7 @@ def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def write_json(found: dict[str, Any]) -> str:
-    r"""The document as text; what is infinite or undefined is None in it, by construction."""
+    r"""The document as JSON text. It holds None in place of infinite and undefined numbers."""
     return json.dumps(found, indent=2, allow_nan=False) + "\n"
 
 

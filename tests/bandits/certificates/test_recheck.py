@@ -334,7 +334,7 @@ def test_another_name_needs_other_sentences(name: str) -> None:
 
 
 def text_told(edited: dict[str, Any]) -> str:
-    """With the sentences and digests that fit: whoever edits can write these too."""
+    """The forged certificate has matching sentences and digests, which a forger can also write."""
     return sealed({**edited, "assumptions": [*required_assumptions(edited), SEEDED]})
 
 

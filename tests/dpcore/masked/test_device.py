@@ -1,4 +1,4 @@
-r"""A device answers each step once, whoever asks: again, meanwhile or from a copy."""
+r"""A device answers each step once: not again, not concurrently, and not from a copy."""
 
 from __future__ import annotations
 

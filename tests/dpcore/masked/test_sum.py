@@ -1,4 +1,4 @@
-"""The sum is exactly right, whoever vanishes when; with one more than planned there is none."""
+"""The sum is exact for every planned set of dropouts; one dropout more yields no sum."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -17,52 +17,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from dpcore.spelling import noise_from_json
-from tests.support.accounting.brute import mass_of, real
-
-Masses = dict[int, Any]
-_RARE = mpmath.mpf(10) ** -34
-
-
-def _outwards(mass: Callable[[int], Any], least: int | None, rare: Any) -> Masses:
-    found = {}
-    for k in itertools.count():
-        both = {k: mass(k)} if least == 0 else {k: mass(k), -k: mass(-k)}
-        found.update(both)
-        if k > 8 and all(each < rare for each in both.values()) and mass(k - 1) >= mass(k):
-            return found
-    raise AssertionError
-
-
-@lru_cache(maxsize=64)
-def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
-    """Every value of the law that is not too rare, with its mass."""
-    law = noise_from_json(dict(noise))
-    least = None if law.symmetric else 0
-    with mpmath.workdps(50):
-        found = _outwards(mass_of(law), least, rare)
-        return {k: mass for k, mass in found.items() if mass}
-
-
-def moves(sensitivity: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
-    """Every way in which neighbouring data may move the coordinates, but for zeros."""
-    norm, amount = sensitivity["norm"], sensitivity["amount"]
-    if norm == "box":
-        ranges = [range(-each, each + 1) for each in amount]
-    else:
-        power = 2 if norm == "l2-squared" else 1
-        most = math.isqrt(amount) if power == 2 else amount
-        ranges = [range(-most, most + 1)] * (1 if norm == "absolute" else amount)
-    seen = set()
-    for shift in itertools.product(*ranges):
-        if norm == "l1" and sum(map(abs, shift)) > amount:
-            continue
-        if norm == "l2-squared" and sum(step**2 for step in shift) > amount:
-            continue
-        moved = tuple(sorted(step for step in shift if step))
-        if moved not in seen:
-            seen.add(moved)
-            yield moved
+from tests.support.accounting.brute import real
+from tests.support.accounting.shown import masses, moves
 
 
 @lru_cache(maxsize=512)
