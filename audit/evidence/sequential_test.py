@@ -67,7 +67,7 @@ class EProcess:
     Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
     cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
     bets and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is
-    told to :func:`audit.evidence.threshold_family.learn_rule`.
+    passed to :func:`audit.evidence.threshold_family.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]
