@@ -170,9 +170,13 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         raise InvalidParameter("--relation", wanted.relation.value, reason)
     if wanted.poisson == _MOST and wanted.group != "1":
         raise InvalidParameter("--group", wanted.group, "must be 1 when solving for the rate")
-    noise, moves = [wanted.noise], [wanted.sensitivity]
-    told: dict[str, Any] = {"relation": wanted.relation, "group": wanted.group}
-    one = Releases(noise=noise, sensitivity=moves, poisson=rate, **told)
+    one = Releases(
+        noise=[wanted.noise],
+        sensitivity=[wanted.sensitivity],
+        poisson=rate,
+        relation=wanted.relation,
+        group=wanted.group,
+    )
     ((asked, _),), total = one.described(), one.composed()
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
     what = "rounds" if wanted.rounds == _MOST else "rate"
@@ -181,13 +185,10 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
-            asked_for: dict[str, Any] = {
-                "sensitivity": asked.sensitivity,
-                "epsilon": at,
-                "delta": limit,
-            }
-            count = whole("--rounds", wanted.rounds, 1)
-            found = largest_rate(asked.noise, rounds=count, **asked_for)
+            count, moves = whole("--rounds", wanted.rounds, 1), asked.sensitivity
+            found = largest_rate(
+                asked.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
+            )
     quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} keep {promise} = {wanted.delta}"),
