@@ -33,8 +33,10 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
 @cache
 def _imported(package: str) -> Mapping[str, str]:
-    # The module of each name, read from the source: types and names have one list.
-    loader: Any = sys.modules[package].__loader__
-    blocks = (each for each in ast.parse(loader.get_source(package)).body if type(each) is ast.If)
+    # The module of each name, read from the source: types and names have one list. The loader of
+    # pytest, which rewrites assertions in installed plugins, has get_data and no get_source.
+    module: Any = sys.modules[package]
+    source = module.__loader__.get_data(module.__file__)
+    blocks = (each for each in ast.parse(source).body if type(each) is ast.If)
     imports = (each for block in blocks for each in block.body if type(each) is ast.ImportFrom)
     return {alias.name: each.module or package for each in imports for alias in each.names}

@@ -68,3 +68,12 @@ def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path
     run(programs / "dpcore", *words, cwd=tmp_path)
     told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"
     assert str(tmp_path) in run(programs / "python", "-W", "error", "-c", told, cwd=tmp_path)
+    run(programs / "python", "-m", "pip", "install", "-qq", "pytest", cwd=tmp_path)
+    page = (ROOT / "docs/start.md").read_text()
+    lines = page.split("## A test in your suite")[1].split("```")[1].splitlines()[1:]
+    code = [line[4:] for line in lines if line[:4] in (">>> ", "... ")]
+    assert code[-1] == "test_the_count_is_private()"
+    (tmp_path / "test_counts.py").write_text("\n".join(code[:-1]))
+    assert "1 passed" in run(
+        programs / "python", "-m", "pytest", "-q", "test_counts.py", cwd=tmp_path
+    )

@@ -55,6 +55,28 @@ def test_it(dp, i):
     )
 
 
+def test_an_installed_plugin_whose_assertions_pytest_rewrites_is_loaded(tmp_path: Path) -> None:
+    """pytest rewrites every module that the distribution lists; an editable one lists none."""
+    site = tmp_path / "site" / "dpcore-0.1.0.dist-info"
+    site.mkdir(parents=True)
+    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: dpcore\nVersion: 0.1.0\n")
+    (site / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {PLUGIN}\n")
+    listed = [
+        f"{package}/__init__.py,," for package in ("dpcore", "accounting", "audit", "bandits")
+    ]
+    (site / "RECORD").write_text("\n".join(listed))
+    (tmp_path / "test_counts.py").write_text(START)
+    run = started(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "-q", path=site.parent)
+    assert run.code == 0, run.out
+
+
+START = """
+from audit import assert_private
+from dpcore import DiscreteLaplace
+def test_the_law_is_private():
+    assert_private(DiscreteLaplace(scale=2), "epsilon=1/2", pair=(0, 1))
+"""
+
 WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
 
 
