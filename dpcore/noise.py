@@ -382,7 +382,9 @@ def batch_of(noise: Noise) -> Batch:
 
 def _check(rng: Rng) -> Rng:
     if not isinstance(rng, Rng):
-        raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+        reason = "must be a dpcore Rng: SystemRng() or SeededRng(n)"
+        hint = "; an audit passes one to a function that annotates it, rng: dpcore.Rng"
+        raise InvalidParameter("rng", rng, reason + hint)
     return rng
 
 

@@ -246,7 +246,8 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
             relation=asked.relation
             or (Relation.ADD_REMOVE if book is None else book.budget.scope.relation),
         )
-        table.require(scope.user, *query.columns)
+        table.require(scope.user, argument="user")
+        table.require(*query.columns)
         charge = None
         if dry:
             found = planning(query, scope, target)

@@ -73,10 +73,10 @@ _SAID: Final = {
     "shuffled as a whole is no such choice; neighbours differ by one example added or removed",
 }
 _CHANCE: Final = {
-    Sampling.POISSON: "each example in one with chance {rate}",
-    Sampling.FIXED: "each example in one with chance {rate}",
-    Sampling.SHUFFLED: "each example in one of each epoch",
-    Sampling.ALLOCATED: "each example in one of the {batches} of each epoch",
+    Sampling.POISSON: "each example in a batch with probability {rate}",
+    Sampling.FIXED: "each example in a batch with probability {rate}",
+    Sampling.SHUFFLED: "each example in one batch of each epoch",
+    Sampling.ALLOCATED: "each example in one of the {batches} batches of each epoch",
 }
 
 
@@ -219,7 +219,7 @@ def dpsgd(
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
         return
-    same = [] if command is None else [("the same", command)]
+    same = [] if command is None else [("equivalent", command)]
     show([*lines(facts), *lines_of(total, found), *lines(same)])
 
 
@@ -236,8 +236,8 @@ def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
     # Why the bound for shuffled batches is large: what Poisson samples of the same rate cost.
     sampled = replace(run, sampling=Sampling.POISSON, relation=None).composition()
     found = between(sampled.epsilon(delta, relative))
-    hint = "independent coins draw each batch, for neighbours by one example added or removed"
-    return [("if poisson", f"{found}, where {hint}; not proven of a shuffle")]
+    hint = "if one example is added or removed; this is no bound for shuffled batches"
+    return [("if poisson", f"{found}, {hint}")]
 
 
 def _check(

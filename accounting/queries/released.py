@@ -182,7 +182,8 @@ def release(  # noqa: PLR0913 - one release, by keyword
     sure = rational_in("confidence", confidence, "(0, 1)")
     planned = plan(query, scope, target)
     mechanism, rows = planned.mechanism, Table.of(table)
-    rows.require(scope.user, *query.columns)
+    rows.require(scope.user, argument="user")
+    rows.require(*query.columns)
     if ledger is None:
         if batch is not None:
             raise InvalidParameter("batch", batch, "is valid only with a ledger")

@@ -56,7 +56,7 @@ class Session:
         rng: Rng = SYSTEM,
     ) -> None:
         self._table, self._scope, self._ledger = Table.of(table), scope, ledger
-        self._table.require(scope.user)
+        self._table.require(scope.user, argument="user")
         self._filter = filter_for(read_claim("budget", budget, scope.scope))
         self._total = (0,) * len(self._filter.limits)
         self._users = None if users is None else tuple(users)

@@ -25,7 +25,7 @@ from dpcore.numbers.parameter import Choice, Whole, check_fields, text
 from dpcore.sampling.rng import Rng
 
 _MOST_ROWS: Final = 1 << 30
-_EXTRA: Final = "needs the packages of the extra tables: pip install 'dpcore[tables]'"
+_EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row needs its user"
 _NUMBER, _USER, _KEY, _COUNT = "number", "user", "key", "count"
 
@@ -61,7 +61,7 @@ def _polars() -> Any:
     try:
         return import_module("polars")
     except ImportError:
-        raise InvalidParameter("table", "polars", _EXTRA) from None
+        raise InvalidParameter("table", ABSENT, _EXTRA) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +128,13 @@ class Table:
             native = read.to_native()
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
 
-    def require(self, *columns: str) -> None:
-        r"""Refuse columns that are not in the table."""
+    def require(self, *columns: str, argument: str = "column") -> None:
+        r"""Refuse columns that are not in the table; ``argument`` names them."""
         for column in columns:
             if column not in self.columns:
                 shown = ", ".join(self.columns[:8])
-                reason = f"is no column of {self.name}: it has {shown}"
-                raise InvalidParameter("column", column, reason)
+                reason = f"is not a column of {self.name}, which has {shown}"
+                raise InvalidParameter(argument, column, reason)
 
     # -- what a query reads -------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Table:
 
     def _named(self, scope: TableScope) -> Any:
         polars = _polars()
-        self.require(scope.user)
+        self.require(scope.user, argument="user")
         return polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
 
     def _user(self, scope: TableScope) -> Any:

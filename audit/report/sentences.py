@@ -169,7 +169,7 @@ def leak(feature: str | None) -> str | None:
                 "the lowest bits of the output. In floats they come from the floating-point "
                 "representation of the noise, not from its scale. Rounding the output does not fix "
                 "this; sample integer noise instead: value + "
-                "dpcore.DiscreteLaplace(scale=2).sample(). To audit the values alone: "
-                "--floats ignore"
+                "dpcore.DiscreteLaplace(scale=sensitivity / epsilon).sample(). To audit the values "
+                "alone: --floats ignore (floats='ignore' in Python)"
             )
     return None

@@ -338,7 +338,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
-                raise InvalidParameter("fixture", ABSENT, "the test must take dp")
+                raise InvalidParameter(
+                    "fixture", ABSENT, "a test marked dp must take the fixture dp"
+                )
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 raise InvalidParameter("test", "@given", _GIVEN)
             marks = reversed(list(item.iter_markers("dp")))

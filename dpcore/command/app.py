@@ -53,7 +53,11 @@ _GROUP: Final = "dpcore.commands"
 # Names of options in other libraries and papers, and the options here that stand for them.
 _SYNONYMS: Final = {
     "steps num-steps iterations compositions": ("--rounds", "--batches"),
-    "sampling-rate sample-rate sampling-probability q": ("--poisson", "--rate", "--batch-size"),
+    "sampling-rate sample-rate sampling-probability rate q": (
+        "--poisson",
+        "--rate",
+        "--batch-size",
+    ),
     "dataset-size num-examples n": ("--examples", "--records", "--users"),
     "sigma std noise-scale": ("--noise-multiplier", "--noise"),
     "trials samples": ("--runs",),

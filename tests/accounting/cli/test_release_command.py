@@ -182,7 +182,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         (
             "sum",
             ("--column", "no", "--clip", "0", "8", "--rho", "1"),
-            "--column = no: is no column",
+            "--column = no: is not a column",
         ),
         ("sum", ("--column", "amount", "--clip", "8", "0", "--rho", "1"), "--clip = 8 0"),
         (

@@ -188,7 +188,9 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
         assert report.refuted_by == ("floating-point" if said else None)
     assert told["precision"].startswith("REFUTED (floating-point leak) ")
     assert "not from its scale" in told["lowest-bit"]
-    assert "value + dpcore.DiscreteLaplace(scale=2).sample()" in told["lowest-bit"]
+    assert (
+        "value + dpcore.DiscreteLaplace(scale=sensitivity / epsilon).sample()" in told["lowest-bit"]
+    )
     assert "To audit the values alone: --floats ignore" in told["lowest-bit"]
     # The option that it names does audit the scale alone, and has nothing to say about bits.
     assert told["identity"].startswith("NOT REFUTED")

@@ -147,7 +147,10 @@ def test_marks_that_cannot_be_read_are_refused_at_collection_by_name(tmp_path: P
     assert run.code == pytest.ExitCode.USAGE_ERROR, run.out
     for i, told in enumerate(REFUSED.values()):
         assert f"test_suite.py::test_{i}: @pytest.mark.dp: {told}" in run.out
-    assert "::test_without: @pytest.mark.dp: fixture: the test must take dp" in run.out
+    assert (
+        "::test_without: @pytest.mark.dp: fixture: a test marked dp must take the fixture dp"
+        in run.out
+    )
     assert "no tests ran" in run.out
     lax = mutant(tmp_path, 'if refused and not hasattr(config, "workerinput")', "if False")
     assert ran(tmp_path, marks, plugin=lax).code == 1  # no longer before all others
