@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "dpcore-ledger/1"
 _MARGIN: Final = 11
+_UP: Final = partial(brief, rounded=up)
 
 ledger = command_group(
     "ledger",
@@ -68,18 +69,23 @@ def open_command(
         "CLAIM", "The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.", default=...
     ),
     relation: RelationOption = "replace",
+    renews: str | None = option(
+        "PERIOD",
+        "A budget for each year, month or day of the calendar (UTC): k periods together keep k "
+        "budgets. (default: one budget for all time)",
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Create a ledger, or check that an existing ledger has this budget.
 
-    Example: dpcore ledger open --db ledger.db --budget rho=1/2
+    Example: dpcore ledger open --db ledger.db --budget rho=1/2 --renews year
     """
     from accounting.claims.claim import read_claim
     from accounting.ledger import Ledger
 
     with _said_of_options():
         promised = read_claim("--budget", budget, _scope(Unit.USER, relation))
-        with Ledger.create(db, budget=promised) as book:
+        with Ledger.create(db, budget=promised, renews=renews) as book:
             _describe(book, as_json=as_json)
 
 
@@ -245,14 +251,20 @@ def _counted(number: int, what: str = "charge") -> str:
 def _said_of_options(users: str = "--user") -> Iterator[None]:
     # Errors of the ledger name the options that a person typed.
     laws = dict.fromkeys(("relation", "scope"), "--relation")
-    with named(url="--db", budget="--budget", batch="--batch", user=users, users=users, **laws):
+    own = {name: f"--{name}" for name in ("budget", "batch", "renews")}
+    with named(url="--db", user=users, users=users, **own, **laws):
         yield
 
 
 def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) -> None:
     found: dict[str, Any] = {"users": book.users(), "charges": book.charges()}
+    periods = [] if book.renews is None or damages else [*book.periods()]
+    together = book.together(len(periods)) if periods else None
     if as_json:
         checked = {} if damages is None else {"damages": damages}
+        renewed = None if together is None else together.to_json()
+        more = {"renews": book.renews, "periods": periods, "together": renewed}
+        found |= {} if book.renews is None else more
         show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found, **checked})
         return
     said = {
@@ -260,6 +272,12 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         "neighbours": book.budget.scope.relation.value,
         **found,
     }
+    if book.renews is not None:
+        said["budget"] += f" for each {book.renews} (UTC)"
+        said["periods"] = f"{len(periods)}, {periods[0]} to {periods[-1]}" if periods else "none"
+    if together is not None:
+        promise = _claim_text(together, _UP)
+        said["together"] = f"{promise}; each further {book.renews} adds a budget"
     lines = [_line(name, str(value)) for name, value in said.items()]
     show(lines + ([] if damages is None else _history(damages)))
 
@@ -271,15 +289,28 @@ def _history(damages: list[str]) -> list[str]:
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
     spent, history = book.spent(user), book.history(user)
     left = book.remaining(user)
+    totals = {
+        period: tuple(map(sum, zip(*(each.amounts for each in charges), strict=True)))
+        for period, charges in book.periods(user).items()
+        if book.renews is not None
+    }
+    periods = {period: book.filter.spent(each) for period, each in totals.items()}
     if as_json:
         exact = {name: write_rational(value) for name, value in left.items()}
         found = {"user": user, "spent": spent.to_json(), "remaining": exact}
+        if book.renews is not None:
+            found["periods"] = {period: each.to_json() for period, each in periods.items()}
         charges = [each.to_json() for each in history]
         show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
-    lines.append(_line("spent", _claim_text(spent, partial(brief, rounded=up))))
-    lines += [_line("left", f"{name}={brief(value, down)}") for name, value in left.items()]
+    now = "" if book.renews is None else f" this {book.renews}"
+    lines.append(_line("spent", f"{_claim_text(spent, _UP)}{now}"))
+    lines += [_line("left", f"{name}={brief(value, down)}{now}") for name, value in left.items()]
+    lines += [_line(f"in {period}", _claim_text(each, _UP)) for period, each in periods.items()]
+    if periods:
+        whole = book.filter.spent(tuple(map(sum, zip(*totals.values(), strict=True))))
+        lines.append(_line("together", _claim_text(whole, _UP)))
     lines += [_line(each.made[:10], each.batch) for each in history]
     show(lines + _history([]))
 

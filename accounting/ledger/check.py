@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     Connection,
     Integer,
     RowMapping,
+    and_,
     func,
     inspect,
+    literal,
     literal_column,
     or_,
     select,
@@ -64,6 +67,7 @@ def damages(
         if head[column] != expected:
             yield Damage("ledger", f"its {column} is not the one it was opened with")
     yield from _chain(connection, book, head, acknowledged)
+    yield from _periods(connection, book)
     for kind in ("paid", "spared"):
         yield from _members(connection, book.tables, kind)
     yield from _values(connection, book.tables)
@@ -98,6 +102,15 @@ def _chain(
         )
     for lost in sorted(receipts):
         yield Damage(f"charge {lost}", "is missing, and has a receipt")
+
+
+def _periods(connection: Connection, book: Book) -> Iterator[Damage]:
+    charges = book.tables.charges
+    rows = _streamed(connection, select(charges).order_by(charges.c.id))
+    for before, row in pairwise(rows):
+        earlier, period = (book.period(str(each["made"])) for each in (before, row))
+        if period < earlier:
+            yield Damage(_named(row), f"was made in {period}, after a charge in {earlier}")
 
 
 def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
@@ -143,7 +156,8 @@ def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
 
 
 def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
-    # Of each name: how often it has counters and was charged, what they hold and should hold.
+    # Of each name in the last period: how often it has counters and was charged, what they hold and
+    # should hold. Of an earlier period: nobody was charged more than the budget.
     tables = book.tables
     users, paid, charges = tables.users, tables.paid, tables.charges
     pairs = [*zip(tables.spent, tables.owed, strict=True), ("assumed", "assumed")]
@@ -151,17 +165,38 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
     owed = [charges.c[owed].label(f"owed_{i}") for i, (_, owed) in enumerate(pairs)]
     zero = [literal_column("0", Integer).label(f"owed_{i}") for i in range(len(pairs))]
     one, none = literal_column("1", Integer), literal_column("0", Integer)
+    newest = select(charges.c.made).order_by(charges.c.id.desc()).limit(1)
+    last = book.period(str(connection.execute(newest).scalar() or ""))
+    period = func.substr(charges.c.made, 1, len(last))
     both = union_all(
-        select(users.c.name, one.label("rows"), none.label("times"), *held, *zero),
-        select(paid.c.name, none, one, *zero, *owed).join(charges, charges.c.id == paid.c.charge),
+        select(
+            users.c.name,
+            literal(last).label("period"),
+            one.label("rows"),
+            none.label("times"),
+            *held,
+            *zero,
+        ),
+        select(paid.c.name, period, none, one, *zero, *owed).join(
+            charges, charges.c.id == paid.c.charge
+        ),
     ).subquery()
-    sums = {c.name: func.sum(c).label(c.name) for c in both.c if c.name != "name"}
+    keys = both.c.name, both.c.period
+    sums = {c.name: func.sum(c).label(c.name) for c in both.c if c.name not in ("name", "period")}
     differ = [sums[f"held_{i}"] != sums[f"owed_{i}"] for i in range(len(pairs))]
-    wrong = or_(sums["rows"] != 1, sums["times"] == 0, *differ)
-    found = select(both.c.name, *sums.values()).group_by(both.c.name).having(wrong)
+    limits = [literal(most, BigInteger) for most in book.filter.limits]
+    over = [sums[f"owed_{i}"] > most for i, most in enumerate(limits)]
+    wrong = or_(
+        and_(both.c.period == last, or_(sums["rows"] != 1, sums["times"] == 0, *differ)),
+        and_(both.c.period != last, or_(*over)),
+    )
+    found = select(*keys, *sums.values()).group_by(*keys).having(wrong).order_by(*keys)
     counters = (*book.filter.counters, "assumed charges")
-    for row in _streamed(connection, found.order_by(both.c.name)):
+    for row in _streamed(connection, found):
         where = f"user {row['name']!r}"
+        if row["period"] != last:
+            yield Damage(where, f"was charged more than the budget in {row['period']}")
+            continue
         what = [
             f"{counter} is {row[f'held_{i}']}, the history adds up to {row[f'owed_{i}']}"
             for i, counter in enumerate(counters)

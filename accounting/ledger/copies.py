@@ -41,7 +41,7 @@ def _adopted(store: Store, connection: Connection) -> int:
     before = Book.stored(connection, at_home=False)
     for damage in damages(connection, before, ()):
         raise LedgerDamaged(damage.where, f"{damage.what}; nothing was changed: run show")
-    after = Book.of(before.filter, uuid4().hex)
+    after = Book.of(before.filter, before.renews, uuid4().hex)
     store.settle_here(after.identity)
     after.remark(connection)
     return after.count(connection, after.tables.charges)

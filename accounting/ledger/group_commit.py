@@ -41,7 +41,8 @@ _LONGEST_PAUSE: Final = 0.004  # seconds of one pause, for others to come or for
 _ASKED: Final = b'{"asked":'  # how the line of a request begins
 
 _ERRORS: Final = {
-    each.__name__: each for each in (BudgetExhausted, LedgerDamaged, InvalidParameter)
+    each.__name__: each
+    for each in (BudgetExhausted, LedgerDamaged, LedgerUnavailable, InvalidParameter)
 }
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,9 @@ QUESTION: Final = "question"
 
 RELEASED: Final = "released"
 """The key of a charge's guarantee that holds the digest of the value that was drawn with it."""
+
+RENEWALS: Final = {"year": 4, "month": 7, "day": 10}
+"""Periods after which a budget renews: how much of a charge's time, in UTC, names its period."""
 
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -55,8 +59,13 @@ def genesis(filter_text: str) -> str:
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
+def now() -> str:
+    r"""The time of a charge that is made now, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class Account(NamedTuple):
-    r"""Amounts a user has spent, and the number of assumed charges."""
+    r"""Amounts a user has spent in the last period, and the number of assumed charges."""
 
     totals: tuple[int, ...]
     assumed: int = 0

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final, Self, TypeAlias, cast, overload
 
 from sqlalchemy import Connection, Table
@@ -26,11 +26,11 @@ from accounting.ledger.group_commit import Queue
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
-from accounting.ledger.transactions import Book, Charged, charged
+from accounting.ledger.transactions import Book, Charged, Head, charged
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope, Unit
-from dpcore.numbers.parameter import text
+from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 
 _MOST_SHOWN: Final = 100
@@ -38,7 +38,7 @@ _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
-    r"""A budget per user and the history of its charges.
+    r"""A budget per user, for ever or for each period, and the history of its charges.
 
     The budget is a promise to a user (scope unit ``user``). A charge states what one batch costs
     each of its users: a guarantee for the user, or a guarantee for one contribution with
@@ -73,29 +73,40 @@ class Ledger:
     # -- opening ------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, url: str, *, budget: Word | Filter | str) -> Self:
+    def create(cls, url: str, *, budget: Word | Filter | str, renews: str | None = None) -> Self:
         r"""Create a ledger, or open the existing one with this budget.
 
         ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
         be text, such as ``"epsilon=4"``, under the relation replace. Give a ``Filter`` to choose
-        its parameters, such as the slack of an Approx budget. Raises :class:`InvalidParameter` for
-        a budget that is not per user or not the stored one.
+        its parameters, such as the slack of an Approx budget.
+
+        With ``renews`` the budget is for each ``"year"``, ``"month"`` or ``"day"`` of the calendar,
+        in UTC. A charge counts in the period of its time, and the first charge of a period starts
+        all users with the whole budget. Someone who takes part in k periods has a guarantee of k
+        budgets (:meth:`together`), and for unlimited time there is no guarantee. The clock must be
+        right: one that is set forward opens the next period, and one that shows a period before
+        that of the last charge charges nobody (:class:`LedgerUnavailable`).
+
+        Raises :class:`InvalidParameter` for a budget that is not per user, and for a budget or
+        ``renews`` that is not the stored one.
         """
         budget = _read(budget)
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
         if chosen.budget.scope.unit is not Unit.USER:
             reason = "must have scope unit 'user': a ledger keeps users' budgets"
             raise InvalidParameter("budget", chosen.budget, reason)
+        book = Book.of(chosen, renews)
         with closing(Store(url)) as store, store.writing(create=True) as connection:
             if not store.has_tables(connection):
-                book = Book.of(chosen)
                 store.settle_here(book.identity)
                 book.begin(connection)
-        return cls.open(url, budget=budget)
+        return cls.open(url, budget=budget, renews=renews)
 
     @classmethod
-    def open(cls, url: str, *, budget: Word | Filter | str | None = None) -> Self:
-        r"""Open a ledger; a ``budget``, as in :meth:`create`, must equal the stored one.
+    def open(
+        cls, url: str, *, budget: Word | Filter | str | None = None, renews: str | None = None
+    ) -> Self:
+        r"""Open a ledger; a ``budget`` with ``renews``, as in :meth:`create`, must equal its own.
 
         Raises :class:`LedgerUnavailable` when there is none, :class:`LedgerDamaged` when its
         filter cannot be read, and :class:`InvalidParameter` for another budget.
@@ -110,6 +121,9 @@ class Ledger:
             if budget is not None and kept.to_json() != budget.to_json():
                 reason = f"is not the ledger's, {_format_budget(kept)}: a budget never changes"
                 raise InvalidParameter("budget", _format_budget(budget), reason)
+            if (budget is not None or renews is not None) and renews != book.renews:
+                reason = f"is not the ledger's, {book.renews or 'never'}: a budget never changes"
+                raise InvalidParameter("renews", renews or "never", reason)
             undo.pop_all()
         return cls(store, book)
 
@@ -130,8 +144,21 @@ class Ledger:
 
     @property
     def budget(self) -> Word:
-        r"""The guarantee to each user for all releases together."""
+        r"""The guarantee to each user for all releases together, or for those of one period."""
         return self._book.filter.budget
+
+    @property
+    def renews(self) -> str | None:
+        r"""The period of the budget, ``"year"``, ``"month"`` or ``"day"``; None for all time."""
+        return self._book.renews
+
+    def together(self, periods: int) -> Word:
+        r"""The guarantee to each user for all releases of so many periods, fixed in advance.
+
+        Adaptive composition of as many budgets: periods add epsilon and delta, or rho, and an
+        (epsilon, delta) budget adds the rho and delta that its filter counts.
+        """
+        return self.filter.together(integer("periods", periods, at_least=1))
 
     # -- charging -----------------------------------------------------------------------------
 
@@ -305,35 +332,47 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------
 
     def spent(self, user: str) -> Word | Assumed:
-        r"""The spent budget of ``user`` as a claim, from the filter's counters.
+        r"""The budget of the present period that ``user`` spent, as a claim, from the counters.
 
         The claim does not hold simultaneously at all times; the budget does, or an odometer
         (``accounting.theorems.odometer``). Assumptions are listed with their reasons.
         """
         named = name("user", user)
-        with self._reading() as connection:
-            account = self._book.account(connection, named)
+        with self._reading() as (connection, head):
+            account = self._book.account(connection, head, named)
             charges = self._book.history(connection, named) if account.assumed else ()
         word = self.filter.spent(account.totals)
-        reasons = {charge.guarantee["reason"]: None for charge in charges if charge.assumed}
+        reasons = {
+            charge.guarantee["reason"]: None
+            for charge in charges
+            if charge.assumed and self._book.period(charge.made) == head.period
+        }
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
+    def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
+        r"""The charges of each period that has any, by its name such as ``"2026"``, in order.
+
+        Those paid by ``user``, or all. A budget that does not renew has one period, ``""``.
+        """
+        charges = groupby(self.history(user), lambda charge: self._book.period(charge.made))
+        return {period: tuple(each) for period, each in charges}
+
     def remaining(self, user: str) -> dict[str, Fraction]:
-        r"""The exact remaining budget of ``user``, by counter name."""
+        r"""The exact remaining budget of ``user`` in the present period, by counter name."""
         named = name("user", user)
-        with self._reading() as connection:
-            left = self.filter.remaining(self._book.account(connection, named).totals)
+        with self._reading() as (connection, head):
+            left = self.filter.remaining(self._book.account(connection, head, named).totals)
         return dict(zip(self.filter.counters, left, strict=True))
 
     def left(self, user: str) -> str:
         r"""The remaining budget of ``user`` as text, rounded down."""
-        with self._reading() as connection:
-            account = self._book.account(connection, name("user", user))
-            return self._book.left({user: account}, user)
+        with self._reading() as (connection, head):
+            account = self._book.account(connection, head, name("user", user))
+            return self._book.left({user: account}, user, head)
 
     def has(self, batch: str) -> bool:
         r"""Whether ``batch`` was charged."""
-        with self._reading() as connection:
+        with self._reading() as (connection, _):
             return bool(self._book.found(connection, [name("batch", batch)]))
 
     def exhausted(
@@ -341,14 +380,14 @@ class Ledger:
     ) -> tuple[str, ...]:
         r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
-        Counters only increase, so these users can never pay it. The other users may be charged by
-        somebody else first: :meth:`charge` decides. Raises for invalid arguments as :meth:`charge`
-        does.
+        Counters only increase, so these users can never pay it in this period. The other users may
+        be charged by somebody else first: :meth:`charge` decides. Raises for invalid arguments as
+        :meth:`charge` does.
         """
         names = sorted_names(users)
         price, _ = self._cost(guarantee, rows_per_user)
-        with self._reading() as connection:
-            accounts, damaged = self._book.accounts(connection, names)
+        with self._reading() as (connection, head):
+            accounts, damaged = self._book.accounts(connection, head, names)
         if damaged:
             raise self._book.mismatch(min(damaged))
         return self._book.poor(accounts, names, price)
@@ -359,11 +398,11 @@ class Ledger:
         Raises :class:`LedgerDamaged` for a charge that was edited.
         """
         named = None if user is None else name("user", user)
-        with self._reading() as connection:
+        with self._reading() as (connection, _):
             return self._book.history(connection, named)
 
     def users(self) -> int:
-        r"""The number of users that were charged."""
+        r"""The number of users that were charged, in the last period with a charge."""
         return self._count(self._book.tables.users)
 
     def charges(self) -> int:
@@ -381,9 +420,9 @@ class Ledger:
         digests can be checked without this package (docs/proofs/ledger.md says how).
         """
         book = self._book
-        with self._reading() as connection:
+        with self._reading() as (connection, _):
             charges = book.history(connection)
-            yield canonical({"format": HISTORY, "filter": self.filter.to_json()})
+            yield canonical({"format": HISTORY, "filter": json.loads(book.text)})
             for charge in charges:
                 users = book.names(connection, book.tables.paid, charge)
                 left_out = book.names(connection, book.tables.spared, charge)
@@ -409,10 +448,9 @@ class Ledger:
         return tuple(found)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[tuple[Connection, Head]]:
         with self._store.reading() as connection:
-            self._book.head(connection)
-            yield connection
+            yield connection, self._book.head(connection)
 
 
 def _read(budget: Word | Filter | str) -> Word | Filter:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 import numpy as np
-from sqlalchemy import Connection, Table, exists, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, exists, func, insert, select, update
 
+from accounting.ledger import history
 from accounting.ledger.database.place import HOMELESS
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.history import (
     QUESTION,
     RELEASED,
+    RENEWALS,
     Account,
     Charge,
     canonical,
@@ -35,15 +36,28 @@ from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
 
+_RENEWS: Final = "renews"
 _HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
 _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 
 
 class Head(NamedTuple):
-    r"""The number of charges, and the digest to which the next charge is chained."""
+    r"""The number of charges, and the digest to which the next charge is chained.
+
+    ``period`` is that of the last charge, whose counters are stored; ``now`` is the time, and
+    ``today`` its period.
+    """
 
     charges: int
     digest: str
+    period: str
+    now: str
+    today: str
+
+    @property
+    def renewed(self) -> bool:
+        r"""Whether a period began since the last charge: no counter of its is in force."""
+        return self.today > self.period
 
 
 class Entry(NamedTuple):
@@ -71,9 +85,13 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""A filter, its tables, and the ``identity`` of the ledger."""
+    r"""A filter, its tables, and the ``identity`` of the ledger.
+
+    ``renews`` is the period that the budget is for, or None for one budget for ever.
+    """
 
     filter: Filter
+    renews: str | None
     text: str
     start: str
     """What the first charge is chained to."""
@@ -83,11 +101,19 @@ class Book:
     """The account of a user who was never charged."""
 
     @classmethod
-    def of(cls, filter: Filter, identity: str | None = None) -> Self:  # noqa: A002 - the word of this package
+    def of(
+        cls,
+        filter: Filter,  # noqa: A002 - the word of this package
+        renews: str | None = None,
+        identity: str | None = None,
+    ) -> Self:
         r"""The book of a new ledger, or of the one with this identity."""
-        text = canonical(filter.to_json())
+        if renews is not None and renews not in tuple(RENEWALS):
+            raise InvalidParameter(_RENEWS, renews, f"must be one of {', '.join(RENEWALS)}")
+        text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
         return cls(
             filter=filter,
+            renews=renews,
             text=text,
             start=genesis(text),
             tables=Tables.of(filter.limits),
@@ -105,8 +131,10 @@ class Book:
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
         try:
-            book = cls.of(filter_from_json(loads(row["filter"])), row["identity"])
-        except (DpcoreError, ValueError, TypeError, RecursionError) as error:
+            kept = loads(row["filter"])
+            renews = kept.pop(_RENEWS, None)
+            book = cls.of(filter_from_json(kept), renews, row["identity"])
+        except (DpcoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise LedgerDamaged("ledger", f"its filter was edited: {error}") from error
         if book.text != row["filter"]:
             raise LedgerDamaged("ledger", "its filter was edited: it is not in canonical form")
@@ -127,6 +155,10 @@ class Book:
         if connection.info.get("home", self.identity) != self.identity:
             raise LedgerUnavailable(connection.info["where"], HOMELESS)
 
+    def period(self, made: str) -> str:
+        r"""The period of a charge of this time, such as 2026; empty if the budget is for ever."""
+        return made[: RENEWALS[self.renews]] if self.renews is not None else ""
+
     # -- reading ------------------------------------------------------------------------------
 
     def head(self, connection: Connection, *, lock: bool = False) -> Head:
@@ -143,17 +175,19 @@ class Book:
         if identity != self.identity:
             must = "was adopted or recreated since it was opened: reopen it"
             raise LedgerUnavailable("ledger", must)
-        found = Head(0, self.start)
+        last = (0, self.start)
+        made = ""
         for row in map(self._row, run(connection, self.tables.edges)):
             charge = Charge.of(row, self.tables.owed)
-            found = Head(charge.number, row["digest"])
+            last, made = (charge.number, row["digest"]), charge.made
             if charge.number == 1 and charge.previous != self.start:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
-        if found != Head(charges, head):
-            must = f"charge {found.charges} is not what it says was last: run check"
+        if last != (charges, head):
+            must = f"charge {last[0]} is not what it says was last: run check"
             raise LedgerDamaged("ledger", must)
-        return found
+        now = history.now()
+        return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
         r"""The existing charges among ``batches``; payers are given by their digest only."""
@@ -195,10 +229,13 @@ class Book:
         return tuple(Charge.of(row, self.tables.owed) for row in rows)
 
     def accounts(
-        self, connection: Connection, names: Sequence[str]
+        self, connection: Connection, head: Head, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The existing accounts among ``names`` whose digest does not match."""
-        found, damaged = {}, []
+        r"""The accounts in force among ``names``, and the names whose digest does not match."""
+        found: dict[str, Account] = {}
+        damaged: list[str] = []
+        if head.renewed:
+            return found, frozenset()
         for cells in those(connection, self.tables.users, "name", names):
             name, *totals, assumed, _ = cells
             account = Account(tuple(totals), assumed)
@@ -210,9 +247,9 @@ class Book:
                 damaged.append(name)
         return found, frozenset(damaged)
 
-    def account(self, connection: Connection, user: str) -> Account:
+    def account(self, connection: Connection, head: Head, user: str) -> Account:
         r"""The account of one user. Raises :class:`LedgerDamaged` if its digest does not match."""
-        accounts, damaged = self.accounts(connection, (user,))
+        accounts, damaged = self.accounts(connection, head, (user,))
         if damaged:
             raise self.mismatch(user)
         return accounts.get(user, self.untouched)
@@ -253,18 +290,28 @@ class Book:
             totals = tuple(h + a for h, a in zip(before.totals, price.amounts, strict=True))
             accounts[name] = Account(totals, before.assumed + assumed)
 
-    def left(self, accounts: dict[str, Account], user: str) -> str:
+    def left(self, accounts: dict[str, Account], user: str, head: Head) -> str:
         r"""The remaining budget of a user, as text."""
         kept = self.filter.remaining(accounts.get(user, self.untouched).totals)
-        return self.filter.format(kept, down)
+        text = self.filter.format(kept, down)
+        return f"{text} in {max(head.period, head.today)}" if self.renews else text
 
     # -- writing ------------------------------------------------------------------------------
 
     def write(
-        self, connection: Connection, entries: Sequence[Entry], accounts: dict[str, Account]
+        self,
+        connection: Connection,
+        head: Head,
+        entries: Sequence[Entry],
+        accounts: dict[str, Account],
     ) -> None:
-        r"""Append charges to the history, and add their cost to the payers' counters."""
+        r"""Append charges to the history, and add their cost to the payers' counters.
+
+        The first charges of a period drop the counters of the period before.
+        """
         tables = self.tables
+        if head.renewed:
+            connection.execute(delete(tables.users))
         put(connection, tables.charges, [each.charge.row(each.digest) for each in entries])
         paid = [(each.charge.number, name) for each in entries for name in each.paying]
         put(connection, tables.paid, paid)
@@ -296,6 +343,10 @@ Charged: TypeAlias = Receipt | DpcoreError
 """What becomes of one request: it is in the ledger, or why it is not."""
 
 _NAMED: Final = 3
+_BACK: Final = (
+    "the clock says {0.now}, and the last charge was made in {0.period}: an earlier period takes "
+    "no charge; set the clock"
+)
 
 
 def charged(
@@ -306,15 +357,18 @@ def charged(
     What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
     with the ledger is raised, and nobody was charged.
     """
-    head = book.head(connection, lock=True)
+    start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
     everyone = sorted({name for request in requests for name in request.names})
-    accounts, damaged = book.accounts(connection, everyone)
+    accounts, damaged = book.accounts(connection, start, everyone)
     outcomes: list[Charged] = []
     entries: list[Entry] = []
     for request in requests:
         if request.batch in made:
             outcomes.append(_again(made[request.batch], request))
+            continue
+        if start.today < start.period:
+            outcomes.append(LedgerUnavailable("ledger", _BACK.format(start)))
             continue
         wrong = damaged.intersection(request.names) if damaged else ()
         if wrong:
@@ -322,7 +376,7 @@ def charged(
             continue
         poor = book.poor(accounts, request.names, request.price)
         if poor and not request.skip_exhausted:
-            left = {name: book.left(accounts, name) for name in poor[:_NAMED]}
+            left = {name: book.left(accounts, name, start) for name in poor[:_NAMED]}
             cost = book.filter.format_cost(request.price)
             outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left, cost))
             continue
@@ -333,13 +387,13 @@ def charged(
             continue
         paying = without(request.names, poor)
         charge = _charge(head, request, paying, poor, value)
-        head = Head(charge.number, charge.digest)
+        head = head._replace(charges=charge.number, digest=charge.digest)
         made[request.batch] = entry = Entry(charge, head.digest, paying, poor, value)
         entries.append(entry)
         book.pay(accounts, paying, request.price)
         outcomes.append(entry.receipt(repeated=False))
     if entries:
-        book.write(connection, entries, accounts)
+        book.write(connection, start, entries, accounts)
     return outcomes
 
 
@@ -363,7 +417,7 @@ def _charge(
     return Charge(
         number=head.charges + 1,
         batch=request.batch,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        made=head.now,
         guarantee={**request.record, **drawn},
         amounts=request.price.amounts,
         assumed=bool(request.price.assumptions),

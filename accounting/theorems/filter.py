@@ -165,6 +165,18 @@ class Filter(ABC):
         """
         return self._claim(self.held(total))
 
+    def together(self, periods: int) -> Word:
+        r"""The guarantee of this budget spent anew in each of so many periods.
+
+        Counters that each stay within ``periods`` times their limit are a filter again, so it holds
+        for charges that were chosen adaptively, in all periods, if their number is fixed in
+        advance.
+
+        >>> PureFilter(budget=Pure(2)).together(3)
+        Pure('6')
+        """
+        return self._claim(tuple(periods * budget for budget in self.budgets))
+
     def to_json(self) -> dict[str, Any]:
         r"""The filter as text; :func:`filter_from_json` reads it back."""
         return {"filter": self.kind, "budget": self.budget.to_json(), "shares": str(SHARES)}

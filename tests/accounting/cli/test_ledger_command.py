@@ -14,7 +14,7 @@ import pytest
 
 import dpcore.command.app
 from accounting.cli.releases import read_names
-from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged
+from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged, history
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
@@ -64,6 +64,36 @@ def test_budgets(command: Command, budget: str, counters: dict[str, str] | None)
     assert command("open", "--budget", budget).code == 0
     left = command("show", "--user", "ada", "--json").json["remaining"]
     assert counters is None or left == counters
+
+
+def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = command("open", "--budget", "rho=1/2", "--renews", "week")
+    assert (wrong.code, "--renews = week: must be one of year, month, day" in wrong.err) == (
+        2,
+        True,
+    )
+    assert command("open", "--budget", "rho=1/2", "--renews", "year").code == 0
+    assert command("show").out.splitlines()[::4] == [
+        "budget     rho=1/2 for each year (UTC)", "periods    none"
+    ]  # fmt: skip
+    for number, (year, code) in enumerate(((2026, 0), (2026, 0), (2027, 0), (2026, 2))):
+        monkeypatch.setattr(history, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
+        found = command("charge", "--batch", number, "--users", "ada", *GAUSSIAN)
+        assert found.code == code
+    assert "the last charge was made in 2027: an earlier period takes no charge" in found.err
+    shown = command("show").out
+    assert "\nperiods    2, 2026 to 2027\ntogether   rho=1; each further year adds a budget\n" in (
+        shown
+    )
+    user = command("show", "--user", "ada").out.splitlines()
+    assert user[1:6] == [
+        "spent      rho=1/8 this year", "left       rho=3/8 this year", "in 2026    rho=1/4",
+        "in 2027    rho=1/8", "together   rho=3/8",
+    ]  # fmt: skip
+    document = command("show", "--json").json
+    assert (document["renews"], document["periods"]) == ("year", ["2026", "2027"])
+    assert document["together"]["rho"] == "1"
+    assert [*command("show", "--user", "ada", "--json").json["periods"]] == ["2026", "2027"]
 
 
 def test_charges_add_and_are_paid_once(opened: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -58,18 +59,19 @@ def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path
         assert ledger.charges() == 20
 
 
-def survive(url_of: list[str], folder: Path, kills: int) -> None:
+def survive(url_of: list[str], folder: Path, kills: int, since: float | None = None) -> None:
     """Kill so many processes; after each the ledger is whole and holds what it acknowledged."""
     context, generator = processes(), random.Random(20)
     path = folder / "written"
     absent = present = 0
     for number in range(kills):
         url = url_of[number * len(url_of) // kills]
-        process = context.Process(target=charge_on, args=(url, str(path), f"{number}"), daemon=True)
-        begun, paid = killed(process, path, generator)
+        words = (url, str(path), f"{number}", since)
+        process = context.Process(target=charge_on, args=words, daemon=True)
+        begun, paid = killed(process, path, generator, 0.01 if since is None else 0.1)
         if begun == "0":
             continue  # killed while the ledger was being made: the next one makes it
-        with Ledger.open(url, budget=BUDGET) as ledger:
+        with Ledger.open(url) as ledger:
             assert ledger.check(*paid) == ()
             batches = {charge.batch for charge in ledger.history()}
             assert batches >= {receipt.batch for receipt in paid}
@@ -83,6 +85,13 @@ def survive(url_of: list[str], folder: Path, kills: int) -> None:
 
 def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
     survive([str(tmp_path / f"{n}.db") for n in range(10)], tmp_path, kills=effort(20, 200))
+
+
+def test_kills_while_budgets_renew_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
+    url = str(tmp_path / "ledger.db")
+    survive([url], tmp_path, kills=effort(8, 100), since=time.time())
+    with Ledger.open(url) as ledger:
+        assert len(ledger.periods()) > 2
 
 
 @pytest.mark.nightly

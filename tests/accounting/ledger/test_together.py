@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +18,7 @@ from accounting.ledger import (
     LedgerDamaged,
     Receipt,
     Request,
+    history,
 )
 from accounting.ledger import transactions as book
 from accounting.ledger.transactions import Book, Charged
@@ -64,12 +64,7 @@ def alone(ledger: Ledger, request: Request) -> Charged:
 def test_many_at_once_are_what_they_are_one_by_one(
     ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Noon(datetime):  # the time is in the digests
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return cls(2026, 1, 1, tzinfo=tz)
-
-    monkeypatch.setattr(book, "datetime", Noon)
+    monkeypatch.setattr(history, "now", lambda: "2026-01-01T12:00:00+00:00")  # in the digests
     with Ledger.create(str(tmp_path / "other.db"), budget=BUDGET) as other:
         one_by_one = told([alone(other, request) for request in STORY])
     at_once = ledger.charge_many(STORY)

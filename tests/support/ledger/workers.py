@@ -7,11 +7,12 @@ import os
 import random
 import time
 from contextlib import suppress
+from datetime import date
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt, history
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
@@ -75,11 +76,16 @@ def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
                 write(path, f"{number}")
 
 
-def charge_on(url: str, path: str, name: str) -> None:
-    """Charge until the end, which comes from outside; each step is written down."""
+def charge_on(url: str, path: str, name: str, since: float | None = None) -> None:
+    """Charge until the end, which comes from outside; each step is written down.
+
+    If ``since`` is given, the budget renews each day, and a day lasts 5 ms from then.
+    """
     users = [f"user {n}" for n in range(400)]
+    if since is not None:
+        history.now = lambda: f"{date.fromordinal(1 + int((time.time() - since) * 200))}T00:00:00"
     write(path, "begun 0")
-    with Ledger.create(url, budget=BUDGET) as ledger:
+    with Ledger.create(url, budget=BUDGET, renews=None if since is None else "day") as ledger:
         number = 0
         while True:
             write(path, f"begun {name}:{number}")
@@ -89,7 +95,7 @@ def charge_on(url: str, path: str, name: str) -> None:
 
 
 def killed(
-    process: ForkServerProcess, path: Path, generator: random.Random
+    process: ForkServerProcess, path: Path, generator: random.Random, pause: float = 0.01
 ) -> tuple[str, list[Receipt]]:
     """Start it, wait for some words and a little more, kill -9: what was begun last, and paid."""
     process.start()
@@ -97,7 +103,7 @@ def killed(
     enough = generator.choice([0, 10, 10, 10, 10])
     while not path.exists() or path.stat().st_size <= enough:
         time.sleep(0.0005)
-    time.sleep(generator.expovariate(1 / 0.01))
+    time.sleep(generator.expovariate(1 / pause))
     process.kill()
     process.join(30)
     words = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
