@@ -17,6 +17,7 @@ from accounting.laws.gaussian_sum import GaussianSumPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.skellam import SkellamPair
+from accounting.laws.staircase import StaircasePair
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
@@ -28,6 +29,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
@@ -46,6 +48,8 @@ def pair_of(noise: Noise, step: int) -> Pair:
             return GaussianPair(noise=noise, shift=step)
         case DiscreteLaplace():
             return LaplacePair(scale=noise.scale, shift=step)
+        case Staircase():
+            return StaircasePair(noise=noise, shift=step)
         case Skellam():
             return SkellamPair(noise=noise, shift=step)
         case DiscreteGaussianSum():
