@@ -113,5 +113,11 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
-    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``."""
+    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``.
+
+    Raises :class:`NotDerived` as :func:`coordinates_of`: under l1, of other laws than the two of
+    which one coordinate is proven to be the worst, several may lose more.
+    """
+    if sensitivity.norm is Norm.L1 and isinstance(sensitivity.amount, int):
+        coordinates_of(noise, ((1, sensitivity.amount),))
     return coordinates_of(noise, heaviest(sensitivity))
